@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo dev cli lab lab-down test mutations check check-migrations check-deployment parts lock bench clean
+.PHONY: help demo dev cli lab lab-down test fuzz audit mutations check check-migrations check-deployment parts lock bench clean
 
 PYTHON ?= python3.11
 BIN := .venv/bin
@@ -69,6 +69,18 @@ check-deployment: $(STAMP)
 
 parts: ## In CI: install the real servers and the browser that tests use
 	@if [ "$${CI:-}" = true ]; then .ci/parts; fi
+
+fuzz: $(STAMP) ## Ask every REST operation with generated input, 20 examples each; RUNG_FUZZ_EXAMPLES=100 asks more
+	RUNG_FUZZ_EXAMPLES=$${RUNG_FUZZ_EXAMPLES:-20} $(BIN)/python -m pytest -q -p no:randomly -n 2 tests/portal/kit/api/test_fuzzing.py
+
+# pip-audit skips what its registry does not know, as a mirror of wheels only, and writes no report without an answer.
+audit: $(STAMP) ## Compare the locked requirements with known vulnerabilities, where the registry answers
+	@report=$$(mktemp); status=0; \
+	$(BIN)/uv tool run pip-audit@2.10.1 --require-hashes --disable-pip --progress-spinner off \
+		--format json --output "$$report" -r requirements-dev.txt || status=$$?; \
+	if ! test -s "$$report"; then echo "Not audited: the registry does not answer."; exit 0; fi; \
+	if grep -q '"skip_reason"' "$$report"; then echo "Not audited in full: the registry does not know every release."; fi; \
+	if test $$status -ne 0; then cat "$$report"; fi; exit $$status
 
 mutations: $(STAMP) ## Break 40 rules one by one: their tests must fail; ONLY="3 17" runs these
 	@$(BIN)/python -m tests.mutations $(if $(ONLY),--only $(ONLY))

@@ -4,6 +4,9 @@ Ready means that requests are answered and what they ask for is carried out: dat
 first attempt at every cluster. A cluster that was tried and cannot be reached makes the portal degraded, never unready:
 its other clusters, its pages and its submissions work, and a balancer that took them away would make one dead cluster
 everybody's outage. A portal that no account may administer is degraded, too.
+
+Probes carry no credential and get the status and counts. Names of clusters and why they are in trouble are for who
+sends `RUNG_METRICS_TOKEN` as bearer token.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +18,7 @@ from django.db import Error, connections
 from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
+from django.utils.crypto import constant_time_compare
 from django.views.decorators.http import require_safe
 
 from clusters.inventory.models import Cluster, ClusterState
@@ -29,6 +33,7 @@ from workloads.state.selectors.workloads import FAILED_TO_APPLY
 KINDS: Final = (heartbeats.WORKER, heartbeats.BEAT, heartbeats.OBSERVER)
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 FORECASTS: Final = ("cluster__name", "flavour", "result")
+CLUSTER: Final = "cluster:"
 NO_ADMIN: Final = "no admin exists: run `python manage.py createsuperuser`"
 
 
@@ -64,7 +69,7 @@ def alive(_request: HttpRequest) -> JsonResponse:
 
 
 @require_safe
-def ready(_request: HttpRequest) -> JsonResponse:
+def ready(request: HttpRequest) -> JsonResponse:
     """200 while the portal can serve, with what it cannot serve; else 503 with what is missing. Within a second."""
     degraded: Mapping[str, str] = {}
     try:
@@ -74,35 +79,57 @@ def ready(_request: HttpRequest) -> JsonResponse:
     else:
         missing = [*heartbeats.silent(_process_names(), found.ages), *untried_clusters(found.clusters)]
         degraded = {**degraded_clusters(found.clusters), **({} if found.has_admin else {"admin": NO_ADMIN})}
+        if not _may_read_names(request):
+            missing, degraded = _without_names(missing, degraded)
     status = "waiting" if missing else "degraded" if degraded else "ready"
     body = {"status": status, "missing": missing, "degraded": degraded}
     return JsonResponse(body, status=503 if missing else 200)
 
 
 @require_safe
-def metrics(_request: HttpRequest) -> HttpResponse:
+def metrics(request: HttpRequest) -> HttpResponse:
     """The same as numbers, in Prometheus' text format; without a database only what this process knows by itself."""
     try:
         found = _probe.read()
     except Error:
         lines = [*_database_metrics(up=False)]
     else:
-        lines = [*_database_metrics(up=True), *_process_metrics(found.ages), *_cluster_metrics(found.clusters)]
+        lines = [*_database_metrics(up=True), *_process_metrics(found.ages)]
+        if _may_read_names(request):
+            lines += [*_cluster_metrics(found.clusters), *_forecast_metrics(found.forecasts)]
+        else:
+            lines.append("# Metrics of clusters need RUNG_METRICS_TOKEN as bearer token.")
         lines += _gauge("rung_workloads_failed_to_apply", "Workloads that wait for a retry.", found.failed_applies)
-        lines += _forecast_metrics(found.forecasts)
         lines += _gauge("rung_admin_exists", "1 while there is an active platform admin.", int(found.has_admin))
     return HttpResponse("\n".join([*lines, ""]), content_type=TEXT)
 
 
+def _may_read_names(request: HttpRequest) -> bool:
+    """True for the bearer of the token; nobody is, where none is set."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    expected = settings.RUNG_METRICS_TOKEN
+    return bool(expected) and scheme.lower() == "bearer" and constant_time_compare(token.strip(), expected)
+
+
+def _without_names(missing: Sequence[str], degraded: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """The same with one entry for all clusters: how many they are."""
+    untried = sum(name.startswith(CLUSTER) for name in missing)
+    troubled = sum(name.startswith(CLUSTER) for name in degraded)
+    plain = [name for name in missing if not name.startswith(CLUSTER)]
+    others = {name: why for name, why in degraded.items() if not name.startswith(CLUSTER)}
+    counted = {"clusters": f"{troubled} in trouble"} if troubled else {}
+    return [*plain, *(["clusters"] if untried else [])], {**counted, **others}
+
+
 def untried_clusters(clusters: Iterable[Cluster]) -> list[str]:
     """Clusters of which no reconcile has ended yet, neither well nor badly."""
-    return [f"cluster:{cluster.name}" for cluster in clusters if cluster.synced_at is None and not cluster.failures]
+    return [f"{CLUSTER}{cluster.name}" for cluster in clusters if cluster.synced_at is None and not cluster.failures]
 
 
 def degraded_clusters(clusters: Iterable[Cluster]) -> dict[str, str]:
     """Clusters that Rung does not reach as it should, each with why."""
     described = ((cluster, "; ".join(_troubles(cluster))) for cluster in clusters)
-    return {f"cluster:{cluster.name}": why for cluster, why in described if why}
+    return {f"{CLUSTER}{cluster.name}": why for cluster, why in described if why}
 
 
 def _troubles(cluster: Cluster) -> Iterator[str]:

@@ -23,7 +23,7 @@ DATA_DIR = Path(env.str("RUNG_DATA", default=str(BASE_DIR / "var"))).resolve()
 BROKER_DIR = DATA_DIR / "broker"
 for folder in (DATA_DIR, BROKER_DIR / "messages", BROKER_DIR / "control"):
     with suppress(OSError):  # an unwritable folder is reported by the system check core.E002
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def stored_key(name: str) -> str:
@@ -62,8 +62,8 @@ RUNG_KEEP_EVENTS_DAYS = env.int("RUNG_KEEP_EVENTS_DAYS", default=30)
 # --- real clusters ------------------------------------------------------------------------------------------------
 # Keys that seal the credentials of clusters, the newest first; `manage.py rotate_credentials --new-key` makes one.
 RUNG_CREDENTIAL_KEYS: list[str] = env.list("RUNG_CREDENTIAL_KEYS", default=[]) or stored_key("credential-keys").split()
-# Private or loopback networks in which API servers and mail servers may be reached, such as 10.20.0.0/16. Empty: public
-# addresses only.
+# Private or loopback networks in which API servers, mail servers and webhooks may be reached, such as 10.20.0.0/16.
+# Empty: public addresses only.
 RUNG_CLUSTER_ADDRESSES = [ip_network(each) for each in env.list("RUNG_CLUSTER_ADDRESSES", default=[])]
 # Whether an admin may connect to a cluster without checking its certificate.
 RUNG_ALLOW_INSECURE_CLUSTERS = env.bool("RUNG_ALLOW_INSECURE_CLUSTERS", default=False)
@@ -99,6 +99,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "portal.kit.pages.middleware.strip_forged_headers",
+    "portal.kit.pages.middleware.name_request",
     "portal.kit.pages.middleware.drop_health_cookies",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -109,6 +110,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "tenants.access.middleware.limit_session",
     "django_structlog.middlewares.RequestMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -123,12 +125,9 @@ MIDDLEWARE = [
 ]
 
 ROOT_URLCONF = "portal.urls"
-WSGI_APPLICATION = "portal.wsgi.application"
-ASGI_APPLICATION = "portal.asgi.application"
+WSGI_APPLICATION, ASGI_APPLICATION = "portal.wsgi.application", "portal.asgi.application"
 AUTH_USER_MODEL = "tenants.User"
-LOGIN_URL = "login"
-LOGIN_REDIRECT_URL = "home"
-LOGOUT_REDIRECT_URL = "login"
+LOGIN_URL, LOGIN_REDIRECT_URL, LOGOUT_REDIRECT_URL = "login", "home", "login"
 
 TEMPLATES: list[dict[str, Any]] = [
     {
@@ -195,9 +194,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 
-LANGUAGE_CODE = "en"
-TIME_ZONE = "UTC"
-USE_TZ = True
+LANGUAGE_CODE, TIME_ZONE, USE_TZ = "en", "UTC", True
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = env.str("RUNG_STATIC_ROOT", default=str(DATA_DIR / "static"))
@@ -220,10 +217,11 @@ if RUNG_TRUSTED_PROXIES:  # the middleware has removed the header from everybody
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-SESSION_COOKIE_NAME = "rung_session"
+SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "rung_session", "rung_csrf"
 SESSION_COOKIE_AGE = 12 * 3600
+# Minutes without a request after which a session ends; 0: only its age ends it. Pages that refresh do not count.
+RUNG_SESSION_IDLE_MINUTES = env.int("RUNG_SESSION_IDLE_MINUTES", default=60)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = LANGUAGE_COOKIE_SECURE = HTTPS
-CSRF_COOKIE_NAME = "rung_csrf"
 CSRF_COOKIE_HTTPONLY = True
 CSRF_FAILURE_VIEW = "portal.kit.api.error_responses.csrf_failed"
 CONTENT_SECURITY_POLICY = {
@@ -264,9 +262,12 @@ RUNG_OIDC_CA_FILE = env.str("RUNG_OIDC_CA_FILE", default="")
 # Who must have a second factor: "admins" (platform admins), "everyone", or nobody.
 RUNG_MFA_REQUIRED = env.str("RUNG_MFA_REQUIRED", default="")
 MFA_ADAPTER = "tenants.access.services.second_factor.EncryptedSecretsAdapter"
-MFA_TOTP_ISSUER = "Rung"
-MFA_TOTP_TOLERANCE = 1
-MFA_RECOVERY_CODE_DIGITS = 12
+MFA_TOTP_ISSUER, MFA_TOTP_TOLERANCE, MFA_RECOVERY_CODE_DIGITS = "Rung", 1, 12
+
+# Bearer token with which /readyz and /metrics name clusters; empty: they name none.
+RUNG_METRICS_TOKEN = env.str("RUNG_METRICS_TOKEN", default="")
+# Hours for which a temporary password of a new user, or of a reset, signs in.
+RUNG_TEMPORARY_PASSWORD_HOURS = env.int("RUNG_TEMPORARY_PASSWORD_HOURS", default=72)
 
 # Streams of events: seconds between looks, between beats, of a life; open ones of a subject and of all, per process.
 RUNG_STREAMS = {"tick": 1.0, "beat": 10.0, "longest": 3600.0, "of_one": 10, "most": 500}
@@ -293,9 +294,13 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v[0-9]",
     "COMPONENT_SPLIT_REQUEST": True,
+    "SERVERS": [{"url": "/", "description": "The portal that serves this document"}],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "portal.kit.api.openapi.document_headers",
+    ],
     "ENUM_NAME_OVERRIDES": {
         "NotificationChannelType": "workloads.notifications.serializers.CHANNEL_TYPES",
         "PermissionAction": "tenants.access.rules.ACTIONS",
@@ -339,13 +344,7 @@ CELERY_DB_REUSE_MAX = 2**62
 CELERY_TASK_DEFAULT_QUEUE = "maintenance"
 CELERY_TASK_CREATE_MISSING_QUEUES = False
 CELERY_TASK_QUEUES = [Queue(name, routing_key=name) for name in QUEUES]
-PERIODIC = (
-    "clusters.sweep",
-    "clusters.tick_sandboxes",
-    "clusters.observe_all",
-    "workloads.sweep",
-    "workloads.limits",
-)
+PERIODIC = ("clusters.sweep", "clusters.tick_sandboxes", "clusters.observe_all", "workloads.sweep", "workloads.limits")
 CELERY_TASK_ROUTES = {
     **{task: {"queue": "periodic", "routing_key": "periodic"} for task in PERIODIC},
     "clusters.*": {"queue": "sync", "routing_key": "sync"},
@@ -393,8 +392,7 @@ CELERY_BEAT_SCHEDULE = {
 }
 
 # --- logging ------------------------------------------------------------------------------------------------------
-LOGGING = logging_config.dict_config(
-    level=env.str("RUNG_LOG_LEVEL", default="INFO"), as_json=env.bool("RUNG_LOG_JSON", False)
-)
+LOGGING = logging_config.dict_config(level=env.str("RUNG_LOG_LEVEL", "INFO"), as_json=env.bool("RUNG_LOG_JSON", False))
 DJANGO_STRUCTLOG_CELERY_ENABLED = False
+DJANGO_STRUCTLOG_TRUST_UPSTREAM_REQUEST_ID = True  # `name_request` has set it
 logging_config.configure_structlog()

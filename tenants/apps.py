@@ -37,6 +37,7 @@ class TenantsConfig(AppConfig):
         from tenants.quotas.selectors.desired_state import desired_state
         from tenants.usage.selectors import sample
 
+        import_module("tenants.access.middleware")  # it starts the clock of a session, whatever opens one
         for feature in ("access", "organisation", "quotas"):  # Django looks for `admin` at the root of an app only
             import_module(f"tenants.{feature}.admin")
         for check in checks.ALWAYS:

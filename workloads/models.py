@@ -6,8 +6,15 @@ from workloads.notifications.models import Delivery, DeliveryState, Notification
 from workloads.policies.models import Policy
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.reports.models import Report, ReportGroup, ReportStatus
-from workloads.state.models import DesiredPhase, EventType, Phase, Workload, WorkloadEvent
-from workloads.submission.models import IdempotencyKey
+from workloads.state.models import (
+    DesiredPhase,
+    EventType,
+    FeedState,
+    IdempotencyKey,
+    Phase,
+    Workload,
+    WorkloadEvent,
+)
 from workloads.workload_templates.models import Asset, AssetKind, TemplateKind, WorkloadTemplate
 
 __all__ = [
@@ -18,6 +25,7 @@ __all__ = [
     "DeliveryState",
     "DesiredPhase",
     "EventType",
+    "FeedState",
     "ForecastCount",
     "ForecastResult",
     "IdempotencyKey",

@@ -4,7 +4,7 @@ from django.urls import include, path, register_converter
 
 from workloads.dictionary import api as dictionary_api
 from workloads.dictionary import views as dictionary_views
-from workloads.lifecycle.api import metrics, pods, workloads
+from workloads.lifecycle.api import metrics, pods, streams, workloads
 from workloads.lifecycle.views import actions, detail, home
 from workloads.notifications import api as notifications_api
 from workloads.notifications import views as notifications_views
@@ -79,13 +79,14 @@ api_patterns = [
     path("v1/workloads/count", workloads.WorkloadCount.as_view()),
     path("v1/workloads/pods", pods.Pods.as_view()),
     path("v1/workloads/pods/count", pods.PodCount.as_view()),
+    path("v1/workloads/stream", streams.WorkloadChanges.as_view()),
     path("v1/workloads/batch", workloads.BatchAction.as_view()),
     path("v1/workloads/<uuid:workload_id>", workloads.WorkloadDetail.as_view()),
     path("v1/workloads/<uuid:workload_id>/pods", pods.WorkloadPods.as_view()),
     path("v1/workloads/<uuid:workload_id>/events", pods.Events.as_view()),
     path("v1/workloads/<uuid:workload_id>/alternatives", workloads.WorkloadAlternatives.as_view()),
     path("v1/workloads/<uuid:workload_id>/history", pods.History.as_view()),
-    path("v1/workloads/<uuid:workload_id>/stream", workloads.WorkloadStream.as_view()),
+    path("v1/workloads/<uuid:workload_id>/stream", streams.WorkloadStream.as_view()),
     path("v1/workloads/<uuid:workload_id>/logs", pods.Logs.as_view()),
     path("v1/workloads/<uuid:workload_id>/clone", manifests.Clone.as_view()),
     path("v1/workloads/workspaces", native.Workspaces.as_view()),
@@ -118,6 +119,10 @@ api_patterns = [
     path("v1/notification-channels", notifications_api.Channels.as_view()),
     path("v1/notification-channels/<str:channel_name>", notifications_api.ChannelDetail.as_view()),
     path("v1/notification-channels/<str:channel_name>/trial-messages", notifications_api.TrialMessages.as_view()),
+    path("v1/webhooks", notifications_api.Webhooks.as_view()),
+    path("v1/webhooks/<str:webhook_name>", notifications_api.WebhookDetail.as_view()),
+    path("v1/webhooks/<str:webhook_name>/secret", notifications_api.WebhookSecret.as_view()),
+    path("v1/webhooks/<str:webhook_name>/trial-messages", notifications_api.WebhookTrials.as_view()),
     path("v1/validate-notification-channel", notifications_api.ChannelTrial.as_view()),
     path("v1/subscriptions", notifications_api.Subscriptions.as_view()),
     path("v1/subscriptions/<uuid:subscription_id>", notifications_api.SubscriptionDetail.as_view()),

@@ -94,8 +94,10 @@ class ApiError(CliError):
 
     exit_code = ExitCode.REFUSED
 
-    def __init__(self, message: str, *, status: int = 0, answer: Mapping[str, Any] | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, *, status: int = 0, answer: Mapping[str, Any] | None = None, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
         self.status = status
         self.answer = dict(answer or {})
         self.where = ""

@@ -5,15 +5,33 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
+from rung_cli import completions
 from rung_cli.errors import UsageError
 from rung_cli.output.formats import Format
 
 OutputFlag = Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")]
 ProjectFlag = Annotated[
-    str, typer.Option("--project", "-p", help="Project name or id; default: RUNG_PROJECT, then the profile's.")
+    str,
+    typer.Option(
+        "--project",
+        "-p",
+        help="Project name or id; default: RUNG_PROJECT, then the profile's.",
+        autocompletion=completions.project_names,
+    ),
 ]
-Workload = Annotated[str, typer.Argument(metavar="WORKLOAD", help="Name, project/name or id.")]
-Workloads = Annotated[list[str], typer.Argument(metavar="WORKLOAD...", help="Names, project/name or ids.")]
+ClusterFlag = Annotated[
+    str, typer.Option("--cluster", help="Only this cluster.", autocompletion=completions.cluster_names)
+]
+Workload = Annotated[
+    str,
+    typer.Argument(metavar="WORKLOAD", help="Name, project/name or id.", autocompletion=completions.workload_names),
+]
+Workloads = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="WORKLOAD...", help="Names, project/name or ids.", autocompletion=completions.workload_names
+    ),
+]
 ManifestFlag = Annotated[
     list[str] | None, typer.Option("--file", "-f", metavar="FILE", help="Manifest in YAML or JSON; - is stdin.")
 ]
@@ -41,15 +59,17 @@ def check_arguments(args: list[str]) -> None:
 
 
 class Root(TyperGroup):
-    """`rung` itself: its own options may stand anywhere before `--`."""
+    """`rung` itself: its own options may stand anywhere before `--`; alone it prints its help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse what is unsafe, then put the root's options first."""
+        if not args and not ctx.resilient_parsing:
+            args = ["--help"]
         end = args.index("--") if "--" in args else len(args)
         own, rest = args[:end], args[end:]
+        own = self._hoisted(own)
         if not ctx.resilient_parsing:
             check_arguments(own)
-            own = self._hoisted(own)
             if "submit" in own:
                 ctx.obj.tail, rest = tuple(rest[1:]), []
         parsed: list[str] = super().parse_args(ctx, own + rest)

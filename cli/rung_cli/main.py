@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
+from typer._completion_classes import completion_init
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from rung_cli import __version__
+from rung_cli import __version__, completions
 from rung_cli.commands import api as commands_api
 from rung_cli.commands import (
     apply,
     catalogue,
     completion,
     describe,
+    inventory,
     login,
     logs,
     quota,
@@ -35,7 +37,6 @@ EPILOG: Final = "Exit codes: " + "; ".join(f"{code.value} {text}" for code, text
 app = typer.Typer(
     cls=Root,
     name="rung",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -45,6 +46,7 @@ app = typer.Typer(
 for group in (
     login,
     catalogue,
+    inventory,
     submit,
     describe,
     logs,
@@ -69,7 +71,9 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the library calls it
 def rung(
     ctx: typer.Context,
     *,
-    profile: Annotated[str, typer.Option(help="Configuration profile (RUNG_PROFILE).")] = "",
+    profile: Annotated[
+        str, typer.Option(help="Configuration profile (RUNG_PROFILE).", autocompletion=completions.profile_names)
+    ] = "",
     url: Annotated[str, typer.Option(help="Address of the portal; default: RUNG_URL, then the profile's.")] = "",
     ca_file: Annotated[str, typer.Option(help="Trusted certificate authorities in PEM (RUNG_CA_FILE).")] = "",
     insecure_http: Annotated[
@@ -93,9 +97,12 @@ def rung(
 def run(args: Sequence[str] | None = None) -> int:
     """Run one command and answer its exit code; everything that goes wrong is said on stderr in one way."""
     held = Session()
+    completion_init()
     try:
         code = get_command(app).main(args=args, prog_name="rung", standalone_mode=False, obj=held)
         return code if isinstance(code, int) else ExitCode.OK
+    except SystemExit as ended:  # the library's way to end after it told a shell what completes
+        return ended.code if isinstance(ended.code, int) else ExitCode.OK
     except CliError as error:
         print_error(error, held.format)
         return error.exit_code

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from rung_cli import completions
 from rung_cli.native_submit import Framework, SubmissionKind
 
 Name = Annotated[str, typer.Option("--name", help="Workload name; same as NAME.")]
@@ -15,12 +16,22 @@ Type = Annotated[
 Template = Annotated[
     str,
     typer.Option(
-        "--template", "-t", metavar="TEMPLATE", help="Template name or id. It sets values that the flags omit."
+        "--template",
+        "-t",
+        metavar="TEMPLATE",
+        help="Template name or id. It sets values that the flags omit.",
+        autocompletion=completions.template_names,
     ),
 ]
 Image = Annotated[str, typer.Option("--image", "-i", help="Container image.")]
-Priority = Annotated[str, typer.Option(help="Beats manifest label and type default.")]
-Preemptibility = Annotated[str, typer.Option(help="preemptible, semi-preemptible or non-preemptible.")]
+Priority = Annotated[
+    str,
+    typer.Option(help="Beats manifest label and type default.", autocompletion=completions.priority_names),
+]
+Preemptibility = Annotated[
+    str,
+    typer.Option(help="preemptible, semi-preemptible or non-preemptible.", autocompletion=completions.preemptibilities),
+]
 Gpus = Annotated[int | None, typer.Option("--gpus", "-g", "--gpu-devices-request", min=0, help="Whole GPUs.")]
 GpuPortion = Annotated[
     float | None, typer.Option("--gpu-portion", "--gpu-portion-request", help="Fraction of a GPU, such as 0.5.")
@@ -41,7 +52,12 @@ Environment = Annotated[
 ]
 NodePool = Annotated[
     list[str] | None,
-    typer.Option("--node-pool", "--node-pools", help="Node pool, in order of preference. Can be repeated."),
+    typer.Option(
+        "--node-pool",
+        "--node-pools",
+        help="Node pool, in order of preference. Can be repeated.",
+        autocompletion=completions.pool_names,
+    ),
 ]
 WorkingDir = Annotated[str, typer.Option(help="Working directory.")]
 Command = Annotated[bool, typer.Option("--command", help="The arguments after -- replace the image's entrypoint.")]

@@ -82,6 +82,11 @@ def queue_name(owner: str, pool: str) -> str:
     return name if len(name) <= 63 else f"{name[:52]}-{sha256(name.encode()).hexdigest()[:10]}"
 
 
+def plain_number(number: float) -> int | float:
+    """A whole number without its decimal point."""
+    return int(number) if number == int(number) else number
+
+
 def sum_or_unlimited(amounts: Iterable[int | None]) -> int | None:
     """The sum, or None (unlimited) as soon as one of them is."""
     total = 0

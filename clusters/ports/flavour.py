@@ -53,10 +53,12 @@ class QueueSpec:
     pool: PoolSpec
     deserved: Limit
     limit: Limit
-    over_quota_weight: int
+    over_quota_weight: float
     rank: str
     owner: str
     generation: int
+    cpu_weight: float | None = None  # over-quota; None: that of GPUs
+    memory_weight: float | None = None
     promised: Limit = NOTHING  # a department's: what its projects deserve together, where a flavour asks for it
     min_runtime_minutes: int | None = None  # so long its preemptible work is left alone; None: as the queue above says
 
@@ -151,6 +153,7 @@ class Guarantee:
 
 
 GangMinimum = Literal["none", "all", "own", "any"]
+KeptWeights = Literal["resources", "queue", "whole", "none"]
 """Of a gang's pods that start together: not told; always all of them; as a field of its kind says; as it is asked."""
 
 
@@ -202,6 +205,8 @@ class Traits:
     """The sandbox has its objects and words; workloads of others are placed there as kube-scheduler places them."""
     queues_by_pool: bool = False
     """Projects and departments have a queue in every node pool, and a workload's pods are one group."""
+    weights: KeptWeights = "none"
+    """How many over-quota weights a queue has: one per resource, one, one whole number from 1, or none."""
     root_above: bool = False
     """Departments share what they do not use: there is a queue above them all."""
     sums_projects: bool = False

@@ -134,7 +134,8 @@ class ReconnectForm(ConnectionForm):
         known = ("server", "ca", "tls_server_name", "insecure")
         super().__init__(*args, initial={"way": PARTS, **{name: getattr(row, name) for name in known}}, **kwargs)
         self.fields["token"].help_text = _(
-            "Empty: keep the stored credential. Required when the server, the TLS name or the verification changes."
+            "Empty: keep the stored credential. Required when the server, the TLS name, the authority or the "
+            "verification changes."
         )
 
 
@@ -157,7 +158,7 @@ class MetricsForm(PageForm):
         required=False,
         label=_("Token"),
         widget=_secret(3),
-        help_text=_("Empty: no token, or keep the stored one. Required when the address changes."),
+        help_text=_("Empty: no token, or keep the stored one. Required when the address or the authority changes."),
     )
     metric = forms.CharField(
         max_length=128,

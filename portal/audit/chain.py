@@ -98,7 +98,7 @@ def _note_head() -> None:
         checkpoint = asdict(Checkpoint(chain.length, chain.head, timezone.now().isoformat(timespec="seconds")))
         log.info("audit.checkpoint", **checkpoint)
         separator = b"\n" if last and not last.endswith(b"\n") else b""
-        with file.open("ab") as stream:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as stream:
             stream.write(separator + json.dumps(checkpoint).encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())

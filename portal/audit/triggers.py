@@ -34,10 +34,17 @@ _REFUSED = "audit records are append-only"
 _ABORT = f"BEGIN SELECT RAISE(ABORT, '{_REFUSED}'); END"
 _CONTENT = f"UPDATE OF {', '.join(CONTENT)}"
 _SEALED = "UPDATE OF sealed_seq, digest ON audit_auditrecord FOR EACH ROW WHEN (OLD.sealed_seq IS NOT NULL)"
+_SEQ_TAKEN = "EXISTS (SELECT 1 FROM audit_auditrecord WHERE sealed_seq = NEW.sealed_seq AND id IS NOT NEW.id)"
+_ID_TAKEN = "EXISTS (SELECT 1 FROM audit_auditrecord WHERE id = NEW.id)"
+_TABLE = "ON audit_auditrecord"
+# SQLite's OR REPLACE deletes the row in the way without its trigger, and `rowid` is another name of the id.
 SQLITE = [
-    f"CREATE TRIGGER audit_record_no_update BEFORE {_CONTENT} ON audit_auditrecord {_ABORT}",
+    f"CREATE TRIGGER audit_record_no_update BEFORE {_CONTENT} {_TABLE} {_ABORT}",
     f"CREATE TRIGGER audit_record_no_reseal BEFORE {_SEALED} {_ABORT}",
-    f"CREATE TRIGGER audit_record_no_delete BEFORE DELETE ON audit_auditrecord {_ABORT}",
+    f"CREATE TRIGGER audit_record_no_delete BEFORE DELETE {_TABLE} {_ABORT}",
+    f"CREATE TRIGGER audit_record_no_renumber BEFORE UPDATE {_TABLE} WHEN OLD.id IS NOT NEW.id {_ABORT}",
+    f"CREATE TRIGGER audit_record_no_displace BEFORE UPDATE OF sealed_seq {_TABLE} WHEN {_SEQ_TAKEN} {_ABORT}",
+    f"CREATE TRIGGER audit_record_no_replace BEFORE INSERT {_TABLE} WHEN {_SEQ_TAKEN} OR {_ID_TAKEN} {_ABORT}",
 ]
 POSTGRESQL = [
     "CREATE FUNCTION audit_record_refuse() RETURNS trigger LANGUAGE plpgsql AS "
@@ -48,9 +55,10 @@ POSTGRESQL = [
     "CREATE TRIGGER audit_record_no_truncate BEFORE TRUNCATE ON audit_auditrecord "
     "FOR EACH STATEMENT EXECUTE FUNCTION audit_record_refuse()",
 ]
+_SQLITE_NAMES = ("update", "reseal", "delete", "renumber", "displace", "replace")
 INSTALL = {"sqlite": SQLITE, "postgresql": POSTGRESQL}
 REMOVE = {
-    "sqlite": [f"DROP TRIGGER IF EXISTS audit_record_no_{verb}" for verb in ("update", "reseal", "delete")],
+    "sqlite": [f"DROP TRIGGER IF EXISTS audit_record_no_{name}" for name in _SQLITE_NAMES],
     "postgresql": ["DROP FUNCTION IF EXISTS audit_record_refuse CASCADE"],
 }
 

@@ -71,6 +71,7 @@ def configure(*, debug: bool) -> tuple[Path, int]:
     """Set what the processes read from the environment and was not set; return the data folder and the port."""
     folder = Path(os.environ.setdefault("RUNG_DATA", str(ROOT / "var"))).resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)  # it holds the database, its keys and logs, and other people may use this machine
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     os.environ.setdefault("RUNG_LOG_LEVEL", "WARNING")
     os.environ.setdefault("RUNG_CLUSTER_WORKERS", str(WORKERS - 1))
@@ -133,15 +134,14 @@ def children(port: int, *, reload: bool = False) -> list[Child]:
     celery = (python, "-m", "celery", "-A", "portal", "--quiet")
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING")
     uvicorn = (python, "-m", "uvicorn", "portal.asgi:application", "--host", "127.0.0.1", "--port", str(port))
+    options = ("--no-proxy-headers", "--no-server-header", "--lifespan", "off", "--timeout-graceful-shutdown", "3")
     watched = [part for name in PACKAGES for part in ("--reload-dir", name)]
     reloading = ("--reload", *watched) if reload else ()
     # Threads: a pool of processes on a broker of files may stop for good when one of them is killed.
     worker = (*celery, "worker", "--pool", "threads", "--concurrency", str(WORKERS), *quiet)
     beat = (*celery, "beat", "--loglevel", "WARNING", "--pidfile", "")
     return [
-        Child(
-            "web", (*uvicorn, "--no-proxy-headers", "--lifespan", "off", "--timeout-graceful-shutdown", "3", *reloading)
-        ),
+        Child("web", (*uvicorn, *options, *reloading)),
         Child("worker", worker, runs_our_code=True),
         Child("beat", beat, runs_our_code=True),
         Child("observer", (python, "manage.py", "observer"), runs_our_code=True),

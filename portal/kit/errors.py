@@ -5,6 +5,7 @@ RungError
 ├── Denied         403   identity known, action not allowed on something it may see
 ├── Absent         404   absent or foreign: the same answer
 ├── Conflict       409   conflicts with the current state (in use, moved on, below current use)
+├── Stale          412   changed since the caller read it
 ├── TooLarge       413   refused before parsing
 ├── Refused        422   a field is refused: pointer, code, allowed values
 ├── TooMany        429   limiter; carries `retry_after` seconds
@@ -98,6 +99,13 @@ class Conflict(RungError):
 
     status = 409
     code = "conflict"
+
+
+class PreconditionFailed(RungError):
+    """Changed since the caller read it, as `If-Match` says."""
+
+    status = 412
+    code = "stale"
 
 
 class PayloadTooLarge(RungError):

@@ -1,7 +1,12 @@
 """Rows of the shared kit: claimed periods, heartbeats, counted tries, version of settings, answers kept for retries."""
 
+from typing import Any
+
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import models
 from django.db.models.functions import Now
+from django.http import HttpRequest
+from simple_history.models import HistoricalRecords
 
 
 class Period(models.Model):
@@ -63,3 +68,16 @@ class StoredResponse(models.Model):
 
     def __str__(self) -> str:
         return f"{self.status} at {self.created_at:%Y-%m-%d %H:%M:%S}"
+
+
+def _signed_in_user(request: HttpRequest | None = None, **_: object) -> AbstractBaseUser | None:
+    """Who signed in, for rows that go with another one; programs leave the author empty. Others are signed."""
+    user = getattr(request, "user", None)
+    return user if isinstance(user, AbstractBaseUser) and user.pk else None
+
+
+def change_history(**options: Any) -> HistoricalRecords:
+    """A row's history, with the reason of each change."""
+    return HistoricalRecords(
+        history_change_reason_field=models.TextField(null=True), get_user=_signed_in_user, **options
+    )

@@ -77,6 +77,7 @@ class Queue:
     """A project's or department's share of one node pool. Names are unique across pools.
 
     deserved: guaranteed; None in a dimension is unlimited. rank: a higher one gets surplus first (KAI queue priority).
+    weight: share of the surplus beside other queues of its rank. cpu_weight, memory_weight: None is the same.
     owner: whose share it is, of the queues of several pools; empty: it is the only one.
     preempts, reclaims, reclaims_over_quota: Kueue's withinClusterQueue, reclaimWithinCohort and borrowWithinCohort
     (Never or LowerPriority), with the values that Rung writes; other schedulers ignore them.
@@ -91,6 +92,8 @@ class Queue:
     deserved: Limit = NO_GUARANTEE
     limit: Limit = UNLIMITED
     weight: int = 1
+    cpu_weight: int | None = None
+    memory_weight: int | None = None
     rank: int = DEFAULT_RANK
     created: int = 0
     owner: str = ""

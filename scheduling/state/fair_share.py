@@ -60,9 +60,12 @@ def fair_shares(queues: Iterable[Queue], requested: Mapping[str, Resources], tot
 def divide(total: Resources, queues: Sequence[Queue], requested: Mapping[str, Resources]) -> dict[str, Resources]:
     """Divide `total` among queues of one level."""
     asked = {queue.name: requested.get(queue.name, ZERO) for queue in queues}
-    gpu = [_claim(q, asked[q.name].gpu, q.deserved.gpu, q.limit.gpu, total.gpu) for q in queues]
-    cpu = [_claim(q, asked[q.name].cpu, q.deserved.cpu, q.limit.cpu, total.cpu) for q in queues]
-    memory = [_claim(q, asked[q.name].memory, q.deserved.memory, q.limit.memory, total.memory) for q in queues]
+    gpu = [_claim(q, None, asked[q.name].gpu, q.deserved.gpu, q.limit.gpu, total.gpu) for q in queues]
+    cpu = [_claim(q, q.cpu_weight, asked[q.name].cpu, q.deserved.cpu, q.limit.cpu, total.cpu) for q in queues]
+    memory = [
+        _claim(q, q.memory_weight, asked[q.name].memory, q.deserved.memory, q.limit.memory, total.memory)
+        for q in queues
+    ]
     _divide(total.gpu, gpu, GPU_UNIT)
     _divide(total.cpu, cpu, FINE_UNIT)
     _divide(total.memory, memory, FINE_UNIT)
@@ -70,11 +73,13 @@ def divide(total: Resources, queues: Sequence[Queue], requested: Mapping[str, Re
     return {g.name: Resources(g.share, c.share, m.share) for g, c, m in columns}
 
 
-def _claim(queue: Queue, requested: int, deserved: int | None, limit: int | None, total: int) -> _Claim:
+def _claim(
+    queue: Queue, weight: int | None, requested: int, deserved: int | None, limit: int | None, total: int
+) -> _Claim:
     return _Claim(
         queue.name,
         queue.rank,
-        queue.weight,
+        queue.weight if weight is None else weight,
         queue.created,
         wanted=requested if limit is None else min(requested, limit),
         deserved=total if deserved is None else deserved,

@@ -74,6 +74,7 @@
 
   document.addEventListener("htmx:configRequest", (event) => {
     if (event.detail.verb !== "get") return;
+    if (event.target.matches("[data-poll]")) event.detail.headers["Rung-Poll"] = "true"; /* keeps no idle session open */
     [...event.detail.formData.entries()].forEach(([name, value]) => { if (value === "") event.detail.formData.delete(name); });
   });
 

@@ -120,6 +120,17 @@ class ProofForm(PageForm):
         field.widget.attrs |= {"class": "form-control", "maxlength": str(LONGEST_PASSWORD)}
 
 
+class PasswordForm(ProofForm):
+    """The current password and the next."""
+
+    new_password = forms.CharField(
+        label=_("New password"),
+        max_length=LONGEST_PASSWORD,
+        strip=False,
+        widget=forms.PasswordInput({"autocomplete": "new-password"}),
+    )
+
+
 class SetUpForm(ProofForm):
     """The first code of a new app, and the password of who has one."""
 

@@ -1,11 +1,14 @@
-"""Who must have a second factor and has none yet gets as far as the page where it is set up."""
+"""Limits on sessions: they end when idle or old, and without a required second factor they reach its set-up only."""
 
+import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout
+from django.contrib.auth.signals import user_logged_in
+from django.dispatch import receiver
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
@@ -21,6 +24,41 @@ SECOND_FACTOR_KEY: Final = "second_factor"
 OPEN_VIEWS: Final = ("/api/", "/security/", "/login/", "/logout/", "/healthz", "/readyz", "/metrics")
 
 Handler = Callable[[HttpRequest], HttpResponseBase]
+
+
+SESSION_CLOCK: Final = "session_clock"
+"""In every session: when it was opened and when it was last used, in seconds since 1970."""
+
+POLL_HEADER: Final = "Rung-Poll"
+"""Sent by pages that refresh themselves: nobody need be looking at them."""
+
+CLOCK_STEP: Final = 60
+"""Seconds between two writes of the last use."""
+
+
+@receiver(user_logged_in)
+def start_session_clock(request: HttpRequest | None, **_kwargs: Any) -> None:
+    """Every sign-in opens a session."""
+    if request is not None:
+        now = int(time.time())
+        request.session[SESSION_CLOCK] = [now, now]
+
+
+def limit_session(get_response: Handler) -> Handler:
+    """End sessions that were idle for `RUNG_SESSION_IDLE_MINUTES`, and those older than `SESSION_COOKIE_AGE`."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        clock = request.session.get(SESSION_CLOCK) if settings.SESSION_COOKIE_NAME in request.COOKIES else None
+        if clock is not None:
+            opened, used = clock
+            now, idle = int(time.time()), settings.RUNG_SESSION_IDLE_MINUTES * 60
+            if abs(now - opened) > settings.SESSION_COOKIE_AGE or (idle and abs(now - used) > idle):
+                logout(request)
+            elif now - used >= CLOCK_STEP and POLL_HEADER not in request.headers:
+                request.session[SESSION_CLOCK] = [opened, now]
+        return get_response(request)
+
+    return middleware
 
 
 def require_second_factor(get_response: Handler) -> Handler:

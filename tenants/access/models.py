@@ -6,6 +6,7 @@ from django.contrib.auth.models import AbstractUser, Group
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 from django.utils.crypto import get_random_string, salted_hmac
 
 from clusters.inventory.models import Cluster
@@ -25,6 +26,20 @@ class User(AbstractUser):
     created_by = models.CharField(max_length=254, blank=True, editable=False)
     session_stamp = models.CharField(max_length=32, blank=True, editable=False)
     """Part of what every session is bound to: another one ends them all."""
+    password_expires_at = models.DateTimeField(null=True, blank=True, editable=False)
+    """End of a temporary password; empty for one that the person chose."""
+
+    def set_password(self, raw_password: str | None) -> None:
+        """Django's. A new password is temporary only if its caller sets an end afterwards."""
+        super().set_password(raw_password)
+        self.password_expires_at = None
+
+    def check_password(self, raw_password: str | None) -> bool:
+        """Django's; False for a temporary password after its end, in the same time as for a wrong one."""
+        ends = self.password_expires_at  # Django may store a newer hash of the same password, which is no new end
+        correct = super().check_password(raw_password)
+        self.password_expires_at = ends
+        return correct and (ends is None or timezone.now() < ends)
 
     def end_sessions(self) -> None:
         """Sign them out of every browser."""

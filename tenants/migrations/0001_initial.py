@@ -96,6 +96,7 @@ class Migration(migrations.Migration):
                 ("date_joined", models.DateTimeField(default=django.utils.timezone.now, verbose_name="date joined")),
                 ("created_by", models.CharField(blank=True, editable=False, max_length=254)),
                 ("session_stamp", models.CharField(blank=True, editable=False, max_length=32)),
+                ("password_expires_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 (
                     "groups",
                     models.ManyToManyField(
@@ -227,7 +228,25 @@ class Migration(migrations.Migration):
                 ("cpu_limit", models.PositiveBigIntegerField(blank=True, null=True, verbose_name="CPU limit")),
                 ("memory_deserved", models.PositiveBigIntegerField(blank=True, help_text="Bytes.", null=True)),
                 ("memory_limit", models.PositiveBigIntegerField(blank=True, null=True)),
-                ("over_quota_weight", models.PositiveIntegerField(default=2, verbose_name="over-quota weight")),
+                (
+                    "over_quota_weight",
+                    models.FloatField(default=2, help_text="Share of surplus GPUs.", verbose_name="over-quota weight"),
+                ),
+                (
+                    "cpu_weight",
+                    models.FloatField(
+                        blank=True, help_text="Empty: as for GPUs.", null=True, verbose_name="over-quota weight of CPU"
+                    ),
+                ),
+                (
+                    "memory_weight",
+                    models.FloatField(
+                        blank=True,
+                        help_text="Empty: as for GPUs.",
+                        null=True,
+                        verbose_name="over-quota weight of memory",
+                    ),
+                ),
                 (
                     "rank",
                     models.CharField(
@@ -345,7 +364,25 @@ class Migration(migrations.Migration):
                 ("cpu_limit", models.PositiveBigIntegerField(blank=True, null=True, verbose_name="CPU limit")),
                 ("memory_deserved", models.PositiveBigIntegerField(blank=True, help_text="Bytes.", null=True)),
                 ("memory_limit", models.PositiveBigIntegerField(blank=True, null=True)),
-                ("over_quota_weight", models.PositiveIntegerField(default=2, verbose_name="over-quota weight")),
+                (
+                    "over_quota_weight",
+                    models.FloatField(default=2, help_text="Share of surplus GPUs.", verbose_name="over-quota weight"),
+                ),
+                (
+                    "cpu_weight",
+                    models.FloatField(
+                        blank=True, help_text="Empty: as for GPUs.", null=True, verbose_name="over-quota weight of CPU"
+                    ),
+                ),
+                (
+                    "memory_weight",
+                    models.FloatField(
+                        blank=True,
+                        help_text="Empty: as for GPUs.",
+                        null=True,
+                        verbose_name="over-quota weight of memory",
+                    ),
+                ),
                 (
                     "rank",
                     models.CharField(
@@ -739,7 +776,25 @@ class Migration(migrations.Migration):
                 ("cpu_limit", models.PositiveBigIntegerField(blank=True, null=True, verbose_name="CPU limit")),
                 ("memory_deserved", models.PositiveBigIntegerField(blank=True, help_text="Bytes.", null=True)),
                 ("memory_limit", models.PositiveBigIntegerField(blank=True, null=True)),
-                ("over_quota_weight", models.PositiveIntegerField(default=2, verbose_name="over-quota weight")),
+                (
+                    "over_quota_weight",
+                    models.FloatField(default=2, help_text="Share of surplus GPUs.", verbose_name="over-quota weight"),
+                ),
+                (
+                    "cpu_weight",
+                    models.FloatField(
+                        blank=True, help_text="Empty: as for GPUs.", null=True, verbose_name="over-quota weight of CPU"
+                    ),
+                ),
+                (
+                    "memory_weight",
+                    models.FloatField(
+                        blank=True,
+                        help_text="Empty: as for GPUs.",
+                        null=True,
+                        verbose_name="over-quota weight of memory",
+                    ),
+                ),
                 (
                     "rank",
                     models.CharField(
@@ -1045,7 +1100,25 @@ class Migration(migrations.Migration):
                 ("cpu_limit", models.PositiveBigIntegerField(blank=True, null=True, verbose_name="CPU limit")),
                 ("memory_deserved", models.PositiveBigIntegerField(blank=True, help_text="Bytes.", null=True)),
                 ("memory_limit", models.PositiveBigIntegerField(blank=True, null=True)),
-                ("over_quota_weight", models.PositiveIntegerField(default=2, verbose_name="over-quota weight")),
+                (
+                    "over_quota_weight",
+                    models.FloatField(default=2, help_text="Share of surplus GPUs.", verbose_name="over-quota weight"),
+                ),
+                (
+                    "cpu_weight",
+                    models.FloatField(
+                        blank=True, help_text="Empty: as for GPUs.", null=True, verbose_name="over-quota weight of CPU"
+                    ),
+                ),
+                (
+                    "memory_weight",
+                    models.FloatField(
+                        blank=True,
+                        help_text="Empty: as for GPUs.",
+                        null=True,
+                        verbose_name="over-quota weight of memory",
+                    ),
+                ),
                 (
                     "rank",
                     models.CharField(

@@ -4,7 +4,7 @@ from django.core.validators import RegexValidator
 from django.db import models
 
 from clusters.inventory.models import Cluster
-from portal.kit.db.history import change_history
+from portal.kit.models import change_history
 
 DNS_LABEL = RegexValidator(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z", "Use lower-case letters, digits and inner dashes.")
 

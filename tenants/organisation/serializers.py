@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from clusters.inventory.models import Cluster, NodePool
@@ -26,7 +27,10 @@ NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 
 
 class EntrySchema(serializers.Serializer[Any]):
-    """The quota in one node pool: GPUs in devices, CPU in millicores, memory in its `units`; -1 or null is no limit."""
+    """The quota in one node pool: GPUs in devices, CPU in millicores, memory in its `units`; -1 or null is no limit.
+
+    Each resource has its own `overQuotaWeight`, which may be a fraction; CPU and memory default to that of the GPUs.
+    """
 
     nodePool = serializers.DictField(help_text="`id` and `name`.")
     gpu = serializers.DictField(required=False, help_text="`deserved`, `limit`, `overQuotaWeight`.")
@@ -37,10 +41,17 @@ class EntrySchema(serializers.Serializer[Any]):
     warnings = QuotaWarningSchema(many=True, required=False, help_text="In answers to a change of quotas.")
 
 
+@extend_schema_field(EntrySchema(many=True))
+class QuotaEntries(serializers.ListField):
+    """Quotas as they were sent; the service reads each of them."""
+
+    child = serializers.DictField()
+
+
 class OrgUnitChange(serializers.Serializer[Any]):
     """What may be changed of both. `resources` replaces every quota."""
 
-    resources = serializers.ListField(child=serializers.DictField(), help_text="One entry per node pool.")
+    resources = QuotaEntries(help_text="One entry per node pool.")
     description = serializers.CharField(required=False, allow_blank=True, allow_null=True, max_length=2000)
     schedulingRules = serializers.DictField(required=False, allow_null=True)
     defaultNodePools = serializers.ListField(

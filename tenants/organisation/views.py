@@ -121,6 +121,8 @@ def _quota_document(entry: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("gpu", "cpu", "memory"):
         amounts = {way: entry[name][way] for way in ("deserved", "limit") if entry[name].get(way) is not None}
+        if entry[name]["overQuotaWeight"] != entry["gpu"]["overQuotaWeight"]:
+            amounts["overQuotaWeight"] = entry[name]["overQuotaWeight"]
         if amounts:
             found[name] = {**amounts, **({"units": entry[name]["units"]} if name == "memory" else {})}
     return {**found, "overQuotaWeight": entry["gpu"]["overQuotaWeight"], "rank": entry["rank"]}

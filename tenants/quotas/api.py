@@ -21,7 +21,7 @@ from tenants.access.api.filter_values import CLUSTER_ID, DEPARTMENT_ID, POOL_ID,
 from tenants.access.selectors import visible_departments, visible_projects
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota, Rank
-from tenants.quotas.rules import gpu_milli
+from tenants.quotas.rules import gpu_milli, weight_of
 from tenants.quotas.selectors.quota_rows import DepartmentPool, PoolQuota, department_rows_of, quota_rows_of
 from tenants.quotas.serializers import PoolResourcesPageSchema, RanksSchema, use_json
 from tenants.quotas.services.pool_quotas import RANKS, entry_json
@@ -64,7 +64,7 @@ OF_PROJECTS: Final = {**COLUMNS, "parentId": Column("department_id", as_number, 
 OF_DEPARTMENTS: Final = {
     **COLUMNS,
     "gpuDeserved": Column("deserved", gpu_milli),
-    "gpuOverQuotaWeight": Column("weight", as_number),
+    "gpuOverQuotaWeight": Column("weight", weight_of),
 }
 
 
@@ -161,7 +161,7 @@ def _wanted(
     found = found.annotate(
         standing=Coalesce(Subquery(quotas.annotate(place=place).values("place")[:1]), ORDER.index(Rank(plain.rank))),
         deserved=Coalesce(Subquery(quotas.values("gpu_deserved")[:1]), 0),
-        weight=Coalesce(Subquery(quotas.values("over_quota_weight")[:1]), plain.over_quota_weight),
+        weight=Coalesce(Subquery(quotas.values("over_quota_weight")[:1]), float(plain.over_quota_weight)),
     )
     found = found.filter(filters(query.get("filterBy", ""), columns, actor_of(request)))
     search = query.get("search", "").replace("\x00", "")

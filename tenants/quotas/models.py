@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from clusters.inventory.models import NodePool
-from portal.kit.db.history import change_history
+from portal.kit.models import change_history
 from scheduling.model.resources import Limit
 from tenants.organisation.models import Department, Project
 
@@ -69,9 +69,9 @@ def limit_covers_deserved(name: str) -> list[models.CheckConstraint]:
 
 
 class Quota(models.Model):
-    """Deserved, limit, over-quota weight and rank of one queue.
+    """Deserved, limit, over-quota weights and rank of one queue.
 
-    Null deserved CPU or memory: not counted, never short.
+    Null deserved CPU or memory: not counted, never short. Null weight of CPU or memory: the GPUs' counts.
     """
 
     node_pool = models.ForeignKey(NodePool, on_delete=models.PROTECT, related_name="+")
@@ -81,7 +81,11 @@ class Quota(models.Model):
     cpu_limit = models.PositiveBigIntegerField("CPU limit", null=True, blank=True)
     memory_deserved = models.PositiveBigIntegerField(null=True, blank=True, help_text="Bytes.")
     memory_limit = models.PositiveBigIntegerField(null=True, blank=True)
-    over_quota_weight = models.PositiveIntegerField("over-quota weight", default=2)
+    over_quota_weight = models.FloatField("over-quota weight", default=2, help_text="Share of surplus GPUs.")
+    cpu_weight = models.FloatField("over-quota weight of CPU", null=True, blank=True, help_text="Empty: as for GPUs.")
+    memory_weight = models.FloatField(
+        "over-quota weight of memory", null=True, blank=True, help_text="Empty: as for GPUs."
+    )
     rank = models.CharField(max_length=12, choices=Rank.choices, default=Rank.MEDIUM_LOW)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -97,6 +101,13 @@ class Quota(models.Model):
     def limit(self) -> Limit:
         """Hard caps; None is unlimited."""
         return Limit(self.gpu_limit, self.cpu_limit, self.memory_limit)
+
+    @property
+    def weights_text(self) -> str:
+        """The over-quota weights in words: "2", or "2 (CPU 1, memory 0.5)" where they differ."""
+        own = (("CPU", self.cpu_weight), ("memory", self.memory_weight))
+        others = [f"{name} {weight:.7g}" for name, weight in own if weight not in {None, self.over_quota_weight}]
+        return f"{self.over_quota_weight:.7g}" + (f" ({', '.join(others)})" if others else "")
 
 
 class DepartmentQuota(Quota):

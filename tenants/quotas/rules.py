@@ -18,6 +18,11 @@ def format_amount(dimension: str, amount: int | None) -> str:
     return str(Resources(memory=amount)).split()[0] if dimension == "memory" else decimal_text(amount)
 
 
+def weight_of(value: str) -> float:
+    """An over-quota weight of a filter, exact to the thousandth."""
+    return gpu_milli(value) / 1000
+
+
 def gpu_milli(value: str) -> int:
     """GPU devices as thousandths; more exact than that is no amount."""
     try:

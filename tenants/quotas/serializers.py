@@ -33,7 +33,8 @@ class QuotaWarningSchema(serializers.Serializer[Any]):
     """What a change of a quota brings with it, as the console warns before it saves. Beyond Run:ai."""
 
     code = serializers.CharField(
-        help_text="becomes_reclaimable, limit_below_use, over_physical, over_department_limit or sum_over_department."
+        help_text="becomes_reclaimable, limit_below_use, over_physical, over_department_limit, sum_over_department, "
+        "one_weight or whole_weight."
     )
     message = serializers.CharField()
     nodePool = serializers.DictField(help_text="`id` and `name`.")

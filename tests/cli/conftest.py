@@ -127,3 +127,15 @@ def signed_in(live_server: Any, member: Account, rung: Rung, monkeypatch: pytest
     monkeypatch.setenv("RUNG_CLIENT_SECRET", member.secret)
     monkeypatch.setenv("RUNG_PROJECT", "llm-team")
     return rung
+
+
+@pytest.fixture
+def admin(
+    live_server: Any, llm_team: Project, vision_team: Project, rung: Rung, monkeypatch: pytest.MonkeyPatch
+) -> Rung:
+    """The command of a platform admin, as a pipeline has it."""
+    account = account_of("gitops", Role.PLATFORM_ADMIN)
+    told = {"URL": live_server.url, "CLIENT_ID": account.client_id, "CLIENT_SECRET": account.secret}
+    for name, value in told.items():
+        monkeypatch.setenv(f"RUNG_{name}", value)
+    return rung

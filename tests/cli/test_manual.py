@@ -29,6 +29,7 @@ def test_the_page_is_made_of_the_commands() -> None:
 def test_every_command_explains_itself(rung: Rung, name: str) -> None:
     ended = rung(name, "--help")
     assert (ended.code, f"rung {name}" in ended.out) == (0, True)
+    assert f"rung {name}" in ended.out.partition("Usage:")[2].partition("\n")[2], "no example"
     assert f"\n## rung {name}\n" in manual()
 
 

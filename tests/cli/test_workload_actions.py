@@ -100,3 +100,47 @@ def test_waiting_ends_with_the_code_that_the_phase_means(signed_in: Rung, llm_te
 def test_who_is_not_there_need_not_be_waited_for_to_go(signed_in: Rung) -> None:
     assert signed_in("wait", "nobody", "--for", "deleted").code == 0
     assert signed_in("wait", "nobody", "--for", "running").code == 1
+
+
+def test_another_priority_for_several_workloads_says_what_it_means(
+    signed_in: Rung, submitted: Callable[[str], Workload]
+) -> None:
+    first, second = submitted("first"), submitted("second")
+    rehearsed = signed_in("update", "first", "--priority", "very-high", "--dry-run")
+    assert (rehearsed.code, f"Would change from {first.priority.name} to very-high." in rehearsed.out) == (0, True)
+    assert not Workload.objects.filter(priority__name="very-high").exists()
+    assert signed_in("update", "first", "second", "--priority", "very-high", "-o", "name").out.split() == [
+        "llm-team/first",
+        "llm-team/second",
+    ]
+    again = signed_in("update", str(second.pk), "--priority", "very-high")
+    assert (again.code, "No change: priority is very-high." in again.out) == (0, True)
+    refused = signed_in("update", "first", "--priority", "urgent")
+    assert (refused.code, "'urgent' is not known" in refused.err) == (1, True)
+
+
+def test_a_watched_list_shows_every_change_until_it_is_interrupted(
+    signed_in: Rung, submitted: Callable[[str], Workload], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = submitted("first")
+    changes: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: Workload.objects.filter(pk=first.pk).update(phase=Phase.RUNNING),
+        lambda: WorkloadFactory(name="second", project=first.project, phase=Phase.PENDING),
+        lambda: Workload.objects.filter(name="second").update(phase=Phase.FAILED),
+    ]
+
+    def sleep(_seconds: float) -> None:
+        if not changes:
+            raise KeyboardInterrupt
+        changes.pop(0)()
+
+    monkeypatch.setattr("rung_cli.commands.describe.time.sleep", sleep)
+    ended = signed_in("list", "--watch")
+    assert ended.code == 130
+    assert [tuple(line.split()[place] for place in (0, 3)) for line in ended.out.splitlines()[1:]] == [
+        ("first", "Creating"),
+        ("first", "Running"),
+        ("second", "Pending"),
+        ("second", "Failed"),
+    ]

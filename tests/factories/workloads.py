@@ -110,6 +110,7 @@ class WorkloadFactory(DjangoModelFactory[Workload]):
     preemptibility = "preemptible"
     preemptibility_source = "type"
     category = "Train"
+    classification = factory.SelfAttribute("category")
     spec = factory.LazyFunction(lambda: spec_of(pytorch_job()).as_json())
     node_pools = factory.LazyAttribute(lambda row: [row.pool_name])
     pool_name = "h100"

@@ -7,6 +7,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from clusters.inventory.models import Cluster
 from portal.kit.messaging import heartbeats
@@ -25,6 +26,16 @@ EVERYBODY = [
 ]
 
 pytestmark = pytest.mark.django_db
+
+
+TOKEN = "only-for-these-tests"
+
+
+@pytest.fixture
+def client(settings: Settings) -> Client:
+    """Somebody who may read the names of clusters."""
+    settings.RUNG_METRICS_TOKEN = TOKEN
+    return Client(headers={"Authorization": f"Bearer {TOKEN}"})
 
 
 def missing(client: Client) -> list[str]:
@@ -103,6 +114,31 @@ def test_the_same_is_told_in_numbers(client: Client) -> None:
     assert (said["rung_database_up"], said["rung_admin_exists"]) == ("1", "1")
     assert not [name for name in said if "away" in name]
     assert 'rung_cluster_observation_age_seconds{cluster="bad"}' not in said
+
+
+@pytest.mark.usefixtures("at_work", "client")
+@pytest.mark.parametrize("sent", [None, "Bearer wrong", "Bearer ", f"Basic {TOKEN}", TOKEN, "Bearer \u00e9"])
+def test_without_the_token_no_cluster_is_named(sent: str | None) -> None:
+    anybody = Client(headers={"Authorization": sent} if sent else {})
+    ClusterFactory(name="secret-lab", synced_at=None, failures=2, breaker_reason="Unauthorized at 10.1.2.3")
+    degraded = anybody.get("/readyz")
+    assert (degraded.status_code, degraded.json()["degraded"]) == (200, {"clusters": "1 in trouble"})
+    ClusterFactory(name="secret-lab-2", synced_at=None)
+    waiting = anybody.get("/readyz")
+    assert (waiting.status_code, waiting.json()["missing"]) == (503, ["clusters"])
+    metrics = anybody.get("/metrics")
+    assert "\nrung_workloads_failed_to_apply 0\n" in metrics.content.decode()
+    for answer in (degraded, waiting, metrics):
+        assert b"secret-lab" not in answer.content
+        assert b"10.1.2.3" not in answer.content
+
+
+@pytest.mark.usefixtures("at_work")
+def test_an_installation_without_a_token_names_clusters_to_nobody(settings: Settings) -> None:
+    settings.RUNG_METRICS_TOKEN = ""
+    ClusterFactory(name="secret-lab", synced_at=None)
+    for sent in ("Bearer ", "Bearer", ""):
+        assert missing(Client(headers={"Authorization": sent})) == ["clusters"]
 
 
 @pytest.mark.usefixtures("at_work")

@@ -8,11 +8,12 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import uvicorn
 
 from portal.demo import __main__
 from portal.demo.supervisor import Child, SourceFiles, Supervisor, end_group
@@ -100,6 +101,13 @@ def test_a_key_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
     __main__.stored_secret_key(file, "the second")
     assert file.read_text() == "the first"
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_only_its_owner_may_enter_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ) | {"RUNG_DATA": str(tmp_path / "data")})
+    (tmp_path / "data").mkdir(mode=0o755)
+    folder, _port = __main__.configure(debug=False)
+    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_data_folder_belongs_to_one_demo_at_a_time(tmp_path: Path) -> None:
@@ -235,3 +243,17 @@ def test_reloading_starts_the_web_process_with_a_reloader_and_the_rest_by_the_su
     assert [child.name for child in reloading if "--reload" in child.command] == ["web"]
     assert [child.name for child in reloading if child.runs_our_code] == ["worker", "beat", "observer"]
     assert [child.name for child in plain if "--reload" in child.command] == []
+
+
+def dockerfile_command() -> list[str]:
+    _, _, written = (ROOT / "Dockerfile").read_text().partition("CMD ")
+    command: list[str] = json.loads(written.replace("\\\n", ""))
+    return command
+
+
+@pytest.mark.parametrize(
+    "command", [__main__.children(8123)[0].command, dockerfile_command()], ids=["demo", "container"]
+)
+def test_web_does_not_name_the_server_it_runs_on(command: Sequence[str]) -> None:
+    arguments = list(command[list(command).index("portal.asgi:application") :])
+    assert uvicorn.main.make_context("uvicorn", arguments).params["server_header"] is False

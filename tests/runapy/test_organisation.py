@@ -110,6 +110,54 @@ def test_departments_are_read_typed_made_and_deleted(runai: RunaiClient, cluster
         departments.get_department(made["id"])
 
 
+def weights_of(resources: list[dict[str, Any]]) -> list[tuple[float, float, float]]:
+    return [tuple(each[name]["overQuotaWeight"] for name in ("gpu", "cpu", "memory")) for each in resources]
+
+
+def weighted(pool: NodePool, gpu: float, cpu: float, memory: float) -> dict[str, Any]:
+    return entry(
+        pool,
+        gpu={"deserved": 2, "overQuotaWeight": gpu},
+        cpu={"overQuotaWeight": cpu},
+        memory={"overQuotaWeight": memory, "units": "GB"},
+    )
+
+
+def test_each_resource_has_its_own_weight_also_a_fraction(
+    runai: RunaiClient, cluster: Cluster, h100: NodePool, a100: NodePool
+) -> None:
+    departments, projects = runai.organizations.departments, runai.organizations.projects
+    resources = [models.ResourcesNullable.from_dict(weighted(pool, 2.5, 1, 0.5)) for pool in (h100, a100)]
+    where = {"cluster_id": str(cluster.pk), "resources": resources}
+    parent = departments.create_department(models.DepartmentCreationRequest(name="biology", **where)).data
+    assert weights_of(parent["resources"]) == [(2.5, 1, 0.5)] * 2
+    request = models.ProjectCreationRequest(name="genomics", parent_id=parent["id"], **where)
+    made = projects.create_project(request).data
+    assert weights_of(made["resources"]) == [(2.5, 1, 0.5)] * 2
+    typed = models.Resources.from_dict(made["resources"][0])
+    assert (typed.gpu.over_quota_weight, typed.memory.over_quota_weight) == (2.5, 0.5)
+    change = [entry(h100, gpu={"deserved": 2, "overQuotaWeight": 4})]
+    patched = projects.patch_project_resources(made["id"], change).data
+    assert sorted(weights_of(patched)) == [(2.5, 1, 0.5), (4, 1, 0.5)]
+    replaced = projects.update_project_resources(made["id"], [entry(h100, gpu={"deserved": 2, "overQuotaWeight": 4})])
+    assert weights_of([each for each in replaced.data if each["nodePool"]["name"] == "h100"]) == [(4, 4, 4)]
+
+
+def test_where_a_scheduler_has_one_weight_the_gpus_counts_and_a_warning_says_so(
+    runai: RunaiClient, cluster: Cluster, research: Department, h100: NodePool
+) -> None:
+    Cluster.objects.update(flavour="volcano")
+    request = models.ProjectCreationRequest(
+        name="genomics",
+        cluster_id=str(cluster.pk),
+        parent_id=str(research.pk),
+        resources=[models.ResourcesNullable.from_dict(weighted(h100, 3, 1, 0.5))],
+    )
+    (warning,) = runai.organizations.projects.create_project(request).data["warnings"]
+    assert (warning["code"], warning["pointer"]) == ("one_weight", "/cpu/overQuotaWeight")
+    assert "it gets that of the GPUs, 3, not 1 for CPU and 0.5 for memory" in warning["message"]
+
+
 @pytest.mark.parametrize(
     ("parts", "pointer"),
     [
@@ -117,7 +165,8 @@ def test_departments_are_read_typed_made_and_deleted(runai: RunaiClient, cluster
         ({"gpu": {"deserved": 0.0001}}, "/resources/0/gpu/deserved"),
         ({"gpu": {"deserved": 4, "limit": 2}}, "/resources/0/gpu/limit"),
         ({"memory": {"deserved": 1, "units": "TB"}}, "/resources/0/memory/units"),
-        ({"gpu": {"overQuotaWeight": 1}, "cpu": {"overQuotaWeight": 2}}, "/resources/0/gpu/overQuotaWeight"),
+        ({"gpu": {"overQuotaWeight": 1}, "cpu": {"overQuotaWeight": -2}}, "/resources/0/cpu/overQuotaWeight"),
+        ({"memory": {"overQuotaWeight": 0.0001}}, "/resources/0/memory/overQuotaWeight"),
         ({"priority": "Urgent"}, "/resources/0/priority"),
         ({"disk": {}}, "/resources/0/disk"),
     ],

@@ -13,6 +13,8 @@ PACKAGES = {
     "redis-server": "redis-server",
     "chromium": "chromium fonts-dejavu-core",
     "bash": "bash",
+    "zsh": "zsh",
+    "fish": "fish",
     "curl": "curl",
     "jq": "jq",
 }

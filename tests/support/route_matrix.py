@@ -24,6 +24,7 @@ from tests.factories.workloads import (
 from tests.support.rest_clients import Person
 from workloads.dictionary.models import Category, Priority, WorkloadType
 from workloads.notifications.models import NotificationChannel, Subscription
+from workloads.notifications.services.mail import completed
 from workloads.workload_templates.models import Asset, WorkloadTemplate
 
 ABSENT = {"uuid": str(uuid4()), "int": "999999", "str": "no-such-thing"}
@@ -143,7 +144,11 @@ def world_of(project: Project, person: Person | None = None) -> World:
     first |= {"pool_id": project.cluster.node_pools.first(), "node_id": project.cluster.nodes.first()}
     words |= {"cluster_id": str(project.cluster_id), "pool_name": first["pool_id"].name}
     MetricsSource.objects.get_or_create(cluster=project.cluster, defaults={"server": "https://prometheus.example.org"})
-    words["channel_name"] = NotificationChannel.objects.create(name="mail").name
+    # Secrets that do not open: nothing is ever sent.
+    mail = {"name": "mail", "config": completed({"from": "rung@example.org"}), "sealed": "unreadable"}
+    words["channel_name"] = NotificationChannel.objects.create(**mail).name
+    hook = {"name": "hook", "type": "webhook", "config": {"url": "https://192.0.2.1/"}}
+    words["webhook_name"] = NotificationChannel.objects.create(**hook).name
     first["subscription_id"] = Subscription.objects.create(
         subject_kind="user", subject_id=str(person.user.pk) if person else "0"
     )

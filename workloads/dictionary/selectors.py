@@ -55,6 +55,12 @@ def current_dictionary() -> Dictionary:
     return Dictionary(level_of(row) for row in current_rows().values())
 
 
+@cached_read
+def category_names() -> tuple[str, ...]:
+    """Every category that a workload may be classified as."""
+    return tuple(Category.objects.order_by("name").values_list("name", flat=True))
+
+
 def defaults_of(type_: WorkloadType) -> TypeDefaults:
     """What the type brings along. An empty preemptibility is none."""
     given = Preemptibility(type_.preemptibility) if type_.preemptibility else None

@@ -7,9 +7,9 @@ JSON pointer. Pure: no database, no cluster, no clock.
 from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
 from portal.kit.security.strict_parsing.documents import DocumentProblem, ParseLimits
 from workloads.intake.rules.forms import FormFields, form_pointer, read_form
-from workloads.intake.rules.manifests import category_problem, read_json, read_object, read_yaml
+from workloads.intake.rules.manifests import read_json, read_object, read_yaml
 from workloads.intake.rules.native.reader import NativeBody, read_count, read_native
-from workloads.intake.rules.spec import PodRole, WorkloadSpec, check_pod_classes
+from workloads.intake.rules.spec import PodRole, WorkloadSpec
 from workloads.intake.rules.values import Explicit, ProjectGrants
 
 __all__ = [
@@ -22,8 +22,6 @@ __all__ = [
     "PodRole",
     "ProjectGrants",
     "WorkloadSpec",
-    "category_problem",
-    "check_pod_classes",
     "form_pointer",
     "read_count",
     "read_form",

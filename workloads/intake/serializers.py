@@ -257,9 +257,8 @@ def _note(spec: WorkloadSpec) -> str:
 def manifest_of(spec: WorkloadSpec) -> dict[str, Any]:
     """Its manifest with what was asked of Rung written into it."""
     asked = spec.request
-    classes = [name for _pointer, name in asked.pod_priority_class]
     labels = {
-        PRIORITY_LABEL: asked.explicit_priority or asked.label_priority or next(iter(classes), None),
+        PRIORITY_LABEL: asked.explicit_priority or asked.label_priority or asked.template_priority,
         PREEMPTIBILITY_LABEL: asked.explicit_preemptibility or asked.label_preemptibility,
     }
     notes = {NODE_POOLS: ",".join(spec.node_pools)}

@@ -13,11 +13,14 @@ from django.conf import settings
 from portal.audit.services import record_refusals
 from portal.kit.errors import BadRequest, PayloadTooLarge, Problem, RungError, ValidationFailed
 from portal.kit.security.actors import Actor
+from portal.kit.security.strict_parsing.yaml_reader import documents_from_yaml
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
 from tenants.organisation.models import Project
 from workloads import intake
+from workloads.dictionary.selectors import category_names, current_dictionary
 from workloads.intake import Explicit, FormFields, IntakeRefused, NativeBody, ProjectGrants, WorkloadSpec
+from workloads.intake.rules.manifests import DEFAULT_LIMITS
 from workloads.intake.rules.native.reader import COUNTS
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import require_manage
@@ -31,6 +34,8 @@ def grants_of(project: Project | None) -> ProjectGrants:
     """What the project's people may write; without one, what holds for all of them."""
     return ProjectGrants(
         namespace=project.namespace if project else "",
+        priorities=current_dictionary(),
+        categories=category_names(),
         allowed_registries=tuple(settings.RUNG_IMAGE_REGISTRIES),
         secrets=tuple(settings.RUNG_PROJECT_SECRETS),
     )
@@ -73,6 +78,12 @@ def read_manifest(
         return intake.read_object(manifest, scope=grants_of(project), explicit=explicit)
 
 
+def read_document(data: bytes) -> dict[str, Any]:
+    """The one object of a YAML text that was accepted, as it was sent."""
+    (document,) = documents_from_yaml(data, DEFAULT_LIMITS)
+    return dict(document.value)
+
+
 def read_native_body(
     *, native: NativeBody, project: Project, actor: Actor, workload: Workload | None = None
 ) -> WorkloadSpec:
@@ -103,12 +114,6 @@ def _counted(raw: Mapping[str, Any], count: int) -> Mapping[str, Any]:
         return raw
     kept = {name: value for name, value in raw["spec"].items() if name not in COUNTS}
     return {**raw, "spec": {**kept, "replicas": count}}
-
-
-def check_category(wanted: str | None, own: str) -> None:
-    """ValidationFailed where a workload asks for another category than its own."""
-    if why := intake.category_problem(wanted, own):
-        raise ValidationFailed.at("/category", "category_of_type", why, allowed=(own,))
 
 
 @contextmanager

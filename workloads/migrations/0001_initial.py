@@ -22,7 +22,12 @@ class Migration(migrations.Migration):
                 ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ("name", models.CharField(max_length=63, unique=True)),
                 ("type", models.CharField(default="email", max_length=10)),
-                ("config", models.JSONField(default=dict, help_text="All but the password, in Run:ai's keys.")),
+                (
+                    "config",
+                    models.JSONField(
+                        default=dict, help_text="All but the secret: Run:ai's keys of mail, `url` of a webhook."
+                    ),
+                ),
                 ("sealed", models.TextField(blank=True)),
                 ("key_id", models.CharField(blank=True, max_length=16)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
@@ -39,14 +44,13 @@ class Migration(migrations.Migration):
                 ("email", models.BooleanField(default=False)),
                 (
                     "since_event",
-                    models.BigIntegerField(default=0, help_text="Events up to this one tell nobody: it was off."),
-                ),
-                ("read_to", models.BigIntegerField(default=0)),
-                (
-                    "read",
-                    models.JSONField(
-                        default=list, help_text="Numbers of the latest events that were read: none is read twice."
+                    models.BigIntegerField(
+                        default=0, help_text="No mail is sent of events up to this one: it was off."
                     ),
+                ),
+                (
+                    "read_to",
+                    models.BigIntegerField(default=0, help_text="Position of the last entry that was read."),
                 ),
             ],
         ),
@@ -435,7 +439,20 @@ class Migration(migrations.Migration):
                 ("name", models.CharField(max_length=253)),
                 ("spec", models.JSONField(help_text="WorkloadSpec.as_json(): rebuilt from the allowlist.")),
                 ("raw", models.JSONField(default=dict, help_text="What was sent, for its own people to read.")),
-                ("category", models.CharField(blank=True, max_length=40)),
+                (
+                    "category",
+                    models.CharField(
+                        blank=True, help_text="Of its type at submission: limits go by it.", max_length=40
+                    ),
+                ),
+                (
+                    "classification",
+                    models.CharField(
+                        blank=True,
+                        help_text="Category that was asked for, else that of its type; nothing goes by it.",
+                        max_length=40,
+                    ),
+                ),
                 (
                     "priority_value",
                     models.IntegerField(help_text="The value when it was last applied; its pods carry this integer."),
@@ -781,6 +798,13 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name="FeedState",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("last", models.BigIntegerField(default=0)),
+            ],
+        ),
+        migrations.CreateModel(
             name="WorkloadEvent",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
@@ -803,6 +827,10 @@ class Migration(migrations.Migration):
                 ("message", models.TextField(blank=True)),
                 ("actor", models.CharField(blank=True, max_length=254)),
                 ("detail", models.JSONField(default=dict)),
+                (
+                    "position",
+                    models.BigIntegerField(help_text="Its place in the change feed; null: none yet.", null=True),
+                ),
                 (
                     "workload",
                     models.ForeignKey(
@@ -1208,6 +1236,16 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="workloadevent",
             index=models.Index(fields=["workload", "-at", "-id"], name="workloads_timeline"),
+        ),
+        migrations.AddIndex(
+            model_name="workloadevent",
+            index=models.Index(
+                condition=models.Q(("position__isnull", True)), fields=["id"], name="workloads_not_in_feed"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="workloadevent",
+            constraint=models.UniqueConstraint(fields=("position",), name="workloads_feed_position"),
         ),
         migrations.AddIndex(
             model_name="delivery",

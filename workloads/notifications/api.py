@@ -11,7 +11,8 @@ from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import operation, validated_body
 from portal.kit.security.request_identity import actor_of
 from workloads.notifications.models import NotificationChannel, NotificationState, Subscription
-from workloads.notifications.rules import NOTIFICATION_TYPES
+from workloads.notifications.rules import EMAIL, NOTIFICATION_TYPES
+from workloads.notifications.selectors import delivery_states
 from workloads.notifications.serializers import (
     ChannelBody,
     ChannelChange,
@@ -23,8 +24,13 @@ from workloads.notifications.serializers import (
     SubscriptionSchema,
     TrialMessage,
     TrialSchema,
+    WebhookChange,
+    WebhookCreate,
+    WebhookSchema,
+    WebhookSecretSchema,
+    webhook_json,
 )
-from workloads.notifications.services import channels
+from workloads.notifications.services import channels, webhooks
 
 ADMINS: Final = RoutePermission("manage_organisation", "installation")
 OWN: Final = RoutePermission(at="self")
@@ -76,7 +82,7 @@ class Channels(Route):
     )
     def get(self, request: Request) -> Response:
         """By name."""
-        rows = channels.channels(actor_of(request))
+        rows = channels.channels(actor_of(request)).filter(type=EMAIL)
         return Response([{"name": each.name, "type": each.type} for each in rows])
 
     @operation("create_notification_channel_config", "Add a channel", request=ChannelBody)
@@ -174,6 +180,102 @@ class TrialMessages(Route):
         row = channels.channel_named(name=channel_name, actor=actor)
         to, sends = validated_body(TrialMessage, request.data)["to"], not flag_in(request.query_params, "dryRun")
         trouble = channels.send_trial(row=row, to=to, actor=actor, sends=sends)
+        return Response({"taken": not trouble, "answer": trouble})
+
+
+class Webhooks(Route):
+    """The webhooks; new ones."""
+
+    access = {"GET": ADMINS, "POST": ADMINS}
+    shown_once = ("secret",)
+
+    @operation("list_webhooks", "List webhooks", WebhookSchema(many=True), description="Beyond Run:ai.")
+    def get(self, request: Request) -> Response:
+        """By name, with what became of their messages."""
+        rows = list(webhooks.webhooks(actor_of(request)))
+        states = delivery_states(rows)
+        return Response([webhook_json(each, states[each.pk]) for each in rows])
+
+    @operation(
+        "create_webhook",
+        "Add a webhook",
+        WebhookSecretSchema,
+        201,
+        description="Beyond Run:ai. Subscriptions name it like any channel. The secret is shown once.",
+        request=WebhookCreate,
+    )
+    def post(self, request: Request) -> Response:
+        """Nothing is sent before somebody subscribes by it."""
+        body = validated_body(WebhookCreate, request.data)
+        row, secret = webhooks.add_webhook(name=body["name"], url=body["url"], actor=actor_of(request))
+        return Response({"name": row.name, "secret": secret}, status=201)
+
+
+class WebhookDetail(Route):
+    """One webhook."""
+
+    access = {"GET": ADMINS, "PATCH": ADMINS, "DELETE": ADMINS}
+
+    @operation("get_webhook", "Read a webhook", WebhookSchema, description="Beyond Run:ai. Without its secret.")
+    def get(self, request: Request, webhook_name: str) -> Response:
+        """With what became of its messages."""
+        row = webhooks.webhook_named(name=webhook_name, actor=actor_of(request))
+        return Response(webhook_json(row, delivery_states([row])[row.pk]))
+
+    @operation(
+        "update_webhook", "Change a webhook's URL", WebhookSchema, description="Beyond Run:ai.", request=WebhookChange
+    )
+    def patch(self, request: Request, webhook_name: str) -> Response:
+        """What waits goes to the new URL too."""
+        actor = actor_of(request)
+        row = webhooks.webhook_named(name=webhook_name, actor=actor)
+        if url := validated_body(WebhookChange, request.data).get("url"):
+            row = webhooks.change_webhook(row=row, url=url, actor=actor)
+        return Response(webhook_json(row, delivery_states([row])[row.pk]))
+
+    @operation("delete_webhook", "Remove a webhook", status=204, description="Beyond Run:ai.")
+    def delete(self, request: Request, webhook_name: str) -> Response:
+        """Subscriptions stay, without it; what waited for it is dropped."""
+        actor = actor_of(request)
+        channels.remove_channel(row=webhooks.webhook_named(name=webhook_name, actor=actor), actor=actor)
+        return Response(status=204)
+
+
+class WebhookSecret(Route):
+    """The secret of a webhook."""
+
+    access = {"POST": ADMINS}
+    shown_once = ("secret",)
+
+    @operation(
+        "rotate_webhook_secret",
+        "Rotate a webhook's secret",
+        WebhookSecretSchema,
+        description="Beyond Run:ai. Shown once. For a day messages are signed with the old secret, too.",
+    )
+    def post(self, request: Request, webhook_name: str) -> Response:
+        """The new secret."""
+        actor = actor_of(request)
+        row = webhooks.webhook_named(name=webhook_name, actor=actor)
+        return Response({"name": row.name, "secret": webhooks.rotate_webhook_secret(row=row, actor=actor)})
+
+
+class WebhookTrials(Route):
+    """A request that shows whether a webhook works."""
+
+    access = {"POST": ADMINS}
+
+    @operation(
+        "send_webhook_trial",
+        "Send a test event by a webhook",
+        TrialSchema,
+        description="Beyond Run:ai. With `dryRun` only its address is checked.",
+    )
+    def post(self, request: Request, webhook_name: str) -> Response:
+        """Was it answered 2xx, and if not, why? Waits for the server."""
+        actor, sends = actor_of(request), not flag_in(request.query_params, "dryRun")
+        row = webhooks.webhook_named(name=webhook_name, actor=actor)
+        trouble = webhooks.try_webhook(row=row, actor=actor, sends=sends)
         return Response({"taken": not trouble, "answer": trouble})
 
 

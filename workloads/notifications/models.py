@@ -8,24 +8,23 @@ from workloads.state.models import DeferredRequest, WorkloadEvent
 
 
 class NotificationState(models.Model):
-    """The installation's switch of mail, one row, and how far the timeline has been read."""
+    """The installation's switch of mail, one row, and how far the change feed has been read."""
 
     email = models.BooleanField(default=False)
-    since_event = models.BigIntegerField(default=0, help_text="Events up to this one tell nobody: it was off.")
-    read_to = models.BigIntegerField(default=0)
-    read = models.JSONField(default=list, help_text="Numbers of the latest events that were read: none is read twice.")
+    since_event = models.BigIntegerField(default=0, help_text="No mail is sent of events up to this one: it was off.")
+    read_to = models.BigIntegerField(default=0, help_text="Position of the last entry that was read.")
 
     def __str__(self) -> str:
         return "notifications"
 
 
 class NotificationChannel(models.Model):
-    """A mail server that messages leave by. Its password is sealed, bound to where it may be sent."""
+    """A mail server or a webhook that messages leave by. Its secret is sealed; a password, to where it may be sent."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63, unique=True)
     type = models.CharField(max_length=10, default="email")
-    config = models.JSONField(default=dict, help_text="All but the password, in Run:ai's keys.")
+    config = models.JSONField(default=dict, help_text="All but the secret: Run:ai's keys of mail, `url` of a webhook.")
     sealed = models.TextField(blank=True)
     key_id = models.CharField(max_length=16, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -17,7 +17,10 @@ class NotificationType:
 STATUS: Final = "Workload status change"
 EVICTION: Final = "Workload preemption"
 LIMITS: Final = "Workload limits"
+CHANGES: Final = "Workload change"
 PREEMPTED: Final = "Preempted"
+EMAIL: Final = "email"
+WEBHOOK: Final = "webhook"
 _PHASES: Final[Mapping[str, str]] = {
     "Pending": "It is waiting.",
     "Running": "It runs.",
@@ -36,21 +39,22 @@ NOTIFICATION_TYPES: Final[tuple[NotificationType, ...]] = (
     *(NotificationType(STATUS, name, words) for name, words in _PHASES.items()),
     NotificationType(EVICTION, PREEMPTED, "It was evicted for another workload."),
     *(NotificationType(LIMITS, name, words) for name, words in _LIMITS.items()),
+    NotificationType(CHANGES, "Any", "Anything of its timeline. By webhooks only."),
 )
-PHASES: Final = tuple(_PHASES)
-REASONS: Final = tuple(_LIMITS)
 KNOWN: Final[Mapping[tuple[str, str], NotificationType]] = {
     (each.category, each.type): each for each in NOTIFICATION_TYPES
 }
 
 
-def notification_type_of(event_type: str, phase: str, reason: str) -> NotificationType | None:
-    """What an entry of the timeline is called; None: nobody is told of it."""
+def notification_types_of(event_type: str, phase: str, reason: str) -> tuple[NotificationType, ...]:
+    """What an entry of the timeline is called, the most specific first. Every entry is a change."""
     if event_type == "preemption":
-        return KNOWN[EVICTION, PREEMPTED]
-    if event_type == "phase":
-        return KNOWN.get((STATUS, phase))
-    return KNOWN.get((LIMITS, reason))
+        specific: NotificationType | None = KNOWN[EVICTION, PREEMPTED]
+    elif event_type == "phase":
+        specific = KNOWN.get((STATUS, phase))
+    else:
+        specific = KNOWN.get((LIMITS, reason))
+    return ((specific,) if specific else ()) + (KNOWN[CHANGES, "Any"],)
 
 
 def subscribed_types(events: Iterable[Mapping[str, Any]]) -> frozenset[tuple[str, str]]:

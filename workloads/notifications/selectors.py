@@ -1,19 +1,21 @@
 """Entries of timelines that somebody may want to be told of, and what became of telling them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Max, Q, QuerySet
 
 from portal.kit.security.actors import Actor, ActorKind
 from tenants.access.models import User
 from tenants.access.selectors import visible_projects
 from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, Subscription
-from workloads.notifications.rules import PHASES, REASONS, NotificationType, notification_type_of
-from workloads.state.models import EventType, Workload, WorkloadEvent
+from workloads.notifications.rules import NotificationType, notification_types_of
+from workloads.state.models import Workload, WorkloadEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,25 +23,41 @@ class ReadableDelivery:
     """One message to somebody. `workload`: none where they may not see it any more; `to`: none but their own."""
 
     delivery: Delivery
-    kind: NotificationType | None
+    kind: NotificationType
     workload: Workload | None
     to: str
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelDeliveries:
+    """What became of a channel's messages in the last two weeks, those that wait included.
+
+    `health`: `failing` while messages wait after an attempt that failed, `dead` once the newest were given up.
+    """
+
+    health: str = "healthy"
+    waiting: int = 0
+    failed: int = 0
+    sent_at: datetime | None = None
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ChannelUse:
-    """A channel, how many subscriptions name it, and how many messages wait for it."""
+    """A channel, how many subscriptions name it, and what became of its messages."""
 
     channel: NotificationChannel
     subscriptions: int
-    waiting: int
+    deliveries: ChannelDeliveries
+
+    @property
+    def waiting(self) -> int:
+        return self.deliveries.waiting
 
 
-def notifiable_entries(after: int) -> QuerySet[WorkloadEvent]:
-    """Entries behind this number that have a type of notification, oldest first."""
-    told = Q(type=EventType.PREEMPTION) | Q(type=EventType.PHASE, phase__in=PHASES)
-    told |= Q(type=EventType.ACTION, reason__in=REASONS)
-    return WorkloadEvent.objects.filter(told, pk__gt=after).select_related("workload").order_by("pk")
+def feed_after(position: int) -> QuerySet[WorkloadEvent]:
+    """Entries of the change feed behind this position, in order."""
+    return WorkloadEvent.objects.filter(position__gt=position).select_related("workload").order_by("position")
 
 
 def own_address(kind: str, key: str) -> str:
@@ -74,21 +92,50 @@ def readable_deliveries(actor: Actor, rows: Sequence[Delivery]) -> list[Readable
 
 
 def channel_uses() -> list[ChannelUse]:
-    waiting = Delivery.objects.filter(state=DeliveryState.WAITING).order_by().values_list("channel")
-    counts = dict(waiting.annotate(count=Count("pk")))
     rows = NotificationChannel.objects.annotate(subscribed=Count("subscriptions"))
-    return [ChannelUse(each, each.subscribed, counts.get(each.pk, 0)) for each in rows]
+    states = delivery_states(rows)
+    return [ChannelUse(each, each.subscribed, states[each.pk]) for each in rows]
 
 
 def use_of(row: NotificationChannel) -> ChannelUse:
-    waiting = row.deliveries.filter(state=DeliveryState.WAITING)
-    return ChannelUse(row, row.subscriptions.count(), waiting.count())
+    return ChannelUse(row, row.subscriptions.count(), delivery_states([row])[row.pk])
+
+
+def delivery_states(rows: Iterable[NotificationChannel]) -> dict[UUID, ChannelDeliveries]:
+    """What became of the messages of these channels, by channel."""
+    keys = [each.pk for each in rows]
+    counts = (
+        Delivery.objects.filter(channel__in=keys)
+        .order_by()
+        .values("channel")
+        .annotate(
+            waiting=Count("pk", filter=Q(state=DeliveryState.WAITING)),
+            failed=Count("pk", filter=Q(state=DeliveryState.FAILED)),
+            sent_at=Max("done_at", filter=Q(state=DeliveryState.SENT)),
+            failed_at=Max("done_at", filter=Q(state=DeliveryState.FAILED)),
+        )
+    )
+    found = {each["channel"]: each for each in counts}
+    return {key: _deliveries(key, found.get(key)) for key in keys}
+
+
+def _deliveries(key: UUID, counts: Mapping[str, Any] | None) -> ChannelDeliveries:
+    if counts is None:
+        return ChannelDeliveries()
+    troubled = Delivery.objects.filter(channel=key, state__in=(DeliveryState.WAITING, DeliveryState.FAILED))
+    trouble = troubled.exclude(trouble="").order_by("-pk").values_list("state", "trouble").first()
+    state, words = trouble or ("", "")
+    healthy = trouble is None or (
+        state == DeliveryState.FAILED and counts["sent_at"] and counts["sent_at"] > counts["failed_at"]
+    )
+    name = "healthy" if healthy else "failing" if state == DeliveryState.WAITING else "dead"
+    return ChannelDeliveries(name, counts["waiting"], counts["failed"], counts["sent_at"], "" if healthy else words)
 
 
 def _readable_delivery(row: Delivery, seen: set[int], mine: str) -> ReadableDelivery:
     event = row.event
     workload = event.workload if event.workload.project_id in seen else None
-    kind = notification_type_of(event.type, event.phase, event.reason)
+    kind = notification_types_of(event.type, event.phase, event.reason)[0]
     return ReadableDelivery(row, kind, workload, row.address if row.address == mine else "")
 
 

@@ -5,8 +5,10 @@ from typing import Any, Final
 
 from rest_framework import serializers
 
+from portal.kit.api.parsers import rfc3339
 from portal.kit.pages.api_snippets import ApiRequest
 from workloads.notifications.models import NotificationChannel, Subscription
+from workloads.notifications.selectors import ChannelDeliveries
 
 CHANNEL_TYPES = ["email", "slack"]
 AUTH_TYPES = ["auth_login", "auth_plain", "auth_none", ""]
@@ -112,6 +114,57 @@ class ChannelSchema(serializers.Serializer[Any]):
     name = serializers.CharField()
     type = serializers.CharField()
     config = serializers.DictField()
+
+
+class WebhookCreate(serializers.Serializer[Any]):
+    """A new webhook."""
+
+    name = serializers.CharField(max_length=63)
+    url = serializers.CharField(max_length=1000, help_text="https; http only within RUNG_CLUSTER_ADDRESSES.")
+
+
+class WebhookChange(serializers.Serializer[Any]):
+    """What is to change of a webhook."""
+
+    url = serializers.CharField(max_length=1000, required=False)
+
+
+class WebhookSecretSchema(serializers.Serializer[Any]):
+    """The secret that signs, shown once. A repeated request is answered without it."""
+
+    name = serializers.CharField()
+    secret = serializers.CharField(required=False)
+
+
+class WebhookSchema(serializers.Serializer[Any]):
+    """A webhook, and what became of its messages in the last two weeks."""
+
+    name = serializers.CharField()
+    url = serializers.CharField()
+    createdAt = serializers.DateTimeField()
+    updatedAt = serializers.DateTimeField()
+    health = serializers.ChoiceField(
+        choices=["healthy", "failing", "dead"],
+        help_text="failing: messages wait for another attempt; dead: the newest were given up.",
+    )
+    waiting = serializers.IntegerField()
+    failed = serializers.IntegerField(help_text="Given up.")
+    lastSentAt = serializers.DateTimeField(allow_null=True)
+    lastError = serializers.CharField(allow_blank=True)
+
+
+def webhook_json(row: NotificationChannel, state: ChannelDeliveries) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "url": row.config["url"],
+        "createdAt": rfc3339(row.created_at),
+        "updatedAt": rfc3339(row.updated_at),
+        "health": state.health,
+        "waiting": state.waiting,
+        "failed": state.failed,
+        "lastSentAt": rfc3339(state.sent_at),
+        "lastError": state.trouble,
+    }
 
 
 class SubscribedEvents(serializers.Serializer[Any]):

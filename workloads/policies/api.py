@@ -169,6 +169,16 @@ class PolicyDetail(Route):
         named = {"target": target, "name": body["meta"].get("name"), "document": body.get("policy")}
         return _done(request, target, partial(change_policy, **named, reset=body.get("reset", []), actor=actor))
 
+    def current(self, request: Request, kind: PolicyKind) -> Response:
+        """Of the scope that the query names, or the body."""
+        if request.method == "DELETE":
+            return self.get(request, kind)
+        place = validated_body(PolicyCreate if request.method == "PUT" else PolicyChange, request.data)["meta"]
+        holding = effective_policy_at(_target(actor_of(request), kind, place).owner, kind)
+        if not holding.rows:
+            raise NotFound
+        return Response(effective_policy_json(holding))
+
     @operation("delete_policy_v2", "Delete a policy", status=204, parameters=[*PLACE, CHECKED[1]])
     def delete(self, request: Request, kind: PolicyKind) -> Response:
         """Gone; those of wider scopes go on holding."""

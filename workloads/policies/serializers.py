@@ -146,7 +146,7 @@ RULES: Final[Mapping[str, str]] = {
     "not_allowed": "options",
     "registry_denied": "options",
     "pool_unknown": "options",
-    "category_of_type": "options",
+    "category_unknown": "options",
     "required": "required",
     "priority_required": "required",
 }

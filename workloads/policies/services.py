@@ -19,6 +19,8 @@ from workloads.dictionary.rules.resolution import (
     EXPLICIT_PRIORITY,
     LABEL_PREEMPTIBILITY,
     LABEL_PRIORITY,
+    NVCF_NAMESPACE,
+    NVCF_PAIR,
     Effective,
     Level,
     Refusal,
@@ -222,10 +224,10 @@ def resolve_for(spec: WorkloadSpec, project: Project) -> Effective:
 def resolve_pair(spec: WorkloadSpec, type_: WorkloadType, project: Project) -> Effective:
     """Policies fill in before the type's defaults do; their rules are checked against what came out."""
     _check_offered(type_)
-    policy = policy_for(type_.name, project)
-    answer = resolve(
-        spec.request, defaults=defaults_of(type_), dictionary=current_dictionary(), policy=defaults_in(policy)
-    )
+    nvcf = project.namespace == NVCF_NAMESPACE
+    policy = {} if nvcf else policy_for(type_.name, project)
+    defaults = NVCF_PAIR if nvcf else defaults_of(type_)
+    answer = resolve(spec.request, defaults=defaults, dictionary=current_dictionary(), policy=defaults_in(policy))
     if isinstance(answer, Refusal):
         pointer = RESOLUTION_POINTERS.get(answer.field, answer.field)
         raise ValidationFailed.at(pointer, answer.code, answer.message, allowed=answer.allowed)

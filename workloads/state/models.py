@@ -60,7 +60,10 @@ class Workload(models.Model):
     type = models.ForeignKey(WorkloadType, on_delete=models.PROTECT, related_name="workloads")
     spec = models.JSONField(help_text="WorkloadSpec.as_json(): rebuilt from the allowlist.")
     raw = models.JSONField(default=dict, help_text="What was sent, for its own people to read.")
-    category = models.CharField(max_length=40, blank=True)
+    category = models.CharField(max_length=40, blank=True, help_text="Of its type at submission: limits go by it.")
+    classification = models.CharField(
+        max_length=40, blank=True, help_text="Category that was asked for, else that of its type; nothing goes by it."
+    )
     priority = models.ForeignKey(Priority, on_delete=models.PROTECT, related_name="workloads")
     priority_value = models.IntegerField(help_text="The value when it was last applied; its pods carry this integer.")
     priority_source = models.CharField(max_length=12)
@@ -115,6 +118,9 @@ class Workload(models.Model):
         default=0, db_default=0, help_text="Tries in a row in which the API server refused this very object."
     )
     apply_error = models.TextField(blank=True)
+
+    replayed = False
+    """Not stored: did a submission find it by its idempotency key?"""
 
     objects = WorkloadQuerySet.as_manager()
 
@@ -172,6 +178,11 @@ class Workload(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The images of its pods, each once."""
+        return tuple(dict.fromkeys(image for role in self.spec.get("roles", []) for image in role["images"]))
+
 
 class DeferredRequest(models.Model):
     """Who asked, and as far as their access key reached."""
@@ -219,10 +230,41 @@ class WorkloadEvent(models.Model):
     message = models.TextField(blank=True)
     actor = models.CharField(max_length=254, blank=True)
     detail = models.JSONField(default=dict)
+    position = models.BigIntegerField(null=True, help_text="Its place in the change feed; null: none yet.")
 
     class Meta:
         ordering = ["-at", "-id"]
-        indexes = [models.Index(fields=["workload", "-at", "-id"], name="workloads_timeline")]
+        indexes = [
+            models.Index(fields=["workload", "-at", "-id"], name="workloads_timeline"),
+            models.Index(fields=["id"], name="workloads_not_in_feed", condition=models.Q(position__isnull=True)),
+        ]
+        constraints = [models.UniqueConstraint(fields=["position"], name="workloads_feed_position")]
 
     def __str__(self) -> str:
         return f"{self.type} {self.reason or self.phase}"
+
+
+class FeedState(models.Model):
+    """The last position of the change feed, one row. Whoever gives out positions holds its lock."""
+
+    last = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"up to {self.last}"
+
+
+class IdempotencyKey(models.Model):
+    """A key a client chose for one submit, with a fingerprint of what it sent and the workload it made."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    subject = models.CharField(max_length=90, help_text="Kind and id of the actor.")
+    key = models.CharField(max_length=200)
+    fingerprint = models.CharField(max_length=64)
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "subject", "key"], name="workloads_key_once")]
+
+    def __str__(self) -> str:
+        return self.key

@@ -3,18 +3,21 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
+
+from django.db import connection, transaction
 
 from portal.kit.db.transactions import rollback_scope
 from portal.kit.errors import NotFound
 from portal.kit.messaging.publisher import notify_worker
 from portal.kit.security.actors import SYSTEM, Actor
-from workloads.state.models import EventType, Workload, WorkloadEvent
+from workloads.state.models import EventType, FeedState, Workload, WorkloadEvent
 from workloads.state.rules import HOLDING, WAITING, may_move
 
 APPLY = "workloads.apply_due"
 QUEUE = "workloads"
+PLACED_AT_ONCE: Final = 1000
 
 
 def notify_apply(cluster_id: UUID) -> None:
@@ -67,6 +70,31 @@ def note(
         actor="" if actor == SYSTEM else actor.name,
         detail=dict(detail or {}),
     )
+
+
+def place_events() -> int:
+    """Give timeline entries that have committed their positions in the change feed; answers how many.
+
+    Primary keys are drawn before the commit, so a key may become visible after a higher one. Positions are given to
+    committed rows only, under a lock that is held until they are committed themselves: whoever sees a position sees
+    every lower one, and an entry that commits late comes later in the feed instead of being skipped.
+    """
+    waiting = WorkloadEvent.objects.filter(position=None)
+    if not waiting.exists():
+        return 0
+    FeedState.objects.get_or_create(pk=1)
+    with transaction.atomic():
+        skips = connection.features.has_select_for_update_skip_locked
+        state = FeedState.objects.select_for_update(skip_locked=skips).filter(pk=1).first()
+        if state is None:
+            return 0  # another process is doing it
+        rows = list(waiting.only("pk").order_by("pk")[:PLACED_AT_ONCE])
+        for row in rows:
+            state.last += 1
+            row.position = state.last
+        WorkloadEvent.objects.bulk_update(rows, ["position"], batch_size=200)
+        state.save(update_fields=["last"])
+    return len(rows)
 
 
 def move(

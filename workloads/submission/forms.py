@@ -151,8 +151,8 @@ class ManifestForm(SubmitBase):
 
 
 IMAGE_HINT = _(
-    "With registry and tag, such as nvcr.io/nvidia/pytorch:25.09-py3. The image must run as a non-root user "
-    "unless the cluster allows root."
+    "Such as nvcr.io/nvidia/pytorch:25.09-py3; without a registry it is on docker.io. The image must run as a non-root "
+    "user unless the cluster allows root."
 )
 
 

@@ -13,7 +13,7 @@ from scheduling.model.preemptibility import Preemptibility
 from workloads.forecast.serializers import ForecastSchema
 from workloads.intake.rules.native.fields import CHANGEABLE, FIELDS, MASTER, Field
 from workloads.intake.rules.native.objects import FRAMEWORK_OF
-from workloads.intake.rules.scalars import FRACTION, GPU
+from workloads.intake.rules.scalars import FRACTION, GPU, full_reference
 from workloads.policies.serializers import ComplianceIssueSchema
 from workloads.state.models import DesiredPhase, Phase, Workload
 
@@ -114,7 +114,7 @@ class NativeSchema(serializers.Serializer[Any]):
     deletedAt = serializers.DateTimeField(allow_null=True)
     desiredPhase = serializers.ChoiceField(choices=DesiredPhase.values)
     actualPhase = serializers.ChoiceField(choices=Phase.values)
-    prioritySource = serializers.CharField(help_text="Beyond Run:ai: explicit, label, policy or type.")
+    prioritySource = serializers.CharField(help_text="Beyond Run:ai: explicit, label, pod template, policy or type.")
     preemptibilitySource = serializers.CharField(help_text="Beyond Run:ai: explicit, label, policy, type or threshold.")
     discarded = serializers.ListField(child=serializers.DictField(), help_text="Beyond Run:ai: ignored values.")
     warnings = serializers.ListField(child=serializers.DictField(), help_text="Beyond Run:ai.")
@@ -198,7 +198,7 @@ def native_json(workload: Workload) -> dict[str, Any]:
         "templateSources": sent.get("templateSources", {}),
     }
     if workload.type.name == "Distributed":
-        body["masterSpec"] = sent.get("masterSpec")
+        body["masterSpec"] = _with_registries(sent["masterSpec"]) if sent.get("masterSpec") else None
         body["masterSpecSameAsWorker"] = sent.get("masterSpecSameAsWorker")
     return body
 
@@ -213,12 +213,19 @@ def effective_spec(workload: Workload) -> Spec:
     """Its `spec`, with what priority, preemptibility, category and pools became."""
     sent = native_body(workload).get("spec")
     return {
-        **(_spec_of_manifest(workload) if sent is None else sent),
+        **(_spec_of_manifest(workload) if sent is None else _with_registries(sent)),
         "priorityClass": workload.priority.name,
         "preemptibility": two_modes(workload.preemptibility),
-        "category": workload.category,
+        "category": workload.classification,
         "nodePools": workload.node_pools,
     }
+
+
+def _with_registries(part: Spec) -> Spec:
+    """As it was sent, with each image as it was resolved."""
+    groups = {name: _with_registries(part[name]) for name in ("leader", "worker") if isinstance(part.get(name), dict)}
+    image = {"image": full_reference(part["image"])} if isinstance(part.get("image"), str) else {}
+    return {**part, **groups, **image}
 
 
 def _spec_of_manifest(workload: Workload) -> Spec:
@@ -294,7 +301,7 @@ class WorkloadUpdateMetadata(serializers.Serializer[Any]):
     """What may be another."""
 
     priority = serializers.CharField(required=False, allow_null=True, max_length=63)
-    category = serializers.CharField(required=False, allow_null=True, max_length=40, help_text="That of its type.")
+    category = serializers.CharField(required=False, allow_null=True, max_length=40, help_text="As at submission.")
 
 
 class WorkloadUpdate(serializers.Serializer[Any]):
@@ -368,7 +375,7 @@ def metadata_v2(workload: Workload, *, gvk: tuple[str, str, str]) -> dict[str, A
         "updatedBy": workload.submitted_by,
         "priority": workload.priority.name,
         "prioritySource": workload.priority_source,
-        "category": workload.category,
+        "category": workload.classification,
         "preemptibility": two_modes(workload.preemptibility),
         "preemptibilitySource": workload.preemptibility_source,
         "discarded": workload.discarded,

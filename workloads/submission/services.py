@@ -45,9 +45,8 @@ from workloads.intake.rules.scalars import GPU
 from workloads.intake.services import grants_of, refusals
 from workloads.lifecycle.services.actions import check_not_fixed, clone_spec, delete, ready
 from workloads.policies.services import check_enforceable, resolve_pair, type_of
-from workloads.state.models import EventType, Workload
+from workloads.state.models import EventType, IdempotencyKey, Workload
 from workloads.state.services import audit_entity, note, notify_apply
-from workloads.submission.models import IdempotencyKey
 
 LONGEST: Final = 200
 KEPT: Final = timedelta(days=7)
@@ -84,6 +83,7 @@ def replay(ticket: Ticket | None) -> Workload | None:
     if seen.fingerprint != ticket.fingerprint:
         message = "This idempotency key was already used with a different payload."
         raise ValidationFailed.at("", "idempotency_mismatch", message, key=ticket.key)
+    seen.workload.replayed = True
     return seen.workload
 
 
@@ -194,6 +194,7 @@ def _draft(spec: WorkloadSpec, type_: WorkloadType, effective: Effective, projec
         type=type_,
         spec=final.as_json(),
         category=category_of(type_),
+        classification=spec.classification or category_of(type_),
         priority_value=effective.priority.value,
         priority_source=effective.priority_source,
         preemptibility=effective.preemptibility,
@@ -261,6 +262,7 @@ def _note_submission(workload: Workload, effective: Effective, resolved: Mapping
         actor=actor,
         detail=resolved,
     )
+    note(workload=workload, at=workload.created_at, type_=EventType.PHASE)
 
 
 def _after_race(

@@ -49,7 +49,12 @@ def api(
     ] = None,
     output: OutputFlag = None,
 ) -> None:
-    """Call any REST route and print the response, as JSON or YAML."""
+    """Call any REST route and print the response, as JSON or YAML.
+
+    rung api GET 'v1/workloads?limit=5'
+
+    rung api POST v1/clusters -f cluster.yaml --from-env /token=TOKEN
+    """
     held = session(ctx)
     out = held.output(output)
     if out.format is Format.NAME:

@@ -13,9 +13,13 @@ def register(app: typer.Typer) -> None:
 
 
 def completion(shell: Annotated[Shells, typer.Argument(help="Name of the shell.")]) -> None:
-    """Print the shell completion script.
+    """Print the shell completion script. It completes commands, flags, and names of the portal.
 
-    bash: source <(rung completion bash). fish: rung completion fish | source.
+    bash: echo 'source <(rung completion bash)' >> ~/.bashrc
+
+    zsh: echo 'source <(rung completion zsh)' >> ~/.zshrc, after compinit
+
+    fish: rung completion fish > ~/.config/fish/completions/rung.fish
     """
     script = get_completion_script(prog_name="rung", complete_var="_RUNG_COMPLETE", shell=shell.value)
     sys.stdout.write(f"{script}\n")

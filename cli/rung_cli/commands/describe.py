@@ -1,21 +1,28 @@
 """`list`, `describe`, `events`: what there is, and why it is so."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+import time
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
+from rung_cli import completions
 from rung_cli.commands.submission_output import SOURCES, remarks
 from rung_cli.errors import UsageError
-from rung_cli.flags import OutputFlag, ProjectFlag, Workload
+from rung_cli.flags import OutputFlag, ProjectFlag
+from rung_cli.flags import Workload as WorkloadName
 from rung_cli.http.client import Api
 from rung_cli.http.pagination import rows
+from rung_cli.http.transport import Query
+from rung_cli.lookup import naming_flags
 from rung_cli.lookup import workload as find_workload
 from rung_cli.output.formats import Columns, Format, Output, TableColumn
 from rung_cli.output.stderr import note
-from rung_cli.output.units import age, amount, clock, phase_style
+from rung_cli.output.units import PHASES, age, amount, clock, phase_style
 from rung_cli.session import session
+from rung_cli.watch import fetch_workload
 
+Workload = dict[str, Any]
 WORKLOADS: Final[Columns] = (
     TableColumn("NAME", lambda row: row["name"]),
     TableColumn("PROJECT", lambda row: row["projectName"]),
@@ -57,9 +64,11 @@ def list_workloads(
     *,
     project: ProjectFlag = "",
     everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="All projects.")] = False,
-    phase: Annotated[str, typer.Option(help="Such as Running or Pending.")] = "",
-    kind: Annotated[str, typer.Option("--type", help="Such as Training.")] = "",
-    priority: Annotated[str, typer.Option(help="Such as high.")] = "",
+    phase: Annotated[
+        str, typer.Option(help="Such as Running or Pending.", autocompletion=completions.phase_names)
+    ] = "",
+    kind: Annotated[str, typer.Option("--type", help="Such as Training.", autocompletion=completions.type_names)] = "",
+    priority: Annotated[str, typer.Option(help="Such as high.", autocompletion=completions.priority_names)] = "",
     by: Annotated[str, typer.Option(help="User who submitted it.")] = "",
     search: Annotated[str, typer.Option(help="Part of a name.")] = "",
     where: Annotated[
@@ -72,27 +81,71 @@ def list_workloads(
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = FEW,
     all_of_them: Annotated[bool, typer.Option("--all", "-a", help="All pages.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Then print every change, until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option(min=0.5, help="Seconds between looks of --watch.")] = 2.0,
     output: OutputFlag = None,
 ) -> None:
-    """List workloads, newest first."""
+    """List workloads, newest first.
+
+    rung list -p llm-team --phase Pending --sort priority
+
+    rung list -A --watch
+    """
     held = session(ctx)
     out = held.output(output)
+    phase = next((each for each in PHASES if each.lower() == phase.lower()), phase)
     owner = "" if everywhere else held.project(project)
     asked = {"projectName": owner, "phase": phase, "type": kind, "priorityClassName": priority, "submittedBy": by}
     query = _query([f"{name}=={value}" for name, value in asked.items() if value] + (where or []), sort, search)
     flags = {"deleted": deleted, "failedToApply": failed_to_apply}
     most = None if all_of_them else limit
+    if watch:
+        _watch(out, held.api, lambda: _listed(held.api, {**query, **flags}, most), interval)
     # one more than is shown tells whether there are more
-    beyond = None if most is None else most + 1
-    found = rows(held.api, "v1/workloads", "workloads", most=beyond, query={**query, **flags})
+    found = _listed(held.api, {**query, **flags}, None if most is None else most + 1)
     shown = found if most is None else found[:most]
-    out.rows(shown, WORKLOADS, name=lambda row: f"{row['projectName']}/{row['name']}", empty="No workloads.")
+    out.rows(shown, WORKLOADS, name=_name, empty="No workloads.")
     if len(found) > len(shown):
         note(f"Showing {len(shown)} workloads. Use --all or --limit N for more.")
 
 
-def describe(ctx: typer.Context, name: Workload, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
-    """Show a workload: state with reason, alternatives, values with sources, pods and history."""
+def _listed(api: Api, query: Query, most: int | None) -> list[Workload]:
+    with naming_flags():
+        return rows(api, "v1/workloads", "workloads", most=most, query=query)
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return f"{row['projectName']}/{row['name']}"
+
+
+def _watch(out: Output, api: Api, look: Callable[[], list[Workload]], interval: float) -> NoReturn:
+    """What there is, then each workload anew whenever something that is shown of it has changed, for ever.
+
+    What is no longer on the list is shown once more: it was deleted, or is not what was asked for any more.
+    """
+    add, known = out.stream(WORKLOADS, name=_name), dict[str, Workload]()
+    while True:
+        found = {each["id"]: each for each in look()}
+        left = [fetch_workload(api, known[key]) for key in known.keys() - found.keys()]
+        new = [each for key, each in found.items() if _shown(each) != _shown(known.get(key))]
+        if new or left or not known:
+            add(left + new)
+        known = found
+        time.sleep(interval)
+
+
+def _shown(row: Mapping[str, Any] | None) -> list[object]:
+    """Cells that tell of a change: all but the age."""
+    return [] if row is None else [column.cell(row) for column in WORKLOADS[:-1]]
+
+
+def describe(ctx: typer.Context, name: WorkloadName, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
+    """Show a workload: state with reason, alternatives, values with sources, pods and history.
+
+    rung describe train
+
+    rung describe llm-team/train -o json
+    """
     held = session(ctx)
     out = held.output(output)
     found = find_workload(held.api, name, held.project(project))
@@ -112,13 +165,16 @@ def describe(ctx: typer.Context, name: Workload, *, project: ProjectFlag = "", o
 
 def events(
     ctx: typer.Context,
-    name: Workload,
+    name: WorkloadName,
     *,
     project: ProjectFlag = "",
     limit: Annotated[int, typer.Option(min=1, max=500, help="Number of latest events.")] = FEW,
     output: OutputFlag = None,
 ) -> None:
-    """List the events of a workload in Rung and in its cluster, oldest first."""
+    """List the events of a workload in Rung and in its cluster, oldest first.
+
+    rung events train --limit 20
+    """
     held = session(ctx)
     out = held.output(output)
     if out.format is Format.NAME:

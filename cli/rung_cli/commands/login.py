@@ -1,24 +1,34 @@
-"""`login`, `logout`, `whoami`."""
+"""`login`, `logout`, `whoami`, `profiles`."""
 
 import getpass
 import os
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
 
+from rung_cli import completions
 from rung_cli.config import credential_store, profiles
 from rung_cli.config.credential_store import Credentials
 from rung_cli.errors import UsageError
 from rung_cli.flags import WAYS, OutputFlag
 from rung_cli.http.addresses import origin_of
 from rung_cli.http.client import exchange
+from rung_cli.output.formats import Columns, TableColumn
 from rung_cli.output.stderr import note
 from rung_cli.session import Session, session
 
 LENIENT = {"allow_extra_args": True, "ignore_unknown_options": True}
 LONGEST = 4096
+PROFILES: Columns = (
+    TableColumn("PROFILE", lambda row: row["name"]),
+    TableColumn("DEFAULT", lambda row: "yes" if row["default"] else ""),
+    TableColumn("PORTAL", lambda row: row["url"]),
+    TableColumn("CLIENT ID", lambda row: row["client_id"]),
+    TableColumn("PROJECT", lambda row: row["project"]),
+    TableColumn("SIGNED IN", lambda row: "yes" if row["signedIn"] else "no"),
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -26,6 +36,11 @@ def register(app: typer.Typer) -> None:
     app.command(context_settings=LENIENT)(login)
     app.command()(logout)
     app.command()(whoami)
+    group = typer.Typer(rich_markup_mode=None)
+    group.callback(invoke_without_command=True)(list_profiles)
+    group.command("list")(show_profiles)
+    group.command("use")(use_profile)
+    app.add_typer(group, name="profiles")
 
 
 def login(
@@ -36,7 +51,9 @@ def login(
         str, typer.Option(help="Client id of your access key or service account (RUNG_CLIENT_ID).")
     ] = "",
     secret_stdin: Annotated[bool, typer.Option("--secret-stdin", help="Read the secret from stdin.")] = False,
-    project: Annotated[str, typer.Option("--project", "-p", help="Default project.")] = "",
+    project: Annotated[
+        str, typer.Option("--project", "-p", help="Default project.", autocompletion=completions.project_names)
+    ] = "",
     token_only: Annotated[
         bool, typer.Option("--token-only", help="Store only the token, which expires within a day, and not the secret.")
     ] = False,
@@ -45,6 +62,10 @@ def login(
 
     Enter the secret when prompted, pipe it, or set RUNG_CLIENT_SECRET. It is never an argument.
     Credentials are stored in your keyring if rung was installed with one, else in a file that only you can read.
+
+    rung login https://rung.example.org --project llm-team
+
+    pass show rung | rung login --profile staging --client-id me --secret-stdin
     """
     if ctx.args:
         raise UsageError("rung login takes only an address. Secrets are never passed as arguments.", hint=WAYS)
@@ -61,14 +82,20 @@ def login(
 
 
 def logout(ctx: typer.Context) -> None:
-    """Delete the token and the secret of this profile."""
+    """Delete the token and the secret of this profile.
+
+    rung logout --profile staging
+    """
     held = session(ctx)
     known = credential_store.forget(held.profile_name)
     note(f"Signed out of the profile {held.profile_name}." if known else "You were not signed in.")
 
 
 def whoami(ctx: typer.Context, *, output: OutputFlag = None) -> None:
-    """Show the current user and its roles."""
+    """Show the current user and its roles.
+
+    rung whoami -o json
+    """
     held = session(ctx)
     out = held.output(output)
     found = held.api.get("v1/whoami")
@@ -82,6 +109,42 @@ def whoami(ctx: typer.Context, *, output: OutputFlag = None) -> None:
         ("This key", _narrowed(found.get("narrowed") or {})),
     ]
     out.one(found, name=str(found["name"]), human=lambda: out.pairs(pairs))
+
+
+def list_profiles(ctx: typer.Context) -> None:
+    """List the profiles of this machine; subcommand use changes the default.
+
+    rung profiles use staging
+    """
+    if not ctx.invoked_subcommand:
+        show_profiles(ctx)
+
+
+def show_profiles(ctx: typer.Context, *, output: OutputFlag = None) -> None:
+    """List profiles, and which one is the default. Nothing is asked of a portal.
+
+    rung profiles list -o name
+    """
+    out = session(ctx).output(output)
+    config, signed_in = profiles.load(), credential_store.origins()
+    found = [
+        {"name": name, "default": name == config.default_profile, "signedIn": name in signed_in, **asdict(each)}
+        for name, each in config.profiles.items()
+    ]
+    out.rows(found, PROFILES, name=lambda row: str(row["name"]), empty="No profiles. Make one with: rung login")
+
+
+def use_profile(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the profile.", autocompletion=completions.profile_names)],
+) -> None:
+    """Make a profile the default.
+
+    rung profiles use staging
+    """
+    del ctx
+    profiles.use(name)
+    note(f"The default profile is now {name}.")
 
 
 def _scope(role: dict[str, Any]) -> str:

@@ -39,7 +39,10 @@ def logs(
     interval: Annotated[float, typer.Option(min=0.2, help="Seconds between polls of --follow.")] = 2.0,
     output: OutputFlag = None,
 ) -> None:
-    """Print the last log lines of a workload. With -f, follow new lines."""
+    """Print the last log lines of a workload. With -f, follow new lines.
+
+    rung logs train --follow
+    """
     held = session(ctx)
     out = held.output(output)
     found = find_workload(held.api, name, held.project(project))

@@ -9,7 +9,7 @@ import typer
 from rung_cli.flags import OutputFlag, ProjectFlag
 from rung_cli.http.pagination import rows
 from rung_cli.lookup import project as find_project
-from rung_cli.manifests.organisation import UNITS as MEMORY
+from rung_cli.manifests.kinds.org_units import UNITS as MEMORY
 from rung_cli.output.formats import Columns, Format, TableColumn
 from rung_cli.output.units import amount, limit
 from rung_cli.session import session
@@ -58,7 +58,10 @@ def quota(
     resource: Annotated[Resource, typer.Option(help="Resource to show.")] = Resource.GPU,
     output: OutputFlag = None,
 ) -> None:
-    """Show deserved, used, requested and borrowed quota of a project, and what can start now, per node pool."""
+    """Show deserved, used, requested and borrowed quota of a project, and what can start now, per node pool.
+
+    rung quota -p llm-team --resource memory
+    """
     held = session(ctx)
     out = held.output(output)
     owner = held.project(project)

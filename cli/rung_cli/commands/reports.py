@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rung_cli import completions
 from rung_cli.config.files import write_text
 from rung_cli.errors import ApiError, TimedOut, UsageError
 from rung_cli.flags import OutputFlag
@@ -55,7 +56,22 @@ REPORTS: Final[Columns] = (
     TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
     TableColumn("ID", lambda row: row["id"], wide=130),
 )
-Named = Annotated[str, typer.Argument(metavar="REPORT", help="Name or id; the newest if several have the name.")]
+Named = Annotated[
+    str,
+    typer.Argument(
+        metavar="REPORT",
+        help="Name or id; the newest if several have the name.",
+        autocompletion=completions.report_names,
+    ),
+]
+OneProject = Annotated[
+    str,
+    typer.Option("--project", "-p", help="Only this project, by name or id.", autocompletion=completions.project_names),
+]
+OneDepartment = Annotated[str, typer.Option(help="Only this department.", autocompletion=completions.department_names)]
+OneCluster = Annotated[
+    str, typer.Option(help="Only this cluster, by name or id.", autocompletion=completions.cluster_names)
+]
 Timeout = Annotated[float | None, typer.Option(min=0, help="Timeout in seconds; default: none.")]
 
 
@@ -69,7 +85,10 @@ def register(app: typer.Typer) -> None:
 
 
 def reports(ctx: typer.Context, *, output: OutputFlag = None) -> None:
-    """List your usage reports, newest first. Subcommands create, download and delete them."""
+    """List your usage reports, newest first. Subcommands create, download and delete them.
+
+    rung reports -o json
+    """
     if ctx.invoked_subcommand:
         return
     held = session(ctx)
@@ -90,9 +109,9 @@ def make(
         typer.Option("--to", formats=DAYS, metavar="DAY", help="Last day, included; default: today."),
     ] = None,
     by: Annotated[ReportGrouping, typer.Option(help="Grouping of the rows.")] = ReportGrouping.PROJECT,
-    project: Annotated[str, typer.Option("--project", "-p", help="Only this project, by name or id.")] = "",
-    department: Annotated[str, typer.Option(help="Only this department.")] = "",
-    cluster: Annotated[str, typer.Option(help="Only this cluster, by name or id.")] = "",
+    project: OneProject = "",
+    department: OneDepartment = "",
+    cluster: OneCluster = "",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the report is ready.")] = True,
     timeout: Timeout = None,
     output: OutputFlag = None,
@@ -118,7 +137,10 @@ def get(
     timeout: Timeout = None,
     output: OutputFlag = None,
 ) -> None:
-    """Download the CSV file of a report when it is ready. With -o, print the report's metadata instead."""
+    """Download the CSV file of a report when it is ready. With -o, print the report's metadata instead.
+
+    rung reports get june --file june.csv
+    """
     held = session(ctx)
     out = held.output(output)
     found = _found(held.api, name)
@@ -141,7 +163,10 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     output: OutputFlag = None,
 ) -> None:
-    """Delete a report and its file. Asks for confirmation on a terminal."""
+    """Delete a report and its file. Asks for confirmation on a terminal.
+
+    rung reports delete june --yes
+    """
     held = session(ctx)
     out = held.output(output)
     found = _found(held.api, name)

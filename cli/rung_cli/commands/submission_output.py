@@ -80,6 +80,7 @@ def effective(out: Output, priority: tuple[str, str], preemptibility: tuple[str,
 SOURCES: Final[Mapping[str, str]] = {
     "explicit": "chosen",
     "label": "manifest label",
+    "pod template": "priorityClassName of the pod template",
     "policy": "policy default",
     "type": "type default",
     "threshold": "by priority: 100 and above is non-preemptible",

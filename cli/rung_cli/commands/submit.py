@@ -91,6 +91,8 @@ def explain(
 
     Shows effective priority and preemptibility with their sources, ignored values, evicted workloads
     and alternatives. Exit code 1 if any manifest would be rejected.
+
+    rung explain job.yaml -p llm-team --priority high
     """
     held = session(ctx)
     out = held.output(output)

@@ -7,19 +7,16 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rung_cli import completions
 from rung_cli.errors import ApiError, TimedOut, UsageError
 from rung_cli.flags import OutputFlag, ProjectFlag, Workloads
 from rung_cli.http.client import Api
 from rung_cli.lookup import workload as find_workload
 from rung_cli.output.formats import Format
 from rung_cli.output.stderr import note
+from rung_cli.output.units import PHASES
 from rung_cli.session import session
 from rung_cli.watch import DELETED, Row, Watch, fetch_workload
-
-PHASES: Final = (
-    "Creating", "Initializing", "Resuming", "Pending", "Deleting", "Running", "Updating", "Stopped", "Stopping",
-    "Degraded", "Failed", "Completed", "Terminating", "Unknown",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,12 @@ def wait(
     names: Workloads,
     *,
     until: Annotated[
-        str, typer.Option("--for", help="running, completed, failed, suspended, deleted, or phase=PHASE.")
+        str,
+        typer.Option(
+            "--for",
+            help="running, completed, failed, suspended, deleted, or phase=PHASE.",
+            autocompletion=completions.words([*CONDITIONS, *(f"phase={phase}" for phase in PHASES)]),
+        ),
     ] = "completed",
     timeout: Annotated[
         float | None, typer.Option(min=0, help="Timeout in seconds; 0 checks once; default: none.")
@@ -71,6 +73,8 @@ def wait(
     Exit code 0 when the condition is met, 1 when it can no longer be met, 5 on timeout.
     Completed workloads count as having been running. Changes are streamed; if streaming is
     not available, the portal is polled every few seconds.
+
+    rung wait train --for completed --timeout 3600 && rung logs train
     """
     held = session(ctx)
     out, condition = held.output(output), condition_of(until)

@@ -1,10 +1,11 @@
-"""`suspend`, `resume`, `retry`, `delete`, `clone`: what is done to workloads that exist."""
+"""`suspend`, `resume`, `retry`, `delete`, `update`, `clone`: what is done to workloads that exist."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
 
+from rung_cli import completions
 from rung_cli.commands.submission_output import show_submitted
 from rung_cli.errors import ApiError, UsageError
 from rung_cli.flags import OutputFlag, ProjectFlag, Workload, Workloads
@@ -30,21 +31,31 @@ def register(app: typer.Typer) -> None:
     app.command()(resume)
     app.command()(retry)
     app.command()(delete)
+    app.command()(update)
     app.command()(clone)
 
 
 def suspend(ctx: typer.Context, names: Workloads, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
-    """Stop workloads. They keep their history and can be resumed."""
+    """Stop workloads. They keep their history and can be resumed.
+
+    rung suspend train-1 train-2
+    """
     _act(session(ctx), "suspend", names, project, output)
 
 
 def resume(ctx: typer.Context, names: Workloads, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
-    """Resume suspended workloads."""
+    """Resume suspended workloads.
+
+    rung resume train
+    """
     _act(session(ctx), "resume", names, project, output)
 
 
 def retry(ctx: typer.Context, names: Workloads, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
-    """Retry workloads that failed to apply."""
+    """Retry workloads that failed to apply.
+
+    rung list --failed-to-apply -o name | xargs rung retry
+    """
     _act(session(ctx), "retry", names, project, output)
 
 
@@ -56,8 +67,53 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     output: OutputFlag = None,
 ) -> None:
-    """Delete workloads. Asks for confirmation on a terminal."""
+    """Delete workloads. Asks for confirmation on a terminal.
+
+    rung delete train --yes
+    """
     _act(session(ctx), "delete", names, project, output, ask=not yes)
+
+
+def update(
+    ctx: typer.Context,
+    names: Workloads,
+    *,
+    priority: Annotated[
+        str, typer.Option(help="Another priority, such as high.", autocompletion=completions.priority_names)
+    ],
+    project: ProjectFlag = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Validate and show what it means without doing it.")
+    ] = False,
+    output: OutputFlag = None,
+) -> None:
+    """Change the priority of workloads. Preemptibility stays; running pods may keep their value until a restart.
+
+    rung update train --priority high
+
+    rung update train-1 train-2 -p llm-team --priority low --dry-run
+    """
+    held = session(ctx)
+    out = held.output(output)
+    found = [find_workload(held.api, name, held.project(project)) for name in dict.fromkeys(names)]
+    results = [_updated(held, each, priority, dry_run=dry_run) for each in found]
+    _show_results(out, results)
+
+
+def _updated(held: Session, workload: dict[str, Any], priority: str, *, dry_run: bool) -> dict[str, Any]:
+    """What became of one of them; a refusal is a result, too."""
+    row = {"workload": f"{workload['projectName']}/{workload['name']}", "id": workload["id"]}
+    try:
+        body = {"metadata": {"priority": priority}}
+        answer = held.api.put(f"v2/workloads/{workload['id']}", body, dry_run=dry_run)
+    except ApiError as refusal:
+        message = "; ".join(str(each["message"]) for each in refusal.problems) or refusal.message
+        return {**row, "accepted": False, "message": message, "code": refusal.status}
+    before, after = workload["priorityClassName"], answer["metadata"]["priority"]
+    verb = "Would change" if dry_run else "Changed"
+    said = [f"No change: priority is {after}."] if before == after else [f"{verb} from {before} to {after}."]
+    said += [str(each["message"]) for each in answer["metadata"].get("warnings") or () if before != after]
+    return {**row, "accepted": True, "message": " ".join(said), "priority": after}
 
 
 def clone(
@@ -66,15 +122,27 @@ def clone(
     *,
     project: ProjectFlag = "",
     new_name: Annotated[str, typer.Option("--name", help="Name of the copy; default: a generated name.")] = "",
-    to_project: Annotated[str, typer.Option(help="Project of the copy; default: that of the original.")] = "",
-    priority: Annotated[str, typer.Option(help="Override that of the original.")] = "",
-    preemptibility: Annotated[str, typer.Option(help="Override that of the original.")] = "",
+    to_project: Annotated[
+        str,
+        typer.Option(
+            help="Project of the copy; default: that of the original.", autocompletion=completions.project_names
+        ),
+    ] = "",
+    priority: Annotated[
+        str, typer.Option(help="Override that of the original.", autocompletion=completions.priority_names)
+    ] = "",
+    preemptibility: Annotated[
+        str, typer.Option(help="Override that of the original.", autocompletion=completions.preemptibilities)
+    ] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Validate and show the result without creating anything.")
     ] = False,
     output: OutputFlag = None,
 ) -> None:
-    """Submit a copy of a workload."""
+    """Submit a copy of a workload.
+
+    rung clone train --name train-2 --priority high
+    """
     held = session(ctx)
     out = held.output(output)
     original = find_workload(held.api, name, held.project(project))
@@ -120,20 +188,24 @@ def _done(action: str, phase: str) -> str:
 
 
 def _show(out: Output, action: str, found: Sequence[dict[str, Any]], answer: dict[str, Any]) -> None:
-    refused = {each["id"]: each["message"] for each in answer["failed"]}
+    failed = {each["id"]: each for each in answer["failed"]}
     rows = [
         {
             "workload": f"{each['projectName']}/{each['name']}",
             "id": each["id"],
-            "accepted": each["id"] not in refused,
-            "message": refused.get(each["id"], _done(action, each["phase"])),
+            "accepted": each["id"] not in failed,
+            "message": failed.get(each["id"], {}).get("message") or _done(action, each["phase"]),
+            **({"code": failed[each["id"]]["code"]} if each["id"] in failed else {}),
         }
         for each in found
     ]
+    _show_results(out, rows)
+
+
+def _show_results(out: Output, rows: Sequence[dict[str, Any]]) -> None:
+    """Of each what became of it. ApiError where one was refused."""
     shown = [row for row in rows if row["accepted"]] if out.format is Format.NAME else rows
     out.rows(shown, RESULTS, name=lambda row: str(row["workload"]), empty="Nothing was changed.")
-    if refused:
-        raise ApiError(
-            f"{len(refused)} of {len(rows)} refused: " + plain("; ".join(refused.values())),
-            status=answer["failed"][0]["code"],
-        )
+    if refused := [row for row in rows if not row["accepted"]]:
+        why = plain("; ".join(str(row["message"]) for row in refused))
+        raise ApiError(f"{len(refused)} of {len(rows)} refused: {why}", status=refused[0]["code"])

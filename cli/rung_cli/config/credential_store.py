@@ -59,6 +59,11 @@ def save(profile: str, credentials: Credentials) -> None:
     _write({**_all(), profile: said})
 
 
+def origins() -> dict[str, str]:
+    """The address that each profile is signed in to; no secret is read."""
+    return {name: str(each.get("origin") or "") for name, each in _all().items()}
+
+
 def forget(profile: str) -> bool:
     """Drop them; False where there were none."""
     kept = _all()

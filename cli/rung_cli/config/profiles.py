@@ -61,7 +61,21 @@ def save(name: str, profile: Profile) -> None:
     """Add or replace one profile; the first one becomes the default."""
     before = load()
     profiles = {**before.profiles, name: profile}
-    default = before.default_profile if before.profiles else name
+    _write(before.default_profile if before.profiles else name, profiles)
+
+
+def use(name: str) -> None:
+    """Make a profile the default. UsageError where there is none of that name."""
+    known = load()
+    if name not in known.profiles:
+        names = ", ".join(known.profiles) or "none"
+        raise UsageError(
+            f"Unknown profile {name}. Known profiles: {names}.", hint="Make it with: rung login --profile NAME"
+        )
+    _write(name, known.profiles)
+
+
+def _write(default: str, profiles: Mapping[str, Profile]) -> None:
     said = {key: _spoken(each) for key, each in profiles.items()}
     text = yaml.safe_dump({"default_profile": default, "profiles": said}, sort_keys=False, allow_unicode=True)
     write_private(path_of(), text)

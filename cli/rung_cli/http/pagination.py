@@ -9,6 +9,7 @@ from rung_cli.http.transport import Query
 from rung_cli.output.stderr import progress
 
 LARGEST: Final = 500
+WAYS: Final = frozenset({"next", "nextOffset", "nextAfter"})
 
 
 def rows(api: Api, path: str, name: str, *, query: Query, most: int | None = None) -> list[dict[str, Any]]:
@@ -31,13 +32,18 @@ def each(api: Api, path: str, name: str, *, query: Query, size: int = LARGEST) -
         page = api.get(path, **asked, **place, limit=size)
         yield from page[name]
         read += len(page[name])
-        place = _next(page, read)
+        place = _next(page, read, full=len(page[name]) == size)
         progress("" if place is None else f"{read} read …")
 
 
-def _next(page: Mapping[str, Any], read: int) -> Query | None:
-    """What to ask with for the page after this one; None after the last. Some lists say it apart, in other words."""
+def _next(page: Mapping[str, Any], read: int, *, full: bool) -> Query | None:
+    """What to ask with for the page after this one; None after the last. Some lists say it apart, in other words.
+
+    Lists that say nothing of it (nodes, node pools, access rules) go on until a page is not full.
+    """
     ways = page.get("pagination") or page
+    if not WAYS & ways.keys():
+        return {"offset": read} if full else None
     if cursor := ways.get("nextAfter"):
         return {"after": str(cursor)}
     return None if ways.get("next", ways.get("nextOffset")) is None else {"offset": read}

@@ -9,10 +9,10 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import typer
 import yaml
@@ -100,14 +100,24 @@ class Output:
         if sys.stdout.isatty():
             _console().print(_rich(items, [each for each in columns if each.wide <= width()]))
             return
-        cells = [[each.title for each in columns], *([_cell(each, row) for each in columns] for row in items)]
-        widths = [max(len(row[place]) for row in cells) for place in range(len(columns))]
-        for row in cells:
-            fitted = (
-                text.rjust(size) if column.right else text.ljust(size)
-                for text, size, column in zip(row, widths, columns, strict=True)
-            )
-            _write("  ".join(fitted).rstrip())
+        for line in TableStream(columns).lines(items):
+            _write(line)
+
+    def stream(self, columns: Columns, *, name: Callable[[Row], str]) -> Callable[[Sequence[Row]], None]:
+        """A function that adds rows to a list without end: a table that goes on, a document each, or names."""
+        fitting = [each for each in columns if each.wide <= width() or not sys.stdout.isatty()]
+        ways: Mapping[Format, Callable[[Sequence[Row]], Iterable[str]]] = {
+            Format.TABLE: TableStream(fitting).lines,
+            Format.NAME: lambda items: map(name, items),
+            Format.JSON: lambda items: (as_json(each, indent=None) for each in items),
+            Format.YAML: lambda items: (f"---\n{as_yaml(each)}" for each in items),
+        }
+
+        def add(items: Sequence[Row]) -> None:
+            for text in ways[self.format](items):
+                _write(text if self.format is Format.JSON else plain(text))
+
+        return add
 
     def pairs(self, pairs: Sequence[tuple[str, object]]) -> None:
         """Names and values under each other; what has no value is left out."""
@@ -118,9 +128,31 @@ class Output:
             self.line(f"{name:<{size}}  {text}")
 
 
-def as_json(value: Any) -> str:
-    """Indented JSON; what would act on a terminal is escaped."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+class TableStream:
+    """A table without colours whose columns keep their places, and grow where a later row needs it."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._widths: list[int] = []
+
+    def lines(self, items: Sequence[Row]) -> Iterator[str]:
+        """The rows; before the first ones the titles."""
+        cells = [[_cell(each, row) for each in self._columns] for row in items]
+        if not self._widths:
+            cells.insert(0, [each.title for each in self._columns])
+            self._widths = [0] * len(self._columns)
+        self._widths = [max(size, *(len(row[place]) for row in cells), 0) for place, size in enumerate(self._widths)]
+        for row in cells:
+            fitted = (
+                text.rjust(size) if column.right else text.ljust(size)
+                for text, size, column in zip(row, self._widths, self._columns, strict=True)
+            )
+            yield "  ".join(fitted).rstrip()
+
+
+def as_json(value: Any, *, indent: int | None = 2) -> str:
+    """JSON, indented or in one line; what would act on a terminal is escaped."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
     return _DANGEROUS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -136,8 +168,9 @@ def width() -> int:
 
 
 def _console() -> Console:
-    shown = colours(sys.stdout)
-    return Console(file=sys.stdout, width=width(), no_color=not shown, highlight=False, markup=False, emoji=False)
+    """Without colours also no bold and no dim: no escape sequence at all."""
+    system: Literal["auto"] | None = "auto" if colours(sys.stdout) else None
+    return Console(file=sys.stdout, width=width(), color_system=system, highlight=False, markup=False, emoji=False)
 
 
 def _rich(items: Sequence[Row], columns: Columns) -> Table:

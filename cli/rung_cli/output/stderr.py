@@ -31,8 +31,8 @@ def warn(text: str) -> None:
 
 
 def progress(text: str) -> None:
-    """How far it is, on a terminal only, in place of what was said before; empty when it is over."""
-    if sys.stderr.isatty():
+    """How far it is, in place of what was said before, where a terminal may move its cursor; empty: it is over."""
+    if colours(sys.stderr):
         sys.stderr.write(f"\r\x1b[2K{plain(text)}")
         sys.stderr.flush()
 

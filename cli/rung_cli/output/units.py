@@ -16,6 +16,9 @@ PHASES: Final[Mapping[str, str]] = {
     "Stopping": "dim",
     "Stopped": "dim",
     "Deleting": "dim",
+    "Updating": "yellow",
+    "Terminating": "dim",
+    "Unknown": "",
 }
 _STEPS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
 

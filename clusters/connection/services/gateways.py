@@ -144,7 +144,10 @@ def encrypted_models() -> list[Any]:
 def reuse_stored_secret(opens: Callable[[], Connection], *, same_place: bool) -> Connection:
     """The stored connection. ValidationFailed at the token where the secret would go elsewhere or is unreadable."""
     if not same_place:
-        text = "Enter the credential again: a stored credential is never sent to a new address."
+        text = (
+            "Enter the credential again: a stored credential is never sent to a new address, and not under another "
+            "certificate authority."
+        )
         raise ValidationFailed.at("/token", "secret_needed", text)
     try:
         return opens()

@@ -1,6 +1,6 @@
 """Register a cluster and change how it or its Prometheus is reached. The cluster is tested first.
 
-A stored secret only ever goes where it was entered for: another address, server name or trust needs it again.
+A stored secret only ever goes where it was entered for: another address, server name or authority needs it again.
 """
 
 from collections.abc import Mapping
@@ -151,8 +151,8 @@ def _with_secret(row: ClusterCredential, connection: Connection) -> Connection:
     """The stored secret, where none was entered and it still goes to the same place."""
     if connection.token or connection.key:
         return connection
-    asked = (connection.server, connection.tls_server_name, connection.insecure)
-    same = asked == (row.server, row.tls_server_name, row.insecure)
+    asked = (connection.server, connection.tls_server_name, connection.ca, connection.insecure)
+    same = asked == (row.server, row.tls_server_name, row.ca, row.insecure)
     old = reuse_stored_secret(partial(decrypted_connection, row), same_place=same)
     return replace(connection, token=old.token, certificate=old.certificate, key=old.key)
 
@@ -280,9 +280,8 @@ def _connection(source: MetricsSource, entered: ConnectionFormData) -> Connectio
     found = connection_from(entered, now=timezone.now(), needs_secret=False)
     if found.token or not source.sealed:
         return found
-    old = reuse_stored_secret(
-        partial(metrics_connection_of, source), same_place=parse_server_url(found.server).url == source.server
-    )
+    same = (parse_server_url(found.server).url, found.ca) == (source.server, source.ca)
+    old = reuse_stored_secret(partial(metrics_connection_of, source), same_place=same)
     return Connection(found.server, ca=found.ca, token=old.token)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from clusters.flavours import objects as flavours_objects
 from clusters.flavours.kai import status as kai_status
-from clusters.flavours.objects import go_duration
+from clusters.flavours.objects import go_duration, plain_number
 from clusters.flavours.rendering import render_job
 from clusters.ports.flavour import DesiredState, Guarantee, JobSpec, PodStatusReason, PoolSpec, QueueSpec, Traits
 from clusters.ports.gateway import Kind, Manifest
@@ -87,6 +87,7 @@ class Kai:
         installed=KAI_QUEUE,
         simulated=True,
         queues_by_pool=True,
+        weights="resources",
         counts_classes=True,
         shares_gpus=True,
         singly=SINGLY,
@@ -154,9 +155,9 @@ def queue_manifest(spec: QueueSpec) -> Manifest:
         "displayName": spec.display_name,
         "priority": flavours_objects.RANK_TO_PRIORITY[spec.rank],
         "resources": {
-            "gpu": _share(spec, spec.deserved.gpu, spec.limit.gpu, unit=1000),
-            "cpu": _share(spec, spec.deserved.cpu, spec.limit.cpu, unit=1),
-            "memory": _share(spec, spec.deserved.memory, spec.limit.memory, unit=1_000_000),
+            "gpu": _share(spec, spec.deserved.gpu, spec.limit.gpu, None, unit=1000),
+            "cpu": _share(spec, spec.deserved.cpu, spec.limit.cpu, spec.cpu_weight, unit=1),
+            "memory": _share(spec, spec.deserved.memory, spec.limit.memory, spec.memory_weight, unit=1_000_000),
         },
     }
     if spec.parent:
@@ -178,11 +179,14 @@ def _domain(job: JobSpec) -> dict[str, str]:
     return {TOPOLOGY: _topology(job.pool), REQUIRED_LEVEL: key} if key and job.pool else {}
 
 
-def _share(spec: QueueSpec, deserved: int | None, limit: int | None, *, unit: int) -> dict[str, int | float]:
+def _share(
+    spec: QueueSpec, deserved: int | None, limit: int | None, weight: float | None, *, unit: int
+) -> dict[str, int | float]:
+    """`weight`: None is that of GPUs."""
     return {
         "quota": _number(deserved, unit),
         "limit": _number(limit, unit),
-        "overQuotaWeight": spec.over_quota_weight,
+        "overQuotaWeight": plain_number(spec.over_quota_weight if weight is None else weight),
     }
 
 

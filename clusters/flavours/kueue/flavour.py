@@ -76,6 +76,7 @@ class Kueue:
         installed=KUEUE_QUEUE,
         simulated=True,
         queues_by_pool=True,
+        weights="queue",
         root_above=True,
         sums_projects=True,
         queues_jobs=True,
@@ -240,7 +241,7 @@ def _cluster_queue(project: ProjectSpec) -> Manifest:
 
 def _fair_weight(queues: Iterable[QueueSpec]) -> dict[str, str]:
     """One for all pools; it counts where fair sharing is on."""
-    return {"weight": str(max(queue.over_quota_weight for queue in queues))}
+    return {"weight": str(flavours_objects.plain_number(max(queue.over_quota_weight for queue in queues)))}
 
 
 def _local_queue(project: ProjectSpec, queue: QueueSpec) -> Manifest:

@@ -140,6 +140,7 @@ class Volcano:
         installed=VOLCANO_QUEUE,
         simulated=True,
         queues_by_pool=True,
+        weights="whole",
         minimum="any",
         beside=(VOLCANO_POD_GROUP,),
         event_sources={VOLCANO_POD_GROUP: volcano_status.pod_group_events},
@@ -210,7 +211,7 @@ def queue_manifest(spec: QueueSpec) -> Manifest:
     """
     unlimited, limit = UNLIMITED if spec.parent else UNLIMITED_ABOVE, amounts(spec.limit)
     body: dict[str, Any] = {
-        "weight": min(max(spec.over_quota_weight, WEIGHTS[0]), WEIGHTS[-1]),
+        "weight": min(max(round(spec.over_quota_weight), WEIGHTS[0]), WEIGHTS[-1]),
         "priority": flavours_objects.RANK_TO_PRIORITY[spec.rank],
         "reclaimable": True,
         "deserved": {GPU: limit.get(GPU, unlimited[GPU]), **amounts(spec.deserved)},

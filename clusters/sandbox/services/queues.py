@@ -61,12 +61,19 @@ def _kai(store: ObjectStore) -> Iterator[Queue]:
             pool=pool_of(queue),
             deserved=_bound(resources, "quota"),
             limit=_bound(resources, "limit"),
-            weight=int(resources.get("gpu", {}).get("overQuotaWeight", 0)),
+            weight=_weight(resources, "gpu"),
+            cpu_weight=_weight(resources, "cpu"),
+            memory_weight=_weight(resources, "memory"),
             rank=int(spec.get("priority", 100)),
             preempt_min_runtime=duration_micros(spec.get("preemptMinRuntime")),
             reclaim_min_runtime=duration_micros(spec.get("reclaimMinRuntime")),
             created=micros(queue["metadata"].get("creationTimestamp")),
         )
+
+
+def _weight(resources: Mapping[str, Mapping[str, Any]], name: str) -> int:
+    """In thousandths; absent is nothing, as KAI reads it."""
+    return round(float(resources.get(name, {}).get("overQuotaWeight", 0)) * 1000)
 
 
 def _bound(resources: Mapping[str, Mapping[str, Any]], what: str) -> Limit:
@@ -139,7 +146,8 @@ def _leaves(queue: Manifest) -> Iterator[Queue]:
 
 
 def _fair_weight(spec: Mapping[str, Any]) -> int:
-    return int((spec.get("fairSharing") or {}).get("weight", 1))
+    """In thousandths."""
+    return round(float((spec.get("fairSharing") or {}).get("weight", 1)) * 1000)
 
 
 def _above(cohort: str | None, flavor: str) -> str | None:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from functools import reduce
-from operator import and_
 from typing import Any, Final
 from uuid import UUID
 
@@ -27,6 +25,10 @@ LONGEST_NUMBER: Final = 18
 YEARS: Final = range(1900, 3000)
 MOST_NAMES: Final = 2000
 LONGEST_NAME: Final = 100
+MOST_CLAUSES: Final = 50
+"""Of one `filterBy`. SQLite takes expressions of up to 1,000 levels, and each clause may read a table of names."""
+LONGEST_PARAMETER: Final = 8000
+"""Characters of one query parameter. SQLite takes patterns of up to 50,000 bytes."""
 
 # Operator -> (lookup, negated). The longest match wins, so the order does not matter.
 OPERATORS: Final[Mapping[str, tuple[str, bool]]] = {
@@ -112,7 +114,10 @@ Columns = Mapping[str, Column]
 def filters(text: str, columns: Columns, actor: Actor) -> Q:
     """`name=@llm,phase==Running` as one condition; all parts must hold. Raises BadRequest naming the part."""
     clauses = [clause for clause in text.split(",") if clause]
-    return reduce(and_, (_condition(clause, columns, actor) for clause in clauses), Q())
+    if len(clauses) > MOST_CLAUSES:
+        message = f"filterBy has {len(clauses)} clauses; at most {MOST_CLAUSES} are allowed."
+        raise BadRequest.at("/filterBy", "too_many", message)
+    return Q(*(_condition(clause, columns, actor) for clause in clauses))
 
 
 def closest_name(value: str, names: Iterable[str]) -> str | None:

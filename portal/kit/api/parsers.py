@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import IO, Any
+from typing import IO, Any, Final
 from urllib.parse import parse_qsl
 
 from rest_framework.negotiation import BaseContentNegotiation
@@ -13,8 +13,14 @@ from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 
 from portal.kit.errors import BadRequest, PayloadTooLarge, ValidationFailed
+from portal.kit.security.strict_parsing.documents import DocumentInvalid, ParseLimits
+from portal.kit.security.strict_parsing.json_reader import hold_caps
 
 LARGEST_BODY = 512 * 1024
+LIMITS: Final = ParseLimits(size=LARGEST_BODY, depth=100, nodes=20_000)
+"""Of a JSON body. Time and memory go by the number of its parts, not by its bytes."""
+LARGEST_FORM = 16 * 1024
+"""The only form over REST asks for a token. Unquoting a form takes a microsecond for three of its bytes."""
 TENANT_ID = 1
 """Run:ai's number of the tenant; an installation is one."""
 
@@ -25,7 +31,7 @@ def rfc3339(moment: datetime | None) -> str | None:
 
 
 class StrictJSONParser(BaseParser):
-    """JSON whatever the content type says; an absent body is `{}`. Repeated keys, NaN and huge numbers are refused."""
+    """JSON whatever the content type says; an absent body is `{}`. See `strict_json` for what is refused."""
 
     media_type = "*/*"
 
@@ -48,9 +54,9 @@ class StrictFormParser(BaseParser):
         self, stream: IO[bytes], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> dict[str, str]:
         """The fields as text; of what cannot be read nothing."""
-        body = stream.read(LARGEST_BODY + 1)
-        if len(body) > LARGEST_BODY:
-            raise PayloadTooLarge(f"The body must be at most {LARGEST_BODY} bytes.")
+        body = stream.read(LARGEST_FORM + 1)
+        if len(body) > LARGEST_FORM:
+            raise PayloadTooLarge(f"The body must be at most {LARGEST_FORM} bytes.")
         try:
             pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=20, errors="strict")
         except ValueError:
@@ -60,7 +66,10 @@ class StrictFormParser(BaseParser):
 
 
 def strict_json(body: bytes) -> Any:
-    """Parse JSON text; a JSON string that holds JSON is parsed once more, as an asynchronous Run:ai client sends it."""
+    """Parse JSON text; a JSON string that holds JSON is parsed once more, as an asynchronous Run:ai client sends it.
+
+    Refused are repeated keys, NaN, huge numbers, more than 20,000 keys and values, and more than 100 levels.
+    """
     try:
         value = _loads(body.decode("utf-8"))
         return _loads(value) if isinstance(value, str) and value[:1] in {"{", "["} else value
@@ -73,6 +82,11 @@ def strict_json(body: bytes) -> Any:
 
 
 def _loads(text: str) -> Any:
+    try:
+        hold_caps(text, LIMITS)
+    except DocumentInvalid as error:
+        refusal = PayloadTooLarge if error.status == PayloadTooLarge.status else ValidationFailed
+        raise refusal(error.problems[0].message, code=error.problems[0].code) from None
     return json.loads(text, object_pairs_hook=_members, parse_constant=_no_constant, parse_int=_whole)
 
 

@@ -4,30 +4,37 @@
   it fails the build. The services ask for the same right; this is the promise, they are the lock.
 - `?dryRun=true` on any write runs it whole and takes everything back: the answer is what it would have been, as 200.
 - `Idempotency-Key` on a POST: see `portal.kit.api.idempotency`.
+- `If-Match` on a PUT, PATCH or DELETE: 412 unless it has the `ETag` of what a GET of the same thing answers now.
 - A read-only credential is refused every method that writes.
-- A query parameter that the route's document does not name is 400: `?dryrun=true` must not write.
+- A query parameter that the route's document does not name is 400, as is one that is too long: `?dryrun=true` must not
+  write.
 - A write that its actor may not do is kept for the audit trail.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
-from typing import Any, ClassVar, Final, Literal
+from hashlib import blake2b
+from typing import Any, ClassVar, Final, Literal, cast
 
 from django.db import transaction
 from django.db.models import QuerySet
+from django.urls import resolve
+from django.utils.http import parse_etags
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from portal.kit.api import idempotency
-from portal.kit.api.filters import closest_name, flag_in
+from portal.kit.api.filters import LONGEST_PARAMETER, closest_name, flag_in
 from portal.kit.api.idempotency import validate_key
 from portal.kit.api.serializers import FILTERS, CountSchema, operation
 from portal.kit.db.transactions import rollback_scope, with_external_calls
-from portal.kit.errors import BadRequest, Forbidden
+from portal.kit.errors import BadRequest, Forbidden, PreconditionFailed, RungError
+from portal.kit.models import StoredResponse
 from portal.kit.security.denials import READING, note_denial
 from portal.kit.security.request_identity import actor_of
 
@@ -78,6 +85,25 @@ class Route(APIView):
             note_denial(self.request, exc)
         return super().handle_exception(exc)
 
+    def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
+        """What `ETag` tells apart for `If-Match`: without what changes by itself."""
+        found = super().finalize_response(request, response, *args, **kwargs)
+        data = getattr(found, "data", None)
+        if request.method == "GET" and isinstance(data, dict) and OBSERVED & data.keys():
+            found.settings_tag = settings_tag(data)  # type: ignore[attr-defined]  # read by the middleware
+        return found
+
+    def current(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """What a GET answers of the thing that a write is about: by the same path, else by the one above it."""
+        if read := getattr(self, "get", None):
+            return cast("Response", read(request, *args, **kwargs))
+        above = resolve(request.path_info.rpartition("/")[0])
+        view = above.func.cls()  # type: ignore[attr-defined]  # every path of the API is that of a view class
+        if not hasattr(view, "get"):
+            raise PreconditionFailed(_("This has no ETag."))
+        view.request, view.args, view.kwargs = request, above.args, above.kwargs
+        return cast("Response", view.get(request, *above.args, **above.kwargs))
+
     def _writes(self, request: Request) -> bool:
         return request.method not in READING and not self.access.get(str(request.method), RoutePermission()).reads
 
@@ -120,8 +146,11 @@ def documented_parameters(view: APIView, method: str) -> frozenset[str]:
 
 
 def check_parameters(query: Mapping[str, str], known: Collection[str]) -> None:
-    """400 at the first parameter that is not known, with the one that may be meant."""
-    for name in query:
+    """400 at the first parameter that is too long, or not known, with the one that may be meant."""
+    for name, value in query.items():
+        if len(value) > LONGEST_PARAMETER:
+            message = _("%(name)s may have at most %(most)s characters.")
+            raise BadRequest.at(f"/{name[:80]}", "too_long", message % {"name": name[:80], "most": LONGEST_PARAMETER})
         if name not in known:
             close = closest_name(name, known)
             hint = _(" Did you mean %(name)s?") % {"name": close} if close else ""
@@ -149,8 +178,14 @@ def _writing(method: Handler) -> Handler:
         work = partial(method, self, request, *args, **kwargs)
         if self.access.get(str(request.method), RoutePermission()).reads:
             return work()
+        tags = None if request.method == "POST" else request.headers.get("If-Match")
+        if tags is not None:
+            lock = digest_of(request.path.encode())
+            work = partial(_unless_changed, work, tags, lock, partial(self.current, request, *args, **kwargs))
         if flag_in(request.query_params, "dryRun"):
             return with_external_calls(lambda: _dry_run(work))
+        if tags is not None:
+            return with_external_calls(work)
         key = request.headers.get("Idempotency-Key")
         if key is None or request.method != "POST" or self.own_repeats or not actor_of(request).id:
             return work()
@@ -169,6 +204,55 @@ def _dry_run(work: Callable[[], Response]) -> Response:
     if body is None:
         body = {"code": 200, "message": _("Dry run: nothing was changed.")}
     return Response(body, status=200, headers={DRY_RUN_HEADER: "true"})
+
+
+OBSERVED: Final = frozenset(
+    {
+        "actualPhase",
+        "aggregatedPhase",
+        "clusterStatuses",
+        "lastLiveness",
+        "lastLogin",
+        "overtimeData",
+        "phase",
+        "phaseMessage",
+        "status",
+        "syncInfo",
+    }
+)
+"""Keys of answers whose values change although nobody changes a setting."""
+
+
+def settings_tag(data: Any) -> str:
+    """A digest of an answer without what changes by itself."""
+    if isinstance(data, dict):
+        data = {name: value for name, value in data.items() if name not in OBSERVED}
+    return digest_of(JSONRenderer().render(data))
+
+
+def digest_of(content: bytes) -> str:
+    """What tells one answer from another."""
+    return blake2b(content, digest_size=16).hexdigest()
+
+
+def _unless_changed(work: Callable[[], Response], tags: str, key: str, current: Callable[[], Response]) -> Response:
+    """Do the work, unless `current` has another tag by now: `<answer>`, or `<answer>.<settings>`.
+
+    The row of the key is a lock, never kept: of two such writes of one path the second sees what the first did.
+    """
+    with rollback_scope():
+        with transaction.atomic():
+            lock = StoredResponse.objects.create(subject="if-match", key=key, fingerprint="")
+        try:
+            known = {each.removeprefix("W/").strip('"').rpartition(".")[2] for each in parse_etags(tags)}
+            if settings_tag(current().data) not in known and known != {"*"}:
+                raise PreconditionFailed(_("This was changed since you read it. Read it again. Nothing was changed."))
+            response = work()
+        except RungError:
+            lock.delete()
+            raise
+        lock.delete()
+    return response
 
 
 def _idempotent(work: Callable[[], Response], request: Request, key: str, shown_once: tuple[str, ...]) -> Response:

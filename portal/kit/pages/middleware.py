@@ -1,8 +1,8 @@
 """What holds for every request: whose headers are believed, who may keep an answer, how an error looks."""
 
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import Final
+from uuid import uuid4
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -10,12 +10,13 @@ from django.utils.cache import patch_vary_headers
 from django.utils.http import parse_etags
 
 from portal.kit.api.error_responses import DATABASE_UNAVAILABLE, database_unavailable_response, error_response
+from portal.kit.api.routes import digest_of
 from portal.kit.errors import RungError
 from portal.kit.security.denials import note_denial
-from portal.kit.security.request_identity import is_api, is_trusted_proxy
+from portal.kit.security.request_identity import REQUEST_ID, is_api, is_trusted_proxy
 
 Handler = Callable[[HttpRequest], HttpResponseBase]
-FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_", "HTTP_X_REAL_IP")
+FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_", "HTTP_X_REAL_IP", "HTTP_X_REQUEST_ID")
 HEALTH: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 IDENTITY = ("HTTP_X_REMOTE_", "HTTP_REMOTE_USER", "HTTP_IMPERSONATE_", "HTTP_X_HTTP_METHOD_OVERRIDE", "HTTP_KUBEFLOW_")
 
@@ -29,6 +30,19 @@ def strip_forged_headers(get_response: Handler) -> Handler:
         for name in [name for name in request.META if name.startswith(forged)]:
             del request.META[name]
         return get_response(request)
+
+    return middleware
+
+
+def name_request(get_response: Handler) -> Handler:
+    """Every answer has the id of its request, by which logs and audit know it: a trusted proxy's, else a new one."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        sent = request.META.get("HTTP_X_REQUEST_ID", "")
+        request.META["HTTP_X_REQUEST_ID"] = name = sent if REQUEST_ID.fullmatch(sent) else str(uuid4())
+        response = get_response(request)
+        response.headers["X-Request-ID"] = name
+        return response
 
     return middleware
 
@@ -76,7 +90,8 @@ def answer_not_modified(get_response: Handler) -> Handler:
 
 def _unless_known(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     """Weak validators: a proxy may compress what they name."""
-    tag = f'"{blake2b(response.content, digest_size=16).hexdigest()}"'
+    settings = getattr(response, "settings_tag", "")
+    tag = f'"{digest_of(response.content)}{settings and "."}{settings}"'
     response.headers["ETag"] = f"W/{tag}"
     known = [each.removeprefix("W/") for each in parse_etags(request.headers.get("If-None-Match", ""))]
     if tag not in known and known != ["*"]:

@@ -37,6 +37,7 @@ THRESHOLD: Final = 100
 SOURCES: Final = {
     "explicit": "set explicitly",
     "label": "set by a label of the manifest",
+    "pod template": "set by priorityClassName in the pod template",
     "policy": "set by policy",
 }
 

@@ -4,12 +4,15 @@ Who changed a row and why, as the history tables keep it.
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Final, TypeVar
 
+from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Model
+from django.utils import timezone
 from django.utils.crypto import get_random_string
 from django.utils.translation import gettext as _
 
@@ -25,6 +28,7 @@ from tenants.access.services.tokens import throttle_guess
 
 TEMPORARY: Final = 20
 """Letters of a temporary password."""
+PASSWORD_FIELDS: Final = ("password", "password_expires_at")
 
 
 @transaction.atomic
@@ -48,9 +52,8 @@ def create_user(*, email: str, actor: Actor) -> tuple[User, str]:
     require(actor, Permission.MANAGE_ACCESS)
     if User.objects.filter(username__iexact=email).exists():
         raise Conflict.at("/email", "taken", _("A user with this name already exists."))
-    password = get_random_string(TEMPORARY)
     user = User(username=email, email=email)
-    user.set_password(password)
+    password = _set_temporary_password(user)
     return save_user(user=user, actor=actor, changed={"username": email}), password
 
 
@@ -60,10 +63,17 @@ def reset_password(*, user: User, actor: Actor) -> str:
     if actor.kind is ActorKind.USER and actor.id == str(user.pk):  # else a short-lived key would get a lasting password
         raise Forbidden(_("To change your own password, enter the current one."), code="own_password")
     require_outranks(actor, user)
+    password = _set_temporary_password(user)
+    user.save(update_fields=PASSWORD_FIELDS)
+    record(actor, "user.password", user)
+    return password
+
+
+def _set_temporary_password(user: User) -> str:
+    """A password that signs in until `RUNG_TEMPORARY_PASSWORD_HOURS` are over."""
     password = get_random_string(TEMPORARY)
     user.set_password(password)
-    user.save(update_fields=["password"])
-    record(actor, "user.password", user)
+    user.password_expires_at = timezone.now() + timedelta(hours=settings.RUNG_TEMPORARY_PASSWORD_HOURS)
     return password
 
 
@@ -80,7 +90,7 @@ def change_own_password(*, current: str, new: str, actor: Actor) -> None:
     _validate_password(new, user)
     with transaction.atomic():
         user.set_password(new)
-        user.save(update_fields=["password"])
+        user.save(update_fields=PASSWORD_FIELDS)
         record(actor, "user.password", user)
 
 

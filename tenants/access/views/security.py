@@ -23,10 +23,10 @@ from portal.kit.pages.forms import form_data
 from portal.kit.security.rate_limit import code_keys, count_try, give_back, keys_for
 from portal.kit.security.request_identity import actor_of
 from portal.sso.provider import configured_provider
-from tenants.access.forms import ProofForm, SetUpForm
+from tenants.access.forms import PasswordForm, ProofForm, SetUpForm
 from tenants.access.middleware import SECOND_FACTOR_KEY
 from tenants.access.models import User
-from tenants.access.services import second_factor, sso_accounts
+from tenants.access.services import second_factor, sso_accounts, users
 from tenants.access.views import sign_in
 
 OFFERED: Final = "new_second_factor"
@@ -81,11 +81,11 @@ def perform_action(request: HttpRequest, name: str) -> HttpResponse:
     todo, user = SECURITY_ACTIONS.get(name), _me(request)
     if todo is None or (todo.needs_provider and configured_provider() is None):
         raise NotFound
-    form = ProofForm(form_data(request), user=user)
+    form = todo.form(form_data(request), user=user)
     if request.method == "POST" and form.is_valid():
         try:
             _reauthenticate(request, user, form)
-            return todo.run(request, user)
+            return todo.run(request, user, form)
         except RungError as error:
             form.show(error)
     return render(
@@ -104,19 +104,19 @@ def _reauthenticate(request: HttpRequest, user: User, form: ProofForm) -> None:
     give_back(keys)
 
 
-def _remove(request: HttpRequest, user: User) -> HttpResponse:
+def _remove(request: HttpRequest, user: User, _form: ProofForm) -> HttpResponse:
     second_factor.remove(user=user, actor=actor_of(request))
     request.session.pop(SECOND_FACTOR_KEY, None)
     messages.success(request, _("Second factor disabled."))
     return redirect(HOME)
 
 
-def _renew(request: HttpRequest, user: User) -> HttpResponse:
+def _renew(request: HttpRequest, user: User, _form: ProofForm) -> HttpResponse:
     codes = second_factor.renew_codes(user=user, actor=actor_of(request))
     return render(request, "tenants/access/recovery_codes.html", {"codes": _grouped(codes)})
 
 
-def _connect(request: HttpRequest, user: User) -> HttpResponse:
+def _connect(request: HttpRequest, user: User, _form: ProofForm) -> HttpResponse:
     """A link and no redirect: a form of ours leads to this site only."""
     provider = configured_provider()
     if provider is None:
@@ -125,9 +125,17 @@ def _connect(request: HttpRequest, user: User) -> HttpResponse:
     return render(request, "tenants/access/link_account.html", {"url": url, "provider": provider})
 
 
-def _disconnect(request: HttpRequest, user: User) -> HttpResponse:
+def _disconnect(request: HttpRequest, user: User, _form: ProofForm) -> HttpResponse:
     sso_accounts.unlink_identity(user=user, actor=actor_of(request))
     messages.success(request, _("Disconnected. Sign in with your password from now on."))
+    return redirect(HOME)
+
+
+def _change_password(request: HttpRequest, user: User, form: ProofForm) -> HttpResponse:
+    given = form.cleaned_data
+    users.change_own_password(current=given["proof"], new=given["new_password"], actor=actor_of(request))
+    update_session_auth_hash(request, _me(request))  # this session goes on, under a new key
+    messages.success(request, _("Password changed. Your other sessions have ended."))
     return redirect(HOME)
 
 
@@ -138,12 +146,20 @@ class SecurityAction:
     title: Any
     says: Any
     button: Any
-    run: Callable[[HttpRequest, User], HttpResponse]
+    run: Callable[[HttpRequest, User, ProofForm], HttpResponse]
     css: str = "btn-primary"
     needs_provider: bool = False
+    form: type[ProofForm] = ProofForm
 
 
 SECURITY_ACTIONS: Final[Mapping[str, SecurityAction]] = {
+    "change-password": SecurityAction(
+        gettext_lazy("Change your password"),
+        gettext_lazy("Every other session of yours ends."),
+        gettext_lazy("Change password"),
+        _change_password,
+        form=PasswordForm,
+    ),
     "remove-app": SecurityAction(
         gettext_lazy("Disable second factor"),
         gettext_lazy("The app and the recovery codes stop working. Sign-in then needs only the first factor."),

@@ -16,8 +16,9 @@ from import_export.formats.base_formats import CSV
 from import_export.resources import ModelResource
 from import_export.widgets import ForeignKeyWidget, Widget
 
+from clusters.flavours.objects import plain_number
 from clusters.inventory.models import NodePool
-from portal.kit.errors import RungError
+from portal.kit.errors import PayloadTooLarge, RungError
 from portal.kit.security.actors import Actor
 from tenants.access.admin.service_admin import admin_actor, problem_text, request_access
 from tenants.access.rules import Permission
@@ -27,12 +28,27 @@ from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
 from tenants.quotas.services.quota_values import QuotaValues
 from tenants.quotas.services.quotas import QuotaChange, set_department_quota, set_project_quota
 
+LARGEST_FILE = 512 * 1024
+MOST_LINES = 5000
+
+
+class BoundedCSV(CSV):
+    """CSV of a size that is parsed within a few milliseconds."""
+
+    def create_dataset(self, in_stream: str | bytes, **kwargs: Any) -> Any:
+        """The lines of a file. Raises PayloadTooLarge."""
+        lines = in_stream.count("\n") if isinstance(in_stream, str) else in_stream.count(b"\n")
+        if len(in_stream) > LARGEST_FILE or lines > MOST_LINES:
+            text = _("The file may have at most %(lines)s lines and %(size)s kB.")
+            raise PayloadTooLarge(text % {"lines": MOST_LINES, "size": LARGEST_FILE // 1024})
+        return super().create_dataset(in_stream, **kwargs)
+
 
 class WholeImportMixin(ImportExportMixin):
     """CSV in and out for people who hold the page's verb; every line goes through the resource's service."""
 
     verb: ClassVar[Permission]
-    formats: ClassVar[list[type[CSV]]] = [CSV]
+    formats: ClassVar[list[type[CSV]]] = [BoundedCSV]
     skip_export_form = True
     show_change_form_export = False
 
@@ -56,6 +72,13 @@ class WholeImportMixin(ImportExportMixin):
             messages.warning(request, text)
         return answer
 
+    def add_data_read_fail_error_to_form(self, form: Any, e: Exception) -> None:
+        """A refusal of ours in its own words."""
+        if isinstance(e, RungError):
+            form.add_error("import_file", e.message)
+        else:
+            super().add_data_read_fail_error_to_form(form, e)
+
     def process_import(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """The confirmed import; a file that is gone (another server, an old tab) must be uploaded again."""
         try:
@@ -77,7 +100,8 @@ class WholeImportMixin(ImportExportMixin):
 
 
 AMOUNTS = ["gpu_deserved", "gpu_limit", "cpu_deserved", "cpu_limit", "memory_deserved", "memory_limit"]
-REST = ["over_quota_weight", "rank"]
+WEIGHTS = ["over_quota_weight", "cpu_weight", "memory_weight"]
+REST = [*WEIGHTS, "rank"]
 
 
 class AmountWidget(Widget):
@@ -93,6 +117,18 @@ class AmountWidget(Widget):
 
     def render(self, value: Any, obj: Any = None, **_kwargs: Any) -> str:
         return quotas_rules.format_amount(self.dimension, value)
+
+
+class WeightWidget(Widget):
+    """An over-quota weight; empty: as for GPUs, or the default of GPUs."""
+
+    def clean(self, value: Any, row: Any = None, **_kwargs: Any) -> float | None:
+        """Text to a number. Raises ValueError."""
+        text = str("" if value is None else value).strip()[:50]
+        return float(text) if text else None
+
+    def render(self, value: Any, obj: Any = None, **_kwargs: Any) -> str:
+        return "" if value is None else str(plain_number(value))
 
 
 class PoolOfProject(ForeignKeyWidget):
@@ -115,6 +151,12 @@ def amount_fields() -> dict[str, Field]:
     return {name: Field(name, name, AmountWidget(name.split("_")[0])) for name in AMOUNTS}
 
 
+def weight_fields() -> dict[str, Field]:
+    """One column per weight; an empty one of GPUs is the default."""
+    default = {"over_quota_weight": QuotaValues().over_quota_weight}
+    return {name: Field(name, name, WeightWidget(), default=default.get(name)) for name in WEIGHTS}
+
+
 class _AbstractResource(ABCMeta, ModelDeclarativeMetaclass):
     """Abstract methods for imports."""
 
@@ -132,6 +174,7 @@ class QuotaResource(ModelResource, metaclass=_AbstractResource):
         self.actor = actor
         self.warnings: list[str] = []
         self.fields.update(amount_fields())
+        self.fields.update(weight_fields())
 
     def save_instance(self, instance: Any, is_create: bool, row: Any, **kwargs: Any) -> None:  # noqa: FBT001 - the library's signature
         """Through the service. A refusal is shown at its line."""

@@ -99,7 +99,7 @@ class AmountField(forms.CharField):
 UNLIMITED = _("Empty: unlimited.")
 UNCOUNTED = _("Empty: not counted.")
 AMOUNTS = ["gpu_deserved", "gpu_limit", "cpu_deserved", "cpu_limit", "memory_deserved", "memory_limit"]
-REST = ["over_quota_weight", "rank"]
+REST = ["over_quota_weight", "cpu_weight", "memory_weight", "rank"]
 
 
 class QuotaForm(ServiceForm):
@@ -114,7 +114,9 @@ class QuotaForm(ServiceForm):
     reason = reason_field(required=True)
     field_at = {
         **{f"/{name.replace('_', '/')}": name for name in AMOUNTS},
-        "/overQuotaWeight": "over_quota_weight",
+        "/gpu/overQuotaWeight": "over_quota_weight",
+        "/cpu/overQuotaWeight": "cpu_weight",
+        "/memory/overQuotaWeight": "memory_weight",
         "/rank": "rank",
         "/nodePool": "node_pool",
         "/reason": "reason",
@@ -127,6 +129,8 @@ class QuotaForm(ServiceForm):
             Limit(data["gpu_limit"], data["cpu_limit"], data["memory_limit"]),
             data["over_quota_weight"],
             data["rank"],
+            data["cpu_weight"],
+            data["memory_weight"],
         )
 
     def clean(self) -> dict[str, Any]:
@@ -163,6 +167,10 @@ class QuotaAdmin(WholeImportMixin, ServiceAdmin, SimpleHistoryAdmin):
     def gpu_limit_text(self, obj: Quota) -> str:
         return "unlimited" if obj.gpu_limit is None else gpu_text(obj.gpu_limit)
 
+    @admin.display(description=_("over-quota weight"), ordering="over_quota_weight")
+    def weights_text(self, obj: Quota) -> str:
+        return obj.weights_text
+
     def remove(self, actor: Actor, obj: ProjectQuota | DepartmentQuota) -> None:
         reset_quota(quota=obj, actor=actor, reason=FROM_CONSOLE)
 
@@ -188,7 +196,7 @@ class ProjectQuotaAdmin(QuotaAdmin):
     form = ProjectQuotaForm
     resource_classes: ClassVar[list[type[Any]]] = [ProjectQuotaResource]
     fixed_fields = ("project", "node_pool")
-    list_display = ["project", "node_pool", "gpu_deserved_text", "gpu_limit_text", "over_quota_weight", "rank"]
+    list_display = ["project", "node_pool", "gpu_deserved_text", "gpu_limit_text", "weights_text", "rank"]
     list_select_related = ["project", "node_pool"]
     search_fields = ["project__name", "project__department__name"]
 
@@ -213,7 +221,7 @@ class DepartmentQuotaAdmin(QuotaAdmin):
     form = DepartmentQuotaForm
     resource_classes: ClassVar[list[type[Any]]] = [DepartmentQuotaResource]
     fixed_fields = ("department", "node_pool")
-    list_display = ["department", "node_pool", "gpu_deserved_text", "gpu_limit_text", "over_quota_weight", "rank"]
+    list_display = ["department", "node_pool", "gpu_deserved_text", "gpu_limit_text", "weights_text", "rank"]
     list_select_related = ["department", "node_pool"]
     search_fields = ["department__name"]
 

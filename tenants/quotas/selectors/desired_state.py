@@ -18,6 +18,7 @@ from tenants.quotas.selectors.runtime_rules import MinRuntimes, min_runtimes_of
 
 DESERVED: Final = ("gpu_deserved", "cpu_deserved", "memory_deserved")
 LIMITS: Final = ("gpu_limit", "cpu_limit", "memory_limit")
+WEIGHTS: Final = ("over_quota_weight", "cpu_weight", "memory_weight")
 
 
 class QuotaRow(NamedTuple):
@@ -25,7 +26,9 @@ class QuotaRow(NamedTuple):
 
     deserved: Limit
     limit: Limit
-    over_quota_weight: int
+    over_quota_weight: float
+    cpu_weight: float | None
+    memory_weight: float | None
     rank: str
 
 
@@ -36,10 +39,10 @@ Quotas = Mapping[tuple[int, int], QuotaRow]
 def quotas_in(rows: QuerySet[ProjectQuota] | QuerySet[DepartmentQuota]) -> Quotas:
     """What the rows say, by (owner id, pool id). Projects times pools of them: none becomes a model."""
     owner = "project_id" if rows.model is ProjectQuota else "department_id"
-    found = rows.order_by().values_list(owner, "node_pool_id", *DESERVED, *LIMITS, "over_quota_weight", "rank")
+    found = rows.order_by().values_list(owner, "node_pool_id", *DESERVED, *LIMITS, *WEIGHTS, "rank")
     return {
-        (of, pool): QuotaRow(Limit(*amounts[:3]), Limit(*amounts[3:]), weight, rank)
-        for of, pool, *amounts, weight, rank in found
+        (of, pool): QuotaRow(Limit(*amounts[:3]), Limit(*amounts[3:]), gpu, cpu, memory, rank)
+        for of, pool, *amounts, gpu, cpu, memory, rank in found
     }
 
 
@@ -74,7 +77,7 @@ def projects_in(rows: QuerySet[Project]) -> list[ProjectRow]:
 @lru_cache(maxsize=1)
 def _nothing() -> QuotaRow:
     row = ProjectQuota()
-    return QuotaRow(row.deserved, row.limit, row.over_quota_weight, row.rank)
+    return QuotaRow(row.deserved, row.limit, row.over_quota_weight, None, None, row.rank)
 
 
 def department_queues(
@@ -153,6 +156,8 @@ def _queue_spec(
         deserved=quota.deserved,
         limit=quota.limit,
         over_quota_weight=quota.over_quota_weight,
+        cpu_weight=quota.cpu_weight,
+        memory_weight=quota.memory_weight,
         rank=quota.rank,
         owner=owner.owner,
         generation=owner.generation,

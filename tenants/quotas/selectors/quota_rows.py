@@ -62,6 +62,19 @@ class PoolQuota:
         return self.pool.cluster.is_simulated
 
     @property
+    def weights_text(self) -> str:
+        """The over-quota weights that count on this cluster; empty where its scheduler has none."""
+        match flavour_for(self.pool.cluster.flavour).traits.weights:
+            case "resources":
+                return self.quota.weights_text
+            case "queue":
+                return f"{self.quota.over_quota_weight:.7g}"
+            case "whole":
+                return str(max(round(self.quota.over_quota_weight), 1))
+            case _:
+                return ""
+
+    @property
     def sentence(self) -> str:
         """The text twin of the quota bar: what one could start now, and what binds it."""
         by_pool = flavour_for(self.pool.cluster.flavour).traits.queues_by_pool
@@ -172,7 +185,7 @@ def _department_quota(row: object, department: Department, pool: NodePool) -> De
 
 MOST: Final = 50
 GIB: Final = 2**30
-_PLAIN: Final = ("over_quota_weight", "rank")
+_WEIGHTS: Final = ("over_quota_weight", "cpu_weight", "memory_weight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +242,11 @@ def _text(version: Any | None, field: str) -> str:
     if version is None:
         return "–"
     value = getattr(version, field)
+    if field in _WEIGHTS:
+        return _("as for GPUs") if value is None else f"{value:.7g}"
     if value is None:
         return _("unlimited") if field.endswith("limit") else _("not counted")
-    if field in _PLAIN:
-        return str(value)
-    return _amount(field, value)
+    return str(value) if field == "rank" else _amount(field, value)
 
 
 def _amount(field: str, value: int) -> str:
@@ -249,7 +262,7 @@ _QUOTA: Final = (
     "cpu_limit",
     "memory_deserved",
     "memory_limit",
-    "over_quota_weight",
+    *_WEIGHTS,
     "rank",
 )
 _CAP: Final = ("gpu_limit",)
@@ -261,5 +274,7 @@ _LABELS: Final = {
     "memory_deserved": "memory deserved",
     "memory_limit": "memory limit",
     "over_quota_weight": "over-quota weight",
+    "cpu_weight": "over-quota weight of CPU",
+    "memory_weight": "over-quota weight of memory",
     "rank": "rank",
 }

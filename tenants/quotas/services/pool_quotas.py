@@ -1,7 +1,7 @@
 """Read and write quotas as Run:ai's entries, one per node pool; set all of a project or department at once.
 
 Source: Run:ai's `Resources` and `ResourcesNullable` (2.24). GPUs are devices, CPU is millicores, memory has a unit;
-`-1` and null are no limit. Run:ai keeps the over-quota weight per resource, Rung per pool: it is said once, or alike.
+`-1` and null are no limit. Each resource has its over-quota weight; without one CPU and memory have that of the GPUs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +13,7 @@ from typing import Any, Final
 from django.db import transaction
 from django.utils.translation import gettext as _
 
+from clusters.flavours.objects import plain_number
 from clusters.inventory.models import Cluster, NodePool
 from portal.kit.db.validation import raise_problems
 from portal.kit.errors import Conflict, Problem, ValidationFailed
@@ -35,13 +36,13 @@ PoolWarnings = Mapping[NodePool, Sequence[Problem]]
 
 def entry_json(quota: Quota, pool: NodePool) -> dict[str, Any]:
     """A quota as an entry. What Rung does not count, and what has no limit, is null."""
-    weight, rank = quota.over_quota_weight, RANKS[quota.rank]
+    weights, rank = QuotaValues.of(quota).weights, RANKS[quota.rank]
     sizes = {"gpu": 1000, "cpu": 1, "memory": _unit_of(quota)[1]}
     found: dict[str, Any] = {
         dimension: {
             "deserved": _shown(getattr(quota.deserved, dimension), size),
             "limit": _shown(getattr(quota.limit, dimension), size),
-            "overQuotaWeight": weight,
+            "overQuotaWeight": plain_number(weights[dimension]),
         }
         for dimension, size in sizes.items()
     }
@@ -70,12 +71,12 @@ def parse_entry(entry: Mapping[str, Any], *, pointer: str, before: QuotaValues |
         for dimension in DIMENSIONS
         for kind in ("deserved", "limit")
     }
-    weight = _weight(entry, kept.over_quota_weight, pointer, problems)
+    gpu, cpu, memory = _weights(entry, before, pointer, problems)
     rank = _rank(entry, kept.rank, pointer, problems)
     if problems:
         raise ValidationFailed(problems[0].message, code=problems[0].code, problems=problems)
     deserved, limit = (Limit(*(amounts[dimension, kind] for dimension in DIMENSIONS)) for kind in ("deserved", "limit"))
-    return QuotaValues(deserved, limit, weight, rank)
+    return QuotaValues(deserved, limit, gpu, rank, cpu, memory)
 
 
 def _amount(
@@ -112,18 +113,32 @@ def _whole(said: object, size: int) -> int | None:
         return None
 
 
-def _weight(entry: Mapping[str, Any], kept: int, pointer: str, problems: list[Problem]) -> int:
-    said = {part["overQuotaWeight"] for name in DIMENSIONS if "overQuotaWeight" in (part := entry.get(name) or {})}
-    said.discard(None)
-    if not said:
+def _weights(
+    entry: Mapping[str, Any], before: QuotaValues | None, pointer: str, problems: list[Problem]
+) -> tuple[float, float | None, float | None]:
+    """Of GPUs, CPU and memory; None is that of GPUs. What is absent stays as it was, also where GPUs get another."""
+    kept = before.weights if before else {}
+    found = {name: _weight(entry, name, kept.get(name), pointer, problems) for name in DIMENSIONS}
+    gpu = QuotaValues().over_quota_weight if found["gpu"] is None else found["gpu"]
+    cpu, memory = (None if found[name] == gpu else found[name] for name in ("cpu", "memory"))
+    return gpu, cpu, memory
+
+
+def _weight(
+    entry: Mapping[str, Any], name: str, kept: float | None, pointer: str, problems: list[Problem]
+) -> float | None:
+    part = entry.get(name) or {}
+    if "overQuotaWeight" not in part:
         return kept
-    wanted = said.pop()
-    exact = _whole(wanted, 1)
-    if said or exact is None:
-        text = _("Enter one whole number for the pool. GPU, CPU and memory share it.")
-        problems.append(Problem(f"{pointer}/gpu/overQuotaWeight", "one_weight", text))
+    said = part["overQuotaWeight"]
+    if said is None:
+        return kept if name == "gpu" else None
+    exact = _whole(said, 1000)
+    if exact is None:
+        text = _("Enter a number from 0 with at most 3 decimals.")
+        problems.append(Problem(f"{pointer}/{name}/overQuotaWeight", "not_exact", text))
         return kept
-    return exact
+    return exact / 1000
 
 
 def _rank(entry: Mapping[str, Any], kept: str, pointer: str, problems: list[Problem]) -> str:

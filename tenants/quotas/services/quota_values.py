@@ -10,6 +10,7 @@ from typing import Final
 
 from django.utils.translation import gettext as _
 
+from clusters.ports.flavour import KeptWeights
 from portal.kit.errors import Problem
 from portal.kit.pages.formatting import gpus_text
 from scheduling.model.resources import LARGEST, Limit, Resources
@@ -22,16 +23,29 @@ NOTHING_DESERVED: Final = Limit(gpu=0)
 
 @dataclass(frozen=True, slots=True)
 class QuotaValues:
-    """What a quota says. Units: GPU thousandths, CPU millicores, memory bytes; None: not counted, or no limit."""
+    """What a quota says. Units: GPU thousandths, CPU millicores, memory bytes; None: not counted, or no limit.
+
+    The over-quota weight is that of GPUs; None for CPU or memory: the same.
+    """
 
     deserved: Limit = NOTHING_DESERVED
     limit: Limit = field(default_factory=Limit)
-    over_quota_weight: int = 2
+    over_quota_weight: float = 2
     rank: str = Rank.MEDIUM_LOW.value
+    cpu_weight: float | None = None
+    memory_weight: float | None = None
 
     @classmethod
     def of(cls, quota: Quota) -> "QuotaValues":
-        return cls(quota.deserved, quota.limit, quota.over_quota_weight, quota.rank)
+        return cls(
+            quota.deserved, quota.limit, quota.over_quota_weight, quota.rank, quota.cpu_weight, quota.memory_weight
+        )
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The over-quota weight of each resource."""
+        own = {"gpu": self.over_quota_weight, "cpu": self.cpu_weight, "memory": self.memory_weight}
+        return {name: self.over_quota_weight if weight is None else weight for name, weight in own.items()}
 
     def as_fields(self) -> dict[str, object]:
         """The same as columns of a row."""
@@ -40,7 +54,8 @@ class QuotaValues:
             for kind in ("deserved", "limit")
             for dimension in DIMENSIONS
         }
-        return {**amounts, "over_quota_weight": self.over_quota_weight, "rank": self.rank}
+        names = ("over_quota_weight", "cpu_weight", "memory_weight", "rank")
+        return {**amounts, **{name: getattr(self, name) for name in names}}
 
 
 def amount_text(dimension: str, amount: int) -> str:
@@ -57,9 +72,11 @@ def value_problems(values: QuotaValues) -> Iterator[Problem]:
             amount = getattr(getattr(values, kind), dimension)
             if amount is not None and not 0 <= amount <= LARGEST:
                 yield Problem(f"/{dimension}/{kind}", "out_of_range", _("Amount out of range."))
-    if not 0 <= values.over_quota_weight <= HEAVIEST:
-        text = _("The weight must be a whole number from 0 to %(most)s.") % {"most": HEAVIEST}
-        yield Problem("/overQuotaWeight", "out_of_range", text)
+    own = {"gpu": values.over_quota_weight, "cpu": values.cpu_weight, "memory": values.memory_weight}
+    for name, weight in own.items():
+        if weight is not None and not (0 <= weight <= HEAVIEST and weight == round(weight, 3)):
+            text = _("The weight must be a number from 0 to %(most)s with at most 3 decimals.") % {"most": HEAVIEST}
+            yield Problem(f"/{name}/overQuotaWeight", "out_of_range", text)
     if values.rank not in Rank.values:
         yield Problem("/rank", "unknown_rank", _("Unknown rank."), allowed=tuple(Rank.values))
     yield from _limits_below_deserved(values)
@@ -154,6 +171,27 @@ def limit_below_use(values: QuotaValues, allocated: Resources) -> Iterator[Probl
                 used=now,
                 limit=bound,
             )
+
+
+def weights_without_effect(values: QuotaValues, kept: KeptWeights, *, scheduler: str) -> Iterator[Problem]:
+    """Where a scheduler has fewer weights than the quota says. `kept`: what it has."""
+    weights = {name: f"{weight:.7g}" for name, weight in values.weights.items()}
+    other = next((name for name in ("cpu", "memory") if weights[name] != weights["gpu"]), None)
+    words = {"scheduler": scheduler, **weights}
+    if other and kept == "none":
+        text = _("%(scheduler)s shares no surplus by weight: over-quota weights have no effect.")
+        yield Problem(f"/{other}/overQuotaWeight", "one_weight", text % words, numbers=weights)
+    elif other and kept != "resources":
+        text = _(
+            "%(scheduler)s has one over-quota weight per queue: it gets that of the GPUs, %(gpu)s, "
+            "not %(cpu)s for CPU and %(memory)s for memory."
+        )
+        yield Problem(f"/{other}/overQuotaWeight", "one_weight", text % words, numbers=weights)
+    whole = max(round(values.over_quota_weight), 1)
+    if kept == "whole" and whole != values.over_quota_weight:
+        text = _("%(scheduler)s takes whole weights from 1: it gets %(whole)s instead of %(gpu)s.")
+        words["whole"] = str(whole)
+        yield Problem("/gpu/overQuotaWeight", "whole_weight", text % words, numbers={"weight": str(whole)})
 
 
 def _compare(

@@ -32,6 +32,7 @@ from tenants.quotas.services.quota_values import (
     over_physical,
     sum_beyond,
     value_problems,
+    weights_without_effect,
 )
 from tenants.usage.selectors import EvictableWork, Usage, preemptible_work, priority_names, usage_by_queue, usage_of
 
@@ -80,7 +81,12 @@ def set_project_quota(
         before=quota.deserved,
         after=values.deserved,
     )
-    warnings = (*beyond, *_project_warnings(quota, department, values, use), *reclaimable)
+    warnings = (
+        *beyond,
+        *_project_warnings(quota, department, values, use),
+        *reclaimable,
+        *_weight_warnings(values, node_pool),
+    )
     _write(quota, values, actor=actor, reason=reason, owner=project, project_id=str(project.pk))
     return QuotaChange(quota, warnings)
 
@@ -112,7 +118,13 @@ def set_department_quota(
         before=quota.deserved,
         after=values.deserved,
     )
-    warnings = (*beyond, *limit_below_use(values, use.allocated), *physical, *reclaimable)
+    warnings = (
+        *beyond,
+        *limit_below_use(values, use.allocated),
+        *physical,
+        *reclaimable,
+        *_weight_warnings(values, node_pool),
+    )
     _write(quota, values, actor=actor, reason=reason, owner=locked)
     return QuotaChange(quota, warnings)
 
@@ -196,6 +208,11 @@ def _project_warnings(
     yield from limit_below_use(values, use.allocated)
     others = deserved_sum(ProjectQuota.objects.filter(node_pool=pool).exclude(project=quota.project_id))
     yield from over_physical(others.gpu + (values.deserved.gpu or 0), physical_gpus(pool), pool=pool.name)
+
+
+def _weight_warnings(values: QuotaValues, node_pool: NodePool) -> Iterator[Problem]:
+    flavour = flavour_for(node_pool.cluster.flavour)
+    return weights_without_effect(values, flavour.traits.weights, scheduler=flavour.title)
 
 
 def _write(

@@ -161,6 +161,11 @@ class TestKai:
         unlimited = {"quota": -1, "limit": -1, "overQuotaWeight": 2}
         assert resources == {"gpu": {**unlimited, "quota": 8}, "cpu": unlimited, "memory": unlimited}
 
+    def test_each_resource_has_its_own_weight(self) -> None:
+        weights = state(project("vision", over_quota_weight=2.5, cpu_weight=3.0, memory_weight=0.5))
+        resources = specs("kai", weights, "Queue")["project.1.a100"]["resources"]
+        assert [repr(resources[name]["overQuotaWeight"]) for name in ("gpu", "cpu", "memory")] == ["2.5", "3", "0.5"]
+
     def test_a_gang_names_the_pools_topology_and_its_level_where_the_pod_grouper_reads_them(self) -> None:
         asking = job_manifest(annotations={"rung.dev/topology-key": "example.com/rack"})
         (manifest,) = flavour_for("kai").render(job(asking, pool=replace(POOL, topology_levels=("example.com/rack",))))

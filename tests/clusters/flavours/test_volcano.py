@@ -78,8 +78,8 @@ class TestQueues:
     def test_rank_becomes_the_queues_priority(self, rank: str, priority: int) -> None:
         assert leaf(rank=rank)["priority"] == priority
 
-    @pytest.mark.parametrize(("weight", "written"), [(0, 1), (3, 3), (100_000, 65_535)])
-    def test_a_weight_is_one_that_volcano_takes(self, weight: int, written: int) -> None:
+    @pytest.mark.parametrize(("weight", "written"), [(0, 1), (3, 3), (2.6, 3), (0.2, 1), (100_000, 65_535)])
+    def test_a_weight_is_one_that_volcano_takes(self, weight: float, written: int) -> None:
         assert leaf(over_quota_weight=weight)["weight"] == written
 
 

@@ -11,6 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from clusters.inventory.models import Cluster
 from scheduling.forecast.scenario import Scenario
@@ -160,8 +161,9 @@ def test_bad_questions_are_400(robot: Robot, counted: Cluster, query: str) -> No
     assert robot.get(f"v1/clusters/{counted.pk}/forecast-accuracy?{query}").status_code == 400
 
 
-def test_metrics_count_by_cluster_scheduler_and_result(client: Client, counted: Cluster) -> None:
-    said = client.get("/metrics").content.decode()
+def test_metrics_count_by_cluster_scheduler_and_result(client: Client, counted: Cluster, settings: Settings) -> None:
+    settings.RUNG_METRICS_TOKEN = "only-for-this-test"
+    said = client.get("/metrics", headers={"Authorization": "Bearer only-for-this-test"}).content.decode()
     assert f'rung_forecasts_total{{cluster="lab",scheduler="{counted.flavour}",result="held"}} 1000' in said
     assert 'rung_forecasts_total{cluster="lab",scheduler="volcano",result="held"} 224' in said
     assert f'rung_forecasts_total{{cluster="lab",scheduler="{counted.flavour}",result="doubted"}} 9' in said

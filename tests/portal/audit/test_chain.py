@@ -1,6 +1,7 @@
 """The audit trail: written with the change, sealed into one chain, free of secrets, and every later edit shows."""
 
 import json
+import stat
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -152,6 +153,29 @@ def test_a_record_is_sealed_once() -> None:
         seal()
         with pytest.raises(DatabaseError, match="append-only"):
             cursor.execute("UPDATE audit_auditrecord SET digest = 'x'")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT OR REPLACE INTO audit_auditrecord SELECT * FROM audit_auditrecord WHERE id = %(first)s",
+        "REPLACE INTO audit_auditrecord SELECT * FROM audit_auditrecord WHERE id = %(unsealed)s",
+        "UPDATE OR REPLACE audit_auditrecord SET sealed_seq = 1 WHERE id = %(unsealed)s",
+        "UPDATE OR REPLACE audit_auditrecord SET rowid = %(first)s WHERE id = %(unsealed)s",
+        "UPDATE audit_auditrecord SET _rowid_ = 999 WHERE id = %(first)s",
+    ],
+)
+def test_t67_sqlite_refuses_to_replace_a_record(statement: str) -> None:
+    [first] = sealed(1)
+    unsealed = note()
+    with connection.cursor() as cursor:
+        triggers.install(cursor, connection.vendor)
+        with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+            cursor.execute(statement % {"first": first.pk, "unsealed": unsealed.pk})
+    assert seal() == 1
+    assert verify() == []
+    assert AuditRecord.objects.count() == 2
 
 
 @pytest.mark.postgres
@@ -319,11 +343,22 @@ def test_the_command_checks_the_configured_checkpoints_and_others(checkpoint_fil
     rows = sealed(2)
     elsewhere = checkpoint_file.rename(tmp_path / "elsewhere.jsonl")
     cut_tail(rows)
-    call_command("verify_audit")
+    call_command("verify_audit", "--no-checkpoints")
     with pytest.raises(CommandError, match="broken in 1 place"):
         call_command("verify_audit", "--checkpoints", str(elsewhere))
     elsewhere.rename(checkpoint_file)
     with pytest.raises(CommandError, match="broken in 1 place"):
+        call_command("verify_audit")
+
+
+@pytest.mark.django_db
+def test_the_command_fails_when_the_checkpoints_of_sealed_records_are_gone(checkpoint_file: Path) -> None:
+    call_command("verify_audit")  # nothing is sealed yet
+    rows = sealed(2)
+    assert stat.S_IMODE(checkpoint_file.stat().st_mode) == 0o600
+    checkpoint_file.unlink()
+    cut_tail(rows)
+    with pytest.raises(CommandError, match="No checkpoints at"):
         call_command("verify_audit")
 
 

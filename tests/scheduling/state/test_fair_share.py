@@ -1,5 +1,7 @@
 """Deserved first, then surplus by rank, then by weight. Worked numbers of KAI's and Run:ai's documentation."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +46,16 @@ def pair(**of_first: int) -> tuple[Queue, Queue]:
 )
 def test_two_queues(total: int, queues: tuple[Queue, Queue], asked: int, first: float, second: float) -> None:
     assert shares(total, {"1": asked, "2": asked}, *queues) == {"1": first, "2": second}
+
+
+def test_each_resource_is_divided_by_its_own_weights() -> None:
+    plain = replace(queue("plain", weight=1000), deserved=Limit(0, 0, 0))
+    own = replace(plain, name="own", cpu_weight=3000, memory_weight=500)
+    total, asked = Resources(8000, 8000, 6000), Resources(8000, 8000, 6000)
+    assert divide(total, [plain, own], {"plain": asked, "own": asked}) == {
+        "plain": Resources(4000, 2000, 4000),
+        "own": Resources(4000, 6000, 2000),
+    }
 
 
 def test_the_fair_share_simulators_example() -> None:

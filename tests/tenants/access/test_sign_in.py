@@ -1,12 +1,20 @@
 """Signing in and out: audited, limited exactly, and never a way to another site."""
 
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
 import pytest
+from django.db.models import F
 from django.test import Client
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from portal.audit.models import AuditRecord
+from portal.kit.security.actors import SYSTEM
+from tenants.access import middleware
 from tenants.access.models import User
+from tenants.access.services import users
 
 RIGHT = "correct-horse-battery"
 
@@ -126,3 +134,92 @@ def test_a_portal_without_an_admin_says_how_to_make_one(client: Client, alice: U
     assert "python manage.py createsuperuser" in client.get(reverse("login")).content.decode()
     User.objects.create_superuser("admin")
     assert "createsuperuser" not in client.get(reverse("login")).content.decode()
+
+
+class TestTemporaryPassword:
+    """A password that an admin handed out signs in for a while; its person changes it on a page."""
+
+    @pytest.fixture
+    def temporary(self, alice: User) -> str:
+        return users.reset_password(user=alice, actor=SYSTEM)
+
+    def later(self, hours: int) -> None:
+        User.objects.update(password_expires_at=F("password_expires_at") - timedelta(hours=hours))
+
+    def test_it_signs_in_until_it_ends(self, client: Client, temporary: str) -> None:
+        self.later(hours=71)
+        assert sign_in(client, "alice", temporary) == 302
+        self.later(hours=1)
+        assert sign_in(client, "alice", temporary) == 200
+
+    def test_a_new_user_gets_one_too(self, client: Client) -> None:
+        _user, password = users.create_user(email="dana@example.org", actor=SYSTEM)
+        self.later(hours=72)
+        assert sign_in(client, "dana@example.org", password) == 200
+
+    def test_a_stronger_hash_of_it_gives_it_no_longer_life(
+        self, client: Client, temporary: str, settings: Settings
+    ) -> None:
+        settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.PBKDF2SHA1PasswordHasher", *settings.PASSWORD_HASHERS]
+        assert sign_in(client, "alice", temporary) == 302
+        self.later(hours=72)
+        assert sign_in(client, "alice", temporary) == 200
+
+    def test_the_page_changes_it_for_one_without_an_end(self, client: Client, temporary: str) -> None:
+        sign_in(client, "alice", temporary)
+        assert "temporary" in client.get(reverse("tenants:security")).content.decode()
+        page = reverse("tenants:security-act", kwargs={"name": "change-password"})
+        assert client.post(page, {"proof": temporary, "new_password": "short"}).status_code == 422
+        assert client.post(page, {"proof": "wrong", "new_password": "a long new phrase 8"}).status_code == 422
+        assert client.post(page, {"proof": temporary, "new_password": "a long new phrase 8"}).status_code == 302
+        assert "temporary" not in client.get(reverse("tenants:security")).content.decode()
+        assert User.objects.get(username="alice").password_expires_at is None
+        assert sign_in(Client(), "alice", "a long new phrase 8") == 302
+
+
+class TestSessionLimits:
+    """A session ends 12 hours after the sign-in, and earlier when nobody uses it."""
+
+    @pytest.fixture
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        """The time, which the test moves."""
+        now = [time.time()]
+        monkeypatch.setattr(middleware.time, "time", lambda: now[0])
+        return now
+
+    @pytest.fixture
+    def page(self, client: Client, alice: User, clock: list[float]) -> Callable[..., int]:
+        """Opens a page some minutes later; answers the status."""
+        sign_in(client, "alice", RIGHT)
+
+        def after(minutes: float, **headers: str) -> int:
+            clock[0] += minutes * 60
+            return client.get(reverse("tenants:security"), headers=headers).status_code
+
+        return after
+
+    def test_an_idle_session_ends_and_leaves_a_record(self, page: Callable[..., int]) -> None:
+        assert page(59) == 200
+        assert page(61) == 302
+        assert page(0) == 302
+        assert story()[-1] == ("alice", "session.end", "Succeeded")
+
+    def test_each_use_begins_the_time_anew_until_the_session_is_old(self, page: Callable[..., int]) -> None:
+        assert [page(30) for _ in range(24)] == [200] * 24
+        assert page(1) == 302
+
+    def test_a_page_that_refreshes_itself_is_no_use(self, page: Callable[..., int]) -> None:
+        assert [page(20, **{"Rung-Poll": "true"}) for _ in range(3)] == [200] * 3
+        assert page(1, **{"Rung-Poll": "true"}) == 302
+
+    def test_an_operator_sets_the_time_or_none(self, page: Callable[..., int], settings: Settings) -> None:
+        settings.RUNG_SESSION_IDLE_MINUTES = 5
+        assert page(4) == 200
+        settings.RUNG_SESSION_IDLE_MINUTES = 0
+        assert page(300) == 200
+        settings.RUNG_SESSION_IDLE_MINUTES = 5
+        assert page(6) == 302
+
+    def test_a_clock_that_was_set_back_is_no_way_to_stay(self, page: Callable[..., int]) -> None:
+        assert page(-10) == 200
+        assert page(-120) == 302

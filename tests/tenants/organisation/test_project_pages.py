@@ -8,7 +8,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from clusters.inventory.models import NodePool
+from clusters.inventory.models import Cluster, NodePool
 from tenants.access.models import User
 from tenants.organisation.models import Project
 from tenants.quotas.services.quota_values import QuotaValues
@@ -53,6 +53,26 @@ def test_a_quota_change_shows_who_and_why(client_of: Clients, alice: User, admin
 
 def vars_of(values: QuotaValues) -> dict[str, object]:
     return {name: getattr(values, name) for name in values.__slots__}
+
+
+@pytest.mark.parametrize(
+    ("flavour", "said"),
+    [("kai", "weight 2.5 (CPU 1)<"), ("kueue", "weight 2.5<"), ("volcano", "weight 2<"), ("kube", "")],
+)
+def test_weights_are_shown_as_far_as_the_scheduler_has_them(
+    client_of: Clients, alice: User, llm_team: Project, flavour: str, said: str
+) -> None:
+    Cluster.objects.update(flavour=flavour)
+    llm_team.quotas.update(over_quota_weight=2.5, cpu_weight=1)
+    text = words(client_of(alice))
+    assert f"Over-quota {said}" in text if said else "Over-quota weight" not in text
+
+
+def test_a_changed_weight_stands_in_the_history(client_of: Clients, alice: User, admin: User, h100: NodePool) -> None:
+    project = Project.objects.get(name="llm-team")
+    raised = QuotaValues(**{**vars_of(QuotaValues.of(project.quotas.get(node_pool=h100))), "cpu_weight": 0.5})
+    set_project_quota(project=project, node_pool=h100, values=raised, actor=acting(admin), reason="shares")
+    assert "over-quota weight of CPU as for GPUs → 0.5" in words(client_of(alice))
 
 
 def test_a_cap_is_said_and_its_history_too(client_of: Clients, alice: User, admin: User, llm_team: Project) -> None:

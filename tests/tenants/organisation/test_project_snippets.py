@@ -27,6 +27,7 @@ def amounts() -> list[dict[str, Any]]:
 
 
 def test_the_call_says_what_is_there(client_of: Clients, admin: User, llm_team: Project) -> None:
+    ProjectQuota.objects.update(cpu_weight=0.5)
     before = amounts()
     head, body = texts(client_of(admin))["curl"].split("<<'JSON'\n")
     sent = json.loads(body.removesuffix("\nJSON"))
@@ -34,7 +35,7 @@ def test_the_call_says_what_is_there(client_of: Clients, admin: User, llm_team: 
     assert path
     robot = Robot("quotas", role=Role.PLATFORM_ADMIN)
     assert robot.send("PUT", path[1], sent).status_code == 200
-    same = ("gpu_deserved", "gpu_limit", "cpu_deserved", "memory_limit", "over_quota_weight", "rank")
+    same = ("gpu_deserved", "gpu_limit", "cpu_deserved", "memory_limit", "over_quota_weight", "cpu_weight", "rank")
     assert [{name: row[name] for name in same} for row in amounts()] == [
         {name: row[name] for name in same} for row in before
     ]

@@ -73,6 +73,16 @@ def test_gpus_are_typed_and_shown_as_gpus(console: Client, quota: ProjectQuota) 
     )
 
 
+def test_weights_are_typed_per_resource_and_shown_where_they_differ(console: Client, quota: ProjectQuota) -> None:
+    own = {"over_quota_weight": "2.5", "cpu_weight": "1", "memory_weight": ""}
+    assert console.post(page_of(quota), typed(**own)).status_code == 302
+    quota.refresh_from_db()
+    assert (quota.over_quota_weight, quota.cpu_weight, quota.memory_weight) == (2.5, 1, None)
+    assert "2.5 (CPU 1)" in console.get(reverse("admin:tenants_projectquota_changelist")).content.decode()
+    refused = console.post(page_of(quota), typed(memory_weight="-1"))
+    assert "memory_weight" in errors_of(refused)
+
+
 def test_an_empty_limit_is_unlimited(console: Client, quota: ProjectQuota) -> None:
     console.post(page_of(quota), typed(gpu_limit=""))
     quota.refresh_from_db()

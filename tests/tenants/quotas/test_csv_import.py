@@ -81,9 +81,10 @@ def test_a_dry_run_shows_what_the_file_would_bring_with_it(
 
 
 def test_what_was_exported_changes_nothing_when_it_comes_back(console: Client, llm_team: Project) -> None:
+    llm_team.quotas.update(over_quota_weight=2.5, memory_weight=1)
     text = exported(console)
-    assert text.splitlines()[0] == HEAD.strip()
-    assert text.splitlines()[1] == "llm-team,h100,4,12,,,,,2,medium-low,"
+    assert text.splitlines()[0] == HEAD.strip().replace("weight,", "weight,cpu_weight,memory_weight,")
+    assert text.splitlines()[1] == "llm-team,h100,4,12,,,,,2.5,,1,medium-low,"
     shown = dry_run(console, text)
     assert shown.context["result"].totals["skip"] == 1
     assert not shown.context["result"].has_errors()

@@ -60,6 +60,16 @@ def test_a_changed_quota_reaches_the_object_with_a_newer_generation(
     assert queue["metadata"]["labels"]["rung.dev/owner"] == f"project.{llm_team.pk}"
 
 
+def test_the_weights_of_cpu_and_memory_reach_the_queue(cluster: Cluster, llm_team: Project, h100: NodePool) -> None:
+    values = QuotaValues(Limit(gpu=6 * GPU), over_quota_weight=5, cpu_weight=0.5)
+    set_project_quota(project=llm_team, node_pool=h100, values=values, actor=SYSTEM)
+    queues = [queue for project in desired_state(cluster).projects for queue in project.queues]
+    found = [
+        (each.over_quota_weight, each.cpu_weight, each.memory_weight) for each in queues if each.pool.name == "h100"
+    ]
+    assert found == [(5, 0.5, None)]
+
+
 def test_caps_reach_the_project(cluster: Cluster, llm_team: Project) -> None:
     set_priority_cap(project=llm_team, priority="high", gpu_limit=8 * GPU, actor=SYSTEM)
     assert desired_state(cluster).projects[0].priority_caps == {"high": 8 * GPU}

@@ -70,7 +70,9 @@ def test_the_same_values_again_change_nothing(llm_team: Project, h100: NodePool)
             "limit_below_deserved",
             id="the same for CPU",
         ),
-        pytest.param(gpus(1, over_quota_weight=-1), "/overQuotaWeight", "out_of_range", id="negative weight"),
+        pytest.param(gpus(1, over_quota_weight=-1), "/gpu/overQuotaWeight", "out_of_range", id="negative weight"),
+        pytest.param(gpus(1, cpu_weight=0.0001), "/cpu/overQuotaWeight", "out_of_range", id="too fine a weight"),
+        pytest.param(gpus(1, memory_weight=float("nan")), "/memory/overQuotaWeight", "out_of_range", id="no weight"),
         pytest.param(gpus(1, rank="urgent"), "/rank", "unknown_rank", id="unknown rank"),
     ],
 )
@@ -80,6 +82,29 @@ def test_malformed_values_are_refused_at_their_field(
     with pytest.raises(ValidationFailed) as refusal:
         set_project_quota(project=llm_team, node_pool=h100, values=values, actor=SYSTEM)
     assert (pointer, code) in [(problem.pointer, problem.code) for problem in refusal.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("flavour", "weight", "codes"),
+    [
+        pytest.param("kai", 2.5, [], id="one per resource"),
+        pytest.param("kueue", 2.5, ["one_weight"], id="one per queue"),
+        pytest.param("volcano", 2.5, ["one_weight", "whole_weight"], id="one whole number per queue"),
+        pytest.param("volcano", 2, ["one_weight"], id="a whole number"),
+        pytest.param("kube", 2.5, ["one_weight"], id="none"),
+    ],
+)
+def test_weights_that_a_scheduler_does_not_have_are_warned_of(
+    llm_team: Project, h100: NodePool, flavour: str, weight: float, codes: list[str]
+) -> None:
+    h100.cluster.flavour = flavour
+    values = gpus(1, over_quota_weight=weight, memory_weight=7)
+    change = set_project_quota(project=llm_team, node_pool=h100, values=values, actor=SYSTEM)
+    assert [(each.code, each.pointer) for each in change.warnings] == [
+        (code, "/memory/overQuotaWeight" if code == "one_weight" else "/gpu/overQuotaWeight") for code in codes
+    ]
+    row = change.quota
+    assert (row.over_quota_weight, row.cpu_weight, row.memory_weight) == (weight, None, 7)
 
 
 def test_a_limit_below_deserved_names_both(llm_team: Project, h100: NodePool) -> None:

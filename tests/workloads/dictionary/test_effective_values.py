@@ -89,6 +89,14 @@ ROWS = [
         id="14 equal to the default, still explicit",
     ),
     pytest.param(
+        "PyTorchJob",
+        Request(pod_priority_class=(("/spec/priorityClassName", "high"),)),
+        "high 125 pod template",
+        f"{NON} threshold",
+        {"differs_from_type"},
+        id="23 the pods name a priority",
+    ),
+    pytest.param(
         "SPOTRequest", asked("medium"), "medium 80 explicit", f"{PRE} threshold", set(), id="18 a type without default"
     ),
 ]
@@ -126,10 +134,10 @@ def test_the_effective_pair_is_stored_with_its_sources(
         pytest.param("Job", asked(None, None, PRE, NON), "preemptibility", NON, id="10 the label's preemptibility"),
         pytest.param(
             "PyTorchJob",
-            Request(pod_priority_class=(("/spec/priorityClassName", "high"),)),
+            Request(label_priority="medium", pod_priority_class=(("/spec/priorityClassName", "high"),)),
             "priority",
             "high",
-            id="a pod template's class",
+            id="24 the pod template's priority",
         ),
     ],
 )
@@ -179,6 +187,13 @@ def test_row_22_a_value_of_exactly_100_is_non_preemptible(llm_team: Project, as_
             "preemptibility_unknown",
             "/metadata/labels/kai.scheduler~1preemptibility",
             id="20 an unknown preemptibility",
+        ),
+        pytest.param(
+            "Job",
+            Request("low", pod_priority_class=(("/spec/template/spec/priorityClassName", "urgent"),)),
+            "priority_unknown",
+            "/spec/template/spec/priorityClassName",
+            id="25 an unknown name in a pod template, also when it would lose",
         ),
         pytest.param("NVCF", asked("low"), "priority_fixed", "/priority", id="21 NVCF takes no choice"),
         pytest.param("NVCF", asked(), "not_submittable", "/kind", id="NVCF is not submitted here at all"),

@@ -1,5 +1,7 @@
 """Effective priority and preemptibility, table by table, with the source of each."""
 
+from dataclasses import replace
+
 import pytest
 
 from scheduling.model.preemptibility import Preemptibility
@@ -19,6 +21,7 @@ from workloads.dictionary.rules.resolution import (
 
 PRE, SEMI, NON = Preemptibility.PREEMPTIBLE, Preemptibility.SEMI_PREEMPTIBLE, Preemptibility.NON_PREEMPTIBLE
 EXPLICIT, LABEL, TYPE, THRESHOLD = Source.EXPLICIT, Source.LABEL, Source.TYPE, Source.THRESHOLD
+POD_TEMPLATE, POINTER = Source.POD_TEMPLATE, "/spec/template/spec/priorityClassName"
 
 PYTORCH = TypeDefaults("PyTorchJob", "low", PRE)
 JOB = TypeDefaults("Job", "high", NON)
@@ -44,6 +47,11 @@ def ask(
     preemptibility_label: str | None = None,
 ) -> Request:
     return Request(priority, label, preemptibility, preemptibility_label)
+
+
+def pods_name(name: str, priority: str | None = None, label: str | None = None) -> Request:
+    """A request whose pod template says `priorityClassName: <name>`."""
+    return Request(priority, label, pod_priority_class=((POINTER, name),))
 
 
 def effective(request: Request, defaults: TypeDefaults, dictionary: Dictionary = RUNAI) -> Effective:
@@ -78,6 +86,9 @@ def refusal(request: Request, defaults: TypeDefaults, dictionary: Dictionary = R
         pytest.param(LOW_NON, ask("low"), 40, EXPLICIT, PRE, THRESHOLD, "differs_from_type", id="15"),
         pytest.param(LOW_NON, ask(), 40, TYPE, NON, TYPE, None, id="16"),
         pytest.param(SPOT, ask("medium"), 80, EXPLICIT, PRE, THRESHOLD, None, id="18"),
+        pytest.param(PYTORCH, pods_name("high"), 125, POD_TEMPLATE, NON, THRESHOLD, "differs_from_type", id="23"),
+        pytest.param(PYTORCH, pods_name("high", None, "medium"), 80, LABEL, PRE, THRESHOLD, None, id="24"),
+        pytest.param(SPOT, pods_name("medium"), 80, POD_TEMPLATE, PRE, THRESHOLD, None, id="18, by its pods"),
     ],
 )
 def test_row_of_the_table(
@@ -119,6 +130,7 @@ def test_row_22_exactly_one_hundred_is_non_preemptible() -> None:
         ),
         pytest.param(PYTORCH, ask(None, None, "maybe"), "preemptibility_unknown", "preemptibility", id="20, explicit"),
         pytest.param(NVCF, ask("low"), "priority_fixed", "priority", id="21"),
+        pytest.param(JOB, pods_name("urgent", "low"), "priority_unknown", POINTER, id="25"),
         pytest.param(NVCF, ask(None, None, PRE), "priority_fixed", "preemptibility", id="21, preemptibility"),
         pytest.param(NVCF, ask("very-high"), "priority_fixed", "priority", id="21, the fixed value itself"),
     ],
@@ -155,19 +167,17 @@ def test_an_equal_label_is_quiet() -> None:
     assert effective(ask("low", "low", PRE, PRE), JOB).discarded == ()
 
 
-def test_a_pod_templates_class_is_never_a_source() -> None:
-    pointer = "/spec/template/spec/priorityClassName"
-    same = effective(Request(pod_priority_class=((pointer, "high"),)), JOB)
-    other = effective(Request(pod_priority_class=((pointer, "low"),)), JOB)
-    assert same.discarded == ()
-    assert (other.priority.name, other.priority_source) == ("high", TYPE)
-    assert other.discarded == (Discarded("priority", pointer, "low", "the type value high applies"),)
+def test_a_pod_templates_class_that_lost_is_listed() -> None:
+    assert effective(pods_name("high", "high"), JOB).discarded == ()
+    assert effective(pods_name("high", None, "medium"), PYTORCH).discarded == (
+        Discarded("priority", POINTER, "high", "the label value medium applies"),
+    )
 
 
 @pytest.mark.parametrize("name", ["system-node-critical", "unheard-of"])
 def test_a_pod_template_may_not_name_an_unknown_or_system_class(name: str) -> None:
-    found = refusal(Request(pod_priority_class=(("/spec/priorityClassName", name),)), JOB)
-    assert (found.code, found.field) == ("priority_unknown", "/spec/priorityClassName")
+    found = refusal(pods_name(name), JOB)
+    assert (found.code, found.field, found.allowed) == ("priority_unknown", POINTER, RUNAI.names)
 
 
 def test_system_names_are_refused_even_if_the_dictionary_has_one() -> None:
@@ -183,9 +193,9 @@ def test_an_alias_is_accepted_but_not_offered() -> None:
 
 
 def test_labels_on_a_fixed_type_are_discarded() -> None:
-    found = effective(ask(None, "low", None, PRE), NVCF)
+    found = effective(replace(ask(None, "low", None, PRE), pod_priority_class=((POINTER, "low"),)), NVCF)
     assert (found.priority.name, found.priority_source, found.preemptibility) == ("very-high", TYPE, NON)
-    assert {lost.because for lost in found.discarded} == {"fixed by the type NVCF function"}
+    assert {lost.because for lost in found.discarded} == {"fixed for NVCF function"}
     assert {lost.field for lost in found.discarded} == {"priority", "preemptibility"}
 
 
@@ -231,6 +241,7 @@ HOUSE = PolicyDefaults("medium", "the installation", NON, "department research")
         pytest.param(ask(), PYTORCH, HOUSE, ("medium", Source.POLICY), (NON, Source.POLICY), id="fills both"),
         pytest.param(ask("low"), PYTORCH, HOUSE, ("low", EXPLICIT), (NON, Source.POLICY), id="before the threshold"),
         pytest.param(ask(None, "low", None, PRE), JOB, HOUSE, ("low", LABEL), (PRE, LABEL), id="after labels"),
+        pytest.param(pods_name("low"), JOB, HOUSE, ("low", POD_TEMPLATE), (NON, Source.POLICY), id="after templates"),
         pytest.param(
             ask(),
             PYTORCH,

@@ -1,11 +1,18 @@
 """What will happen if I press this? The model's answer on the observed cluster, and what really happens then."""
 
 from datetime import UTC, datetime
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
+from clusters.ports.kinds import KAI_QUEUE
+from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.sandbox.services.queues import dialect_of
+from clusters.sandbox.services.store import ObjectStore
+from clusters.sync.services.reconcile import reconcile
 from portal.audit.models import AuditRecord
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.actors import SYSTEM, Actor
@@ -44,6 +51,33 @@ def lab(request: pytest.FixtureRequest) -> Lab:
 def kai() -> Lab:
     """One node of 8 GPUs under KAI."""
     return Lab("kai")
+
+
+@pytest.mark.parametrize(
+    ("flavour", "weights"),
+    [
+        pytest.param("kai", (2500, 1000, 500), id="one per resource"),
+        pytest.param("kueue", (2500, None, None), id="one per queue"),
+        pytest.param("volcano", (2000, None, None), id="one whole number"),
+    ],
+)
+def test_the_model_counts_the_weights_that_the_scheduler_gets(
+    flavour: str, weights: tuple[int, int | None, int | None]
+) -> None:
+    lab = Lab(flavour)
+    team = lab.project("llm-team")
+    team.quotas.update(over_quota_weight=2.5, cpu_weight=1, memory_weight=0.5)
+    name = flavour_for(flavour).queue_name(team.owner, "h100")
+    (modelled,) = [queue for queue in snapshot_of(lab.cluster)[0].queues if queue.name == name]
+    assert (modelled.weight, modelled.cpu_weight, modelled.memory_weight) == weights
+    if flavour == "kai":
+        reconcile(lab.cluster)
+        synced = [each for each in SandboxGateway(lab.cluster).list(KAI_QUEUE)[0] if each["metadata"]["name"] == name]
+        store = SimpleNamespace(of=lambda _key: synced)
+        dialect = dialect_of(flavour_for(flavour).traits)
+        assert dialect is not None
+        (simulated,) = dialect.queues(cast("ObjectStore", store))
+        assert (simulated.weight, simulated.cpu_weight, simulated.memory_weight) == weights
 
 
 def ask(project: Project, *, gpus: int, actor: Actor = SYSTEM, workers: int = 0, **asked: str) -> Forecast:

@@ -61,7 +61,7 @@ REFUSED_CONTAINERS: Table = {
     "t12 hostPort": ({"ports": [{"containerPort": 80, "hostPort": 80}]}, "/ports/0/hostPort"),
     "t16 procMount": ({"securityContext": {"procMount": "Unmasked"}}, "/securityContext/procMount"),
     "t16 root": ({"securityContext": {"runAsUser": 0}}, "/securityContext/runAsUser"),
-    "t19 no registry": ({"image": "pytorch:2.1"}, "/image"),
+    "t19 no name": ({"image": "docker.io/"}, "/image"),
     "t19 denied registry": ({"image": "evil.example/x:1"}, "/image"),
     "t19 digest": ({"image": "docker.io/a/b@sha256:123"}, "/image"),
     "t19 long": ({"image": "docker.io/" + "a" * 2000}, "/image"),

@@ -94,7 +94,7 @@ def test_a_share_of_a_gpu_is_counted_exactly() -> None:
         ({"type": "Podcast"}, "/type"),
         ({"framework": "Caffe"}, "/framework"),
         ({"name": "Not A Name"}, "/name"),
-        ({"image": "pytorch:2.1"}, "/image"),
+        ({"image": "evil.example/pytorch:2.1"}, "/image"),
         ({"gpus": "-1"}, "/gpus"),
         ({"gpus": "0.001"}, "/gpus"),
         ({"gpus": "many"}, "/gpus"),

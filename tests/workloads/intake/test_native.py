@@ -7,16 +7,18 @@ import pytest
 from workloads.intake import IntakeRefused, NativeBody, ProjectGrants, WorkloadSpec, read_native
 from workloads.intake.rules.native.fields import FIELDS, MASTER
 
-SCOPE = ProjectGrants(namespace="runai-llm-team", allowed_registries=("docker.io",), secrets=("ngc",))
+CATEGORIES = ("Build", "Deploy", "Train")
+SCOPE = ProjectGrants(
+    namespace="runai-llm-team", categories=CATEGORIES, allowed_registries=("docker.io",), secrets=("ngc",)
+)
 SPEC: dict[str, Any] = {"image": "docker.io/team/train:1", "compute": {"gpuDevicesRequest": 1}}
-CATEGORY = "Train"
 
 
 def read(
     kind: str = "trainings", *, master: dict[str, Any] | None = None, same: bool = False, **spec: Any
 ) -> WorkloadSpec:
     """What a submission of this kind becomes."""
-    native = NativeBody(kind, "train", {**SPEC, **spec}, CATEGORY, master=master, master_same=same)
+    native = NativeBody(kind, "train", {**SPEC, **spec}, master=master, master_same=same)
     return read_native(native, scope=SCOPE)
 
 
@@ -145,7 +147,7 @@ def test_so_many_workers_as_are_named_start_together_with_their_master() -> None
 
 
 def test_a_group_has_a_leader_and_its_workers_in_every_replica() -> None:
-    native = NativeBody("distributed-inferences", "group", {"workers": 2, "replicas": 2, "leader": SPEC}, CATEGORY)
+    native = NativeBody("distributed-inferences", "group", {"workers": 2, "replicas": 2, "leader": SPEC})
     found = read_native(native, scope=SCOPE)
     assert (found.pods, found.min_member) == (6, 3)
 
@@ -153,7 +155,7 @@ def test_a_group_has_a_leader_and_its_workers_in_every_replica() -> None:
 def test_a_nim_is_told_where_its_key_and_its_model_are() -> None:
     store = {"pvc": {"existingPvc": True, "claimName": "models", "readOnly": False}}
     spec = {**SPEC, "replicas": 2, "ngcAuthSecret": "ngc", "modelStore": store}
-    found = read_native(NativeBody("nim-services", "nim", spec, CATEGORY), scope=SCOPE)
+    found = read_native(NativeBody("nim-services", "nim", spec), scope=SCOPE)
     names = {each["name"] for each in main_of(found)["env"]}
     assert {"NGC_API_KEY", "NIM_CACHE_PATH"} <= names
     assert (found.type_name, found.pods) == ("NIMInference", 2)
@@ -186,7 +188,7 @@ FORBIDDEN: dict[str, tuple[dict[str, Any], str]] = {
     "t16 unconfined": ({"security": {"seccompProfileType": "Unconfined"}}, "/spec/security/seccompProfileType"),
     "t17 control plane": ({"tolerations": [{"operator": "Exists"}]}, "/spec/tolerations/0/key"),
     "t17 affinity": ({"nodeAffinityRequired": {"nodeSelectorTerms": [{}]}}, "/spec/nodeAffinityRequired"),
-    "t19 no registry": ({"image": "ubuntu"}, "/spec/image"),
+    "t19 a host no engine reads": ({"image": "my_host:5000/a:1"}, "/spec/image"),
     "t19 denied registry": ({"image": "registry.example/a:1"}, "/spec/image"),
     "t19 digest": ({"image": "docker.io/a@sha256:1"}, "/spec/image"),
     "t20 preload": (
@@ -232,7 +234,7 @@ FORBIDDEN: dict[str, tuple[dict[str, Any], str]] = {
     "t32 control character": ({"workingDir": "/a\x00"}, "/spec/workingDir"),
     "t35 system class": ({"priorityClass": "system-node-critical"}, "/spec/priorityClass"),
     "t37 preemptibility": ({"preemptibility": "maybe"}, "/spec/preemptibility"),
-    "category of another type": ({"category": "Deploy"}, "/spec/category"),
+    "an unknown category": ({"category": "Lunch"}, "/spec/category"),
     "node type": ({"nodeType": "dgx"}, "/spec/nodeType"),
     "pod affinity": ({"podAffinity": {"type": "Required", "key": "rack"}}, "/spec/podAffinity"),
     "eviction that ends it": ({"terminateAfterPreemption": True}, "/spec/terminateAfterPreemption"),
@@ -288,7 +290,7 @@ def test_a_kind_refuses_what_it_cannot_be(kind: str, spec: dict[str, Any], point
 
 def test_a_master_stands_alone_and_only_where_there_is_one() -> None:
     native = NativeBody(
-        "distributed", "gang", {**SPEC, "distributedFramework": "JAX"}, CATEGORY, master=dict(SPEC), master_same=True
+        "distributed", "gang", {**SPEC, "distributedFramework": "JAX"}, master=dict(SPEC), master_same=True
     )
     with pytest.raises(IntakeRefused) as refusal:
         read_native(native, scope=SCOPE)

@@ -187,7 +187,7 @@ def test_nothing_at_all_is_refused(text: bytes) -> None:
 
 
 def test_every_problem_of_a_file_is_told_at_once_with_its_line() -> None:
-    refusal = yaml_refusal(HEAD + b"  hostNetwork: true\n  hostPID: true\n  containers: [{name: main, image: x}]\n")
+    refusal = yaml_refusal(HEAD + b"  hostNetwork: true\n  hostPID: true\n  containers: [{name: main, image: X}]\n")
     found = {each.pointer: each.line for each in refusal.problems}
     assert found == {"/spec/hostNetwork": 5, "/spec/hostPID": 6, "/spec/containers/0/image": 7}
 

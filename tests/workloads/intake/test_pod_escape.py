@@ -1,11 +1,12 @@
 """T10-T24: what would let a pod reach its node, on every kind and at every nested place."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.workloads.intake.manifests import VALID, Manifest, container, pod, pod_with, problems_of
+from tests.workloads.intake.manifests import SCOPE, VALID, Manifest, container, pod, pod_with, problems_of, read
 from tests.workloads.intake.pod_places import at
 from tests.workloads.intake.refusals import REFUSED_CONTAINERS, REFUSED_PODS, Table
 
@@ -92,9 +93,18 @@ def test_t18_the_kinds_own_ways_round_are_closed(kind: str, change: Callable[[Ma
     assert pointer in problems_of(body)
 
 
-def test_t19_the_refusal_names_the_completed_image() -> None:
-    found = problems_of(pod_with(image="pytorch:2.1"))[f"{MAIN}/image"]
-    assert found.allowed == ("docker.io/library/pytorch:2.1",)
+def test_t19_an_image_without_a_registry_is_on_docker_hub_also_for_the_allow_list() -> None:
+    image = pod_with(image="pytorch:2.1")
+    assert read(image).manifest["spec"]["containers"][0]["image"] == "docker.io/library/pytorch:2.1"
+    others = replace(SCOPE, allowed_registries=("nvcr.io",))
+    assert problems_of(image, scope=others)[f"{MAIN}/image"].code == "registry_denied"
+
+
+@pytest.mark.parametrize(
+    "image", ["a_b:5000/c", "a.b_c/d", "localhost/", "a..b/c", "https://docker.io/a/b", "a:b:c", "A"]
+)
+def test_t19_what_no_engine_reads_is_no_image(image: str) -> None:
+    assert problems_of(pod_with(image=image))[f"{MAIN}/image"].code == "bad_image"
 
 
 @pytest.mark.parametrize(
@@ -120,6 +130,48 @@ def test_t23_a_sub_path_stays_inside_its_volume(path: str) -> None:
     mount = {"name": "v", "mountPath": "/data", "subPath": path}
     body = pod(volumes=[{"name": "v", "emptyDir": {}}], containers=[container(volumeMounts=[mount])])
     assert f"{MAIN}/volumeMounts/0/subPath" in problems_of(body)
+
+
+RESERVED_PATHS = [
+    "/",
+    "//",
+    "/.",
+    "/proc",
+    "/proc/self",
+    "//proc",
+    "///proc/",
+    "/./proc",
+    "//./sys/fs/cgroup",
+    "/dev",
+    "//dev/shm/..",
+    "/run",
+    "/var/run/secrets/kubernetes.io/serviceaccount",
+    "//var/run/secrets/kubernetes.io/serviceaccount",
+    "/var//run/secrets",
+]
+
+
+@pytest.mark.parametrize("path", RESERVED_PATHS)
+def test_a_mount_never_covers_what_the_runtime_mounts_however_its_path_is_written(path: str) -> None:
+    mount = {"name": "v", "mountPath": path}
+    body = pod(volumes=[{"name": "v", "emptyDir": {}}], containers=[container(volumeMounts=[mount])])
+    assert f"{MAIN}/volumeMounts/0/mountPath" in problems_of(body)
+
+
+@pytest.mark.parametrize("path", ["//proc/self", "/"])
+def test_other_fields_that_become_mounts_are_no_way_round(path: str) -> None:
+    assert f"{MAIN}/terminationMessagePath" in problems_of(pod_with(terminationMessagePath=path))
+    job = VALID["MPIJob"]()
+    job["spec"]["sshAuthMountPath"] = path
+    assert "/spec/sshAuthMountPath" in problems_of(job)
+
+
+@pytest.mark.parametrize("path", ["/data", "//data", "/procedures", "/var/lib", "/dev/shm"])
+def test_other_mounts_are_allowed(path: str) -> None:
+    mount = {"name": "v", "mountPath": path}
+    body = pod(volumes=[{"name": "v", "emptyDir": {}}], containers=[container(volumeMounts=[mount])])
+    assert not problems_of(body)
+    assert not problems_of(pod_with(terminationMessagePath="/dev/termination-log"))
 
 
 NOT_OF_KUBERNETES: Table = {

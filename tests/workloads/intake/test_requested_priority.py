@@ -1,12 +1,16 @@
 """T35-T38: what a manifest may ask for, and what of it is only a request."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.workloads.intake.manifests import VALID, Manifest, pod, problems_of, read
-from workloads.dictionary.rules.resolution import Request
-from workloads.intake import Explicit, IntakeRefused, check_pod_classes
+from tests.workloads.intake.manifests import SCOPE, VALID, Manifest, pod, problems_of, read
+from workloads.dictionary.rules.resolution import Dictionary, Level, Request
+from workloads.intake import Explicit
 
-KNOWN = ("low", "high")
+LEGACY = Dictionary(
+    [Level("train", 50), Level("build", 100), Level("high", 125), Level("inference", 125, alias_of="high")]
+)
 
 
 def with_labels(labels: dict[str, str]) -> Manifest:
@@ -33,16 +37,45 @@ def test_t37_preemptibility_is_one_of_three_words(word: str) -> None:
     assert set(allowed) == {"preemptible", "semi-preemptible", "non-preemptible"}
 
 
-def test_t37_an_unknown_class_in_a_template_is_refused_with_the_known_names() -> None:
-    request = read(pod(priorityClassName="PreemptHigherPriority")).request
-    with pytest.raises(IntakeRefused) as refusal:
-        check_pod_classes(request, KNOWN)
-    (problem,) = refusal.value.problems
-    assert (problem.pointer, problem.allowed) == ("/spec/priorityClassName", KNOWN)
+KNOWING = replace(SCOPE, priorities=LEGACY)
 
 
-def test_t37_a_known_class_in_a_template_passes() -> None:
-    check_pod_classes(read(pod(priorityClassName="high")).request, KNOWN)
+@pytest.mark.parametrize("name", ["PreemptHigherPriority", "High", "system-node-critical"])
+def test_t37_an_unknown_class_in_a_template_is_refused_with_the_known_names(name: str) -> None:
+    found = problems_of(pod(priorityClassName=name), scope=KNOWING)
+    assert {pointer: problem.allowed for pointer, problem in found.items()} == {
+        "/spec/priorityClassName": ("train", "build", "high")
+    }
+
+
+def test_all_that_is_wrong_is_found_in_one_round() -> None:
+    body = pod(priorityClassName="urgent")
+    body["metadata"] |= {"namespace": "kube-system", "labels": {"priorityClassName": "soon"}}
+    body["spec"]["containers"] = [{"image": "evil.example/x:1", "name": "Main"}]
+    assert set(problems_of(body, scope=KNOWING, explicit=Explicit(priority="now"))) == {
+        "/priority",
+        "/metadata/namespace",
+        "/metadata/labels/priorityClassName",
+        "/spec/priorityClassName",
+        "/spec/containers/0/image",
+        "/spec/containers/0/name",
+    }
+
+
+def gang(master: str, worker: str) -> Manifest:
+    body = VALID["PyTorchJob"]()
+    for role, name in (("Master", master), ("Worker", worker)):
+        body["spec"]["pytorchReplicaSpecs"][role]["template"]["spec"]["priorityClassName"] = name
+    return body
+
+
+def test_the_templates_of_one_workload_name_one_entry() -> None:
+    found = problems_of(gang("high", "build"), scope=KNOWING)
+    (pointer,) = found
+    assert pointer == "/spec/pytorchReplicaSpecs/Worker/template/spec/priorityClassName"
+    assert (found[pointer].code, found[pointer].allowed) == ("priorities_differ", ("train", "build", "high"))
+    assert problems_of(gang("high", "high"), scope=KNOWING) == {}
+    assert problems_of(gang("high", "inference"), scope=KNOWING) == {}
 
 
 def test_t38_labels_and_explicit_values_are_kept_apart() -> None:

@@ -125,11 +125,11 @@ def test_an_id_that_is_not_there_yet_hides_nothing(robot: Robot, workload: Workl
 class Reader:
     """Somebody who follows a stream over a socket, in a thread of the test."""
 
-    def __init__(self, address: str, workload: Workload, robot: Robot) -> None:
+    def __init__(self, address: str, followed: Workload | str, robot: Robot) -> None:
         self.events: list[Event] = []
         self.beats = self.status = 0
         self.over, self._left = threading.Event(), threading.Event()
-        address = f"{address}/api/{path_of(workload)}"
+        address = f"{address}/api/{followed if isinstance(followed, str) else path_of(followed)}"
         self._thread = threading.Thread(target=self._follow, args=(address, robot), daemon=True)
         self._thread.start()
 

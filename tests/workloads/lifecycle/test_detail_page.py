@@ -66,6 +66,19 @@ def test_every_tab_has_its_address(client_of: Clients, workload: Workload, alice
     assert "llm-finetune" in text
 
 
+def test_images_are_shown_as_they_were_resolved(client_of: Clients, llm_team: Project, alice: User) -> None:
+    manifest = pytorch_job("train")
+    (container,) = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"]
+    container["image"] = "nvidia/cuda:12.4.0-base"
+    made = WorkloadFactory.create(project=llm_team, name="train", spec=spec_of(manifest).as_json())
+    assert "docker.io/nvidia/cuda:12.4.0-base" in page(client_of(alice), address(made))
+
+
+def test_the_pod_template_is_named_as_the_source(client_of: Clients, llm_team: Project, alice: User) -> None:
+    made = WorkloadFactory.create(project=llm_team, priority_source="pod template")
+    assert "set by priorityClassName in the pod template" in page(client_of(alice), address(made))
+
+
 @pytest.mark.parametrize("tab", TABS)
 def test_a_foreign_workload_is_as_absent_as_none(
     client_of: Clients, workload: Workload, charlie: User, tab: str

@@ -23,6 +23,7 @@ from portal.kit.security.encryption import new_key
 from tenants.organisation.models import Project
 from tests.factories.clusters import ClusterFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
+from tests.support.certificates import authority
 from tests.support.listeners import ApiServer, Request, api_server
 
 TOKEN = "canary-of-prometheus"
@@ -225,6 +226,18 @@ def test_a_stored_token_goes_only_where_it_was_entered_for(
         set_metrics_source(cluster=cluster, server=other.url, ca=other.authority.pem, actor=SYSTEM)
     assert refused.value.code == "secret_needed"
     assert other.requests == []
+
+
+def test_a_stored_token_goes_under_no_other_authority(
+    prometheus: ApiServer, source: MetricsSource, cluster: Cluster
+) -> None:
+    before = len(prometheus.requests)
+    for ca in ("", authority("another").pem):
+        with pytest.raises(ValidationFailed) as refused:
+            set_metrics_source(cluster=cluster, server=prometheus.url, ca=ca, actor=SYSTEM)
+        assert refused.value.code == "secret_needed"
+    assert len(prometheus.requests) == before
+    set_metrics_source(cluster=cluster, server=prometheus.url, ca=prometheus.authority.pem, actor=SYSTEM)
 
 
 def test_a_stored_token_whose_key_is_lost_is_asked_for_again(

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,16 @@ import pytest
 
 from clusters.connection.services.gateways import rotate_credentials
 from portal.audit.models import AuditRecord
-from portal.kit.errors import ValidationFailed
-from portal.kit.security.actors import SYSTEM
+from portal.kit.errors import Conflict, NotFound, ValidationFailed
+from portal.kit.security.actors import SYSTEM, CredentialLimits
 from portal.kit.security.encryption import new_key
 from tenants.access.models import User
+from tenants.organisation.models import Project
 from tests.factories.cast import acting
 from tests.support.authority import authority
 from tests.support.mail import mail_server
 from tests.workloads.notifications.mail_config import config, signing_in
+from workloads.notifications.rules import NOTIFICATION_TYPES
 from workloads.notifications.services import channels
 
 pytestmark = pytest.mark.enable_socket
@@ -44,6 +47,38 @@ def test_t59_a_configuration_that_could_inject_or_promises_too_much_is_refused_a
     (problem,) = refused.value.problems
     assert problem.code == code
     assert problem.pointer.startswith(f"/config/{field}")
+
+
+@pytest.mark.django_db
+def test_a_bound_key_reaches_only_subscriptions_made_under_its_bounds(alice: User, llm_team: Project) -> None:
+    channels.add_channel(name="mail", type_="email", config=config(1), actor=SYSTEM)
+    owner = acting(alice)
+    bound = replace(owner, limits=CredentialLimits("key", project_id=llm_team.pk))
+    events = [{"category": kind.category, "types": [kind.type]} for kind in NOTIFICATION_TYPES[:1]]
+    all_projects = channels.subscribe(events=events, names=["mail"], actor=owner)
+    own = channels.subscribe(events=events, names=["mail"], actor=bound)
+    assert list(channels.subscriptions_of(bound)) == [own]
+    for act in (
+        lambda: channels.unsubscribe(key=all_projects.pk, actor=bound),
+        lambda: channels.change_subscription(key=all_projects.pk, events=events, names=[], actor=bound),
+    ):
+        with pytest.raises(NotFound):
+            act()
+    all_projects.refresh_from_db()
+    assert (all_projects.project_id, list(all_projects.channels.all())) == (None, list(own.channels.all()))
+    channels.unsubscribe(key=own.pk, actor=bound)
+    assert list(channels.subscriptions_of(owner)) == [all_projects]
+
+
+@pytest.mark.django_db
+def test_bound_keys_share_the_maximum_of_their_owner(
+    alice: User, llm_team: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "MOST_SUBSCRIPTIONS", 1)
+    channels.subscribe(events=[], names=[], actor=acting(alice))
+    bound = replace(acting(alice), limits=CredentialLimits("key", project_id=llm_team.pk))
+    with pytest.raises(Conflict, match="maximum of 1"):
+        channels.subscribe(events=[], names=[], actor=bound)
 
 
 def test_a_password_stays_sealed_and_is_never_sent_elsewhere(

@@ -25,7 +25,7 @@ from workloads.notifications.services import channels, delivery
 from workloads.notifications.services import mail as mailing
 from workloads.notifications.tasks import notify
 from workloads.state.models import EventType, Workload
-from workloads.state.services import note
+from workloads.state.services import note, place_events
 
 pytestmark = pytest.mark.enable_socket
 EVENTS = [
@@ -134,6 +134,7 @@ def test_what_happened_before_the_wish_or_while_it_was_off_is_never_told(
 
 
 def test_an_entry_that_commits_late_is_not_lost(server: MailServer, wish: Subscription, training: Workload) -> None:
+    """Its key is lower than that of an entry that has been read."""
     happens(training)
     late = training.timeline.latest("pk")
     number, late.pk = late.pk, None
@@ -361,6 +362,7 @@ def test_more_subscribers_cost_a_reading_no_more_queries_each(
     for _ in range(12):
         channels.subscribe(events=EVENTS, names=["email"], actor=acting(carol))
     happens(training)
+    place_events()
     with django_assert_max_num_queries(14):
         delivery.collect()
 

@@ -296,7 +296,7 @@ def test_other_pools_are_refused_also_while_it_is_suspended(robot: Robot, web: s
 @pytest.mark.parametrize(
     ("sent", "code"),
     [
-        ({"metadata": {"category": "Build"}}, "category_of_type"),
+        ({"metadata": {"category": "Build"}}, "fixed"),
         ({"manifest": {**job(), "kind": "Secret"}}, "kind_not_allowed"),
         ({"manifest": {**job(), "metadata": {"name": "web", "labels": {"priorityClassName": "low"}}}}, "fixed"),
     ],

@@ -12,8 +12,7 @@ from tests.workloads.sandbox_lab import Lab
 from tests.workloads.submission.test_api_native import SPEC, body
 from workloads.forecast.models import StoredForecast
 from workloads.forecast.services import storage
-from workloads.state.models import Workload
-from workloads.submission.models import IdempotencyKey
+from workloads.state.models import IdempotencyKey, Workload
 
 POD = {"restartPolicy": "Never", "containers": [{"name": "main", "image": SPEC["image"]}]}
 MANIFEST = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": {"template": {"spec": POD}}}
@@ -82,7 +81,7 @@ def test_the_forecast_of_a_dry_run_is_stored_to_be_compared(robot: Robot, llm_te
     assert (stored.project, stored.verdict) == (llm_team, "starts")
 
 
-@pytest.mark.parametrize("spec", [{"priorityClass": "urgent"}, {"image": "ubuntu"}])
+@pytest.mark.parametrize("spec", [{"priorityClass": "urgent"}, {"image": "evil.example/x:1"}])
 def test_what_cannot_be_read_is_refused_as_without_a_rehearsal(
     robot: Robot, llm_team: Project, spec: dict[str, Any]
 ) -> None:

@@ -44,6 +44,25 @@ def test_a_masters_own_priority_is_shown_as_discarded(robot: Robot, llm_team: Pr
     assert [each["value"] for each in made["discarded"]] == ["very-low"]
 
 
+def test_a_masters_priority_counts_where_the_workers_name_none(robot: Robot, llm_team: Project) -> None:
+    top = {"masterSpec": {**SPEC, "priorityClass": "high"}}
+    asked = body(llm_team, top=top, distributedFramework="PyTorch", numWorkers=1)
+    made = robot.send("POST", url("distributed"), asked).json()
+    assert (made["spec"]["priorityClass"], made["prioritySource"]) == ("high", "pod template")
+
+
+def test_images_are_answered_with_their_registry(robot: Robot, llm_team: Project) -> None:
+    top = {"masterSpec": {**SPEC, "image": "team/lead:1"}}
+    asked = body(llm_team, top=top, image="busybox", distributedFramework="PyTorch", numWorkers=1)
+    made = robot.send("POST", url("distributed"), asked).json()
+    assert made["spec"]["image"] == "docker.io/library/busybox"
+    assert made["masterSpec"]["image"] == "docker.io/team/lead:1"
+    group = body(llm_team, "group") | {"spec": {"leader": {"image": "busybox"}, "worker": {"image": "a/b:1"}}}
+    served = robot.send("POST", url("distributed-inferences"), group).json()["spec"]
+    assert served["leader"]["image"] == "docker.io/library/busybox"
+    assert served["worker"]["image"] == "docker.io/a/b:1"
+
+
 def test_t38_the_field_beats_the_label_and_the_answer_shows_both(robot: Robot, llm_team: Project) -> None:
     labels = [{"name": "priorityClassName", "value": "very-high"}]
     made = robot.send("POST", url(), body(llm_team, priorityClass="medium", labels=labels)).json()
@@ -87,7 +106,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "t35 system class": ({"spec": {**SPEC, "priorityClass": "system-node-critical"}}, "/spec/priorityClass"),
     "t37 case": ({"spec": {**SPEC, "priorityClass": "High"}}, "/spec/priorityClass"),
     "pool": ({"spec": {**SPEC, "nodePools": ["h100", "moon"]}}, "/spec/nodePools/1"),
-    "category": ({"spec": {**SPEC, "category": "Deploy"}}, "/spec/category"),
+    "category": ({"spec": {**SPEC, "category": "Lunch"}}, "/spec/category"),
     "template": ({"templateId": "9f55255e-11ed-47c7-acef-fc4054768dbc"}, "/templateId"),
 }
 

@@ -11,8 +11,7 @@ from tenants.quotas.models import PriorityCap, ProjectQuota
 from tests.factories.tenants import GPU, ProjectFactory
 from tests.factories.workloads import WorkloadFactory, job, of_type, pytorch_job, spec_of
 from workloads.dictionary.rules.resolution import Request
-from workloads.state.models import Phase, Workload, WorkloadEvent
-from workloads.submission.models import IdempotencyKey
+from workloads.state.models import IdempotencyKey, Phase, Workload, WorkloadEvent
 from workloads.submission.services import submit, submit_all
 
 
@@ -21,7 +20,7 @@ def test_workload_first_event_audit_and_key_are_written_together(llm_team: Proje
     assert (workload.phase, workload.desired_phase, workload.generation) == (Phase.CREATING, "Running", 1)
     assert (workload.submitted_by, workload.channel, workload.raw) == ("bob", "api", {"sent": 1})
     assert workload.due_at is not None
-    assert [event.reason for event in workload.timeline.all()] == ["Submitted"]
+    assert [event.reason for event in workload.timeline.all()] == ["", "Submitted"]
     audit = AuditRecord.objects.get(action="workload.submit")
     assert (audit.result, audit.entity_id, audit.project_id) == ("Succeeded", str(workload.pk), str(llm_team.pk))
     assert IdempotencyKey.objects.get().workload == workload

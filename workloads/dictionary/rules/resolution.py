@@ -1,8 +1,8 @@
 """Effective priority and preemptibility of a workload, with the source of each and everything that was discarded.
 
 Source of the rules: Rung's priority rules (docs/model.md). Sources, strongest first: explicit (form, API, CLI), label
-(manifest), policy (the default of a scope's policy), type (the type's default), threshold (a value of 100 or more is
-non-preemptible).
+(manifest), pod template (its priorityClassName, priority only), policy (the default of a scope's policy), type (the
+type's default), threshold (a value of 100 or more is non-preemptible).
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,9 +25,14 @@ class Source(StrEnum):
 
     EXPLICIT = "explicit"
     LABEL = "label"
+    POD_TEMPLATE = "pod template"
     POLICY = "policy"
     TYPE = "type"
     THRESHOLD = "threshold"
+
+
+CHOSEN: Final = frozenset({Source.EXPLICIT, Source.LABEL, Source.POD_TEMPLATE})
+"""Sources that choose a priority; then the threshold decides on preemptibility, not the type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,22 @@ class Dictionary:
     def lookup(self, name: str) -> Level | None:
         return self._levels.get(name)
 
+    def knows(self, name: str) -> bool:
+        """May a workload name it? Names that Kubernetes reserves are never known."""
+        return not name.startswith(SYSTEM_PREFIX) and name in self._levels
+
+    def same(self, name: str, other: str) -> bool:
+        """Do both names mean one entry?"""
+        return self._canonical(name) == self._canonical(other)
+
+    def _canonical(self, name: str) -> str:
+        level = self.lookup(name)
+        return level.canonical if level else name
+
+    def unknown(self, name: str) -> str:
+        """The message for a name that is not known."""
+        return f"Priority {name!r} is not known. Allowed: {', '.join(self.names)}."
+
     @property
     def names(self) -> tuple[str, ...]:
         """Offered names, weakest first; aliases are accepted but not offered."""
@@ -78,6 +99,13 @@ class TypeDefaults:
     fixed: bool = False
 
 
+NVCF_NAMESPACE: Final = "nvcf-backend"
+"""Namespace of the project of NVIDIA Cloud Functions: all of its workloads have one pair, whatever is asked for."""
+NVCF_PAIR: Final = TypeDefaults(
+    f"the project bound to {NVCF_NAMESPACE}", "very-high", Preemptibility.NON_PREEMPTIBLE, fixed=True
+)
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyDefaults:
     """What policies fill in where nothing was asked for. `…_of` says whose policy it was: "department research"."""
@@ -93,13 +121,18 @@ NO_POLICY: Final = PolicyDefaults()
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for, by source. `pod_priority_class` lists (pointer, name) of pod templates: never a source."""
+    """What was asked for, by source. `pod_priority_class`: (pointer, name) of pod templates, all of one entry."""
 
     explicit_priority: str | None = None
     label_priority: str | None = None
     explicit_preemptibility: str | None = None
     label_preemptibility: str | None = None
     pod_priority_class: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def template_priority(self) -> str | None:
+        """What the pod templates name."""
+        return next((name for _pointer, name in self.pod_priority_class), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +179,7 @@ def resolve(
     """Find the effective pair.
 
     1. refuse what may not be asked for, also where a stronger source would win
-    2. priority: explicit, else label, else policy, else type default, else refuse
+    2. priority: explicit, else label, else pod template, else policy, else type default, else refuse
     3. preemptibility: explicit, else label, else policy, else threshold if 2 was chosen, else type default, else
        threshold
     """
@@ -189,9 +222,8 @@ def _unknown_priority(request: Request, dictionary: Dictionary) -> Refusal | Non
         *request.pod_priority_class,
     )
     for pointer, name in named:
-        if name is not None and (name.startswith(SYSTEM_PREFIX) or dictionary.lookup(name) is None):
-            message = f"Priority {name!r} is not known. Allowed: {', '.join(dictionary.names)}."
-            return Refusal("priority_unknown", pointer, message, dictionary.names)
+        if name is not None and not dictionary.knows(name):
+            return Refusal("priority_unknown", pointer, dictionary.unknown(name), dictionary.names)
     return None
 
 
@@ -211,10 +243,11 @@ def _unknown_preemptibility(request: Request) -> Refusal | None:
 def _priority(
     request: Request, defaults: TypeDefaults, dictionary: Dictionary, policy: PolicyDefaults
 ) -> tuple[Level, Source] | None:
-    label = None if defaults.fixed else request.label_priority
+    wished = Request() if defaults.fixed else request
     ladder = (
         (request.explicit_priority, Source.EXPLICIT),
-        (label, Source.LABEL),
+        (wished.label_priority, Source.LABEL),
+        (wished.template_priority, Source.POD_TEMPLATE),
         (policy.priority, Source.POLICY),
         (defaults.priority, Source.TYPE),
     )
@@ -234,7 +267,7 @@ def _preemptibility(
         return Preemptibility(label), Source.LABEL
     if policy.preemptibility is not None:
         return policy.preemptibility, Source.POLICY
-    if level_source not in {Source.EXPLICIT, Source.LABEL} and defaults.preemptibility is not None:
+    if level_source not in CHOSEN and defaults.preemptibility is not None:
         return defaults.preemptibility, Source.TYPE
     return level.by_threshold, Source.THRESHOLD
 
@@ -243,15 +276,10 @@ def _discarded(
     request: Request, defaults: TypeDefaults, dictionary: Dictionary, chosen: Effective
 ) -> Iterator[Discarded]:
     """Every value that differs from the effective one; an equal value is quiet."""
-    why = f"fixed by the type {defaults.name}" if defaults.fixed else ""
-
-    def canonical(name: str) -> str:
-        level = dictionary.lookup(name)
-        return level.canonical if level else name
-
+    why = f"fixed for {defaults.name}" if defaults.fixed else ""
     named = ((str(Source.LABEL), request.label_priority), *request.pod_priority_class)
     for source, name in named:
-        if name is not None and canonical(name) != chosen.priority.canonical:
+        if name is not None and not dictionary.same(name, chosen.priority.name):
             said = f"the {chosen.priority_source} value {chosen.priority.name} applies"
             yield Discarded(EXPLICIT_PRIORITY, source, name, why or said)
     label = request.label_preemptibility

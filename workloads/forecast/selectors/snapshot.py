@@ -29,7 +29,7 @@ from clusters.sync.selectors import desired_state, unversioned_state
 from clusters.watch.models import ClusterEvent, ObservedPod, ObserverLease
 from clusters.watch.services.observations import POOLS
 from portal.kit.db.read_cache import SETTINGS_VERSION
-from scheduling.model.resources import Limit, Resources
+from scheduling.model.resources import MILLI, Limit, Resources
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot, SnapshotNode, Strategy, Taint
 from scheduling.state.workspace import successor
 from workloads.dictionary.models import Priority
@@ -347,24 +347,35 @@ def _queues(state: DesiredState, traits: Traits) -> Iterator[Queue]:
     leaves = (queue for project in state.projects for queue in project.queues)
     for order, spec in enumerate((*state.departments, *leaves)):
         above = f"all departments in {spec.pool.name}" if traits.root_above else None
-        yield _queue(spec, order, spec.parent or above)
+        yield _queue(spec, order, spec.parent or above, traits)
 
 
-def _queue(spec: QueueSpec, order: int, parent: str | None) -> Queue:
+def _queue(spec: QueueSpec, order: int, parent: str | None, traits: Traits) -> Queue:
     least = None if spec.min_runtime_minutes is None else spec.min_runtime_minutes * MINUTE
+    gpu, cpu, memory = _weights(spec, traits)
     return Queue(
         name=spec.name,
         parent=parent,
         pool=spec.pool.name,
         deserved=spec.deserved,
         limit=spec.limit,
-        weight=spec.over_quota_weight,
+        weight=gpu,
+        cpu_weight=cpu,
+        memory_weight=memory,
         rank=RANK_TO_PRIORITY[spec.rank],
         created=order,
         owner=spec.owner,
         preempt_min_runtime=least,
         reclaim_min_runtime=least,
     )
+
+
+def _weights(spec: QueueSpec, traits: Traits) -> tuple[int, int | None, int | None]:
+    """Of GPUs, CPU and memory in thousandths, as many as the scheduler has; None is that of GPUs."""
+    gpu = max(round(spec.over_quota_weight), 1) if traits.weights == "whole" else spec.over_quota_weight
+    own = (spec.cpu_weight, spec.memory_weight) if traits.weights == "resources" else (None, None)
+    cpu, memory = (None if weight is None else round(weight * MILLI) for weight in own)
+    return round(gpu * MILLI), cpu, memory
 
 
 def _namespace_queues(state: DesiredState) -> Iterator[Queue]:

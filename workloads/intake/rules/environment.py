@@ -178,7 +178,8 @@ env_from: Rule = listing(
 
 
 NODE_PATHS: Final = ("/proc", "/sys", "/dev", "/run", "/var/run")
-MOUNTABLE: Final = ("/dev/shm",)  # noqa: S108  # shared memory of the pod itself, backed by an emptyDir
+# Shared memory of the pod itself (an emptyDir), and the file from which Kubernetes reads why a container ended.
+MOUNTABLE: Final = ("/dev/shm", "/dev/termination-log")  # noqa: S108
 
 
 def safe_path(value: Any, place: Location) -> Any:
@@ -192,13 +193,15 @@ def safe_path(value: Any, place: Location) -> Any:
 
 
 def mount_path(value: Any, place: Location) -> Any:
-    """An absolute path outside of what the runtime mounts itself."""
+    """An absolute path outside of what the runtime mounts itself, and not the root."""
     path = text(1024, r"/[^:]*", "an absolute path without ':'")(value, place)
     if path is ABSENT:
         return path
     if ".." in path.split("/"):
         return place.refuse("path_escapes", f"{visible(path)!r} must not contain '..'.")
-    clean = posixpath.normpath(path)
+    clean = posixpath.normpath(f"/{path.lstrip('/')}")  # normpath keeps two leading slashes, the kernel does not
+    if clean == "/":
+        return place.refuse("path_reserved", "The root of the container cannot be a mount.")
     if clean not in MOUNTABLE and any(clean == each or clean.startswith(f"{each}/") for each in NODE_PATHS):
         return place.refuse("path_reserved", f"{visible(path)} is reserved for the container runtime.")
     return path

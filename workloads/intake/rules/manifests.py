@@ -20,7 +20,7 @@ from portal.kit.security.strict_parsing.yaml_reader import documents_from_yaml
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.resources import LARGEST, ZERO
 from workloads.intake.rules.kinds import build, core, serving, training
-from workloads.intake.rules.pods import priority_class, share_of_gpu
+from workloads.intake.rules.pods import pod_priority_class, priority_class, share_of_gpu
 from workloads.intake.rules.scalars import (
     ANNOTATIONS,
     MANAGER_LABEL,
@@ -64,9 +64,6 @@ from workloads.intake.rules.values import (
 PREEMPTIBILITIES: Final = tuple(str(each) for each in Preemptibility)
 
 
-REQUEST_LABELS: Final = (PRIORITY_LABEL, PREEMPTIBILITY_LABEL, RAY_PRIORITY_LABEL)
-
-
 _server = forbidden("Set by the API server.", "server_field")
 
 
@@ -78,11 +75,24 @@ def preemptibility(value: Any, place: Location) -> Any:
     return place.refuse("preemptibility_unknown", message, PREEMPTIBILITIES)
 
 
-def category_problem(wanted: str | None, own: str) -> str:
-    """Why it cannot be chosen; empty where it can. Time limits go by category, so a workload has that of its type."""
-    if wanted is None or wanted.casefold() == own.casefold():
-        return ""
-    return f"Workloads of this type are in category {own or 'none'}."
+REQUEST_LABELS: Final[Mapping[str, Rule]] = {
+    PRIORITY_LABEL: priority_class,
+    PREEMPTIBILITY_LABEL: preemptibility,
+    RAY_PRIORITY_LABEL: pod_priority_class,
+}
+"""RayJob and RayCluster read theirs as the priorityClassName of their pods."""
+
+
+WORD: Final = text(256)
+
+
+def category(value: Any, place: Location) -> Any:
+    """One of the categories, whatever its case, as the installation writes it."""
+    word, known = WORD(value, place), place.scope.categories
+    if word is ABSENT or known is None:
+        return word
+    found = next((each for each in known if each.casefold() == word.casefold()), None)
+    return found or place.refuse("category_unknown", f"{visible(word)!r} is not a category.", known)
 
 
 def namespace(value: Any, place: Location) -> Any:
@@ -111,7 +121,7 @@ def _labels(value: Any, place: Location) -> Any:
 
 def _label(key: Any, value: Any, place: Location) -> Any:
     if key in REQUEST_LABELS:
-        return (preemptibility if key == PREEMPTIBILITY_LABEL else priority_class)(value, place.at(key))
+        return REQUEST_LABELS[key](value, place.at(key))
     if key == MANAGER_LABEL:
         place.report.warn(f"Label {MANAGER_LABEL} was removed: Rung sets it.")
         return ABSENT
@@ -205,6 +215,8 @@ def _read_all(
             specs.append(_read(document, index, scope, explicit, source))
         except IntakeRefused as refusal:
             problems += refusal.problems
+            if len(problems) >= MOST_PROBLEMS:
+                break
     problems += _repeated(specs)
     if problems:
         raise IntakeRefused(422, problems[:MOST_PROBLEMS])
@@ -228,19 +240,22 @@ def _read(
 ) -> WorkloadSpec:
     report = ProblemReport(document.line_of, index)
     place = Location("", report, scope)
-    _check_explicit(explicit, place)
+    classification = _check_explicit(explicit, place)
     kind = _kind_of(document.value, place)
     manifest = ABSENT if kind is None else OBJECTS[kind.name](_named(document.value, explicit), place)
     report.settle()
     assert kind is not None  # noqa: S101  # settled above: no kind is a problem
-    return _compose(manifest, kind, explicit, source, type_name or kind.name, report)
+    spec = _compose(manifest, kind, explicit, source, type_name or kind.name, report)
+    return replace(spec, classification=classification)
 
 
-def _check_explicit(explicit: Explicit, place: Location) -> None:
+def _check_explicit(explicit: Explicit, place: Location) -> Any:
+    """Answers the category, as it is written."""
     if explicit.priority is not None:
         priority_class(explicit.priority, place.at("priority"))
     if explicit.preemptibility is not None:
         preemptibility(explicit.preemptibility, place.at("preemptibility"))
+    return "" if explicit.category is None else category(explicit.category, place.at("category"))
 
 
 def _named(value: Any, explicit: Explicit) -> Any:

@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from portal.kit.security.strict_parsing.documents import visible
+from workloads.dictionary.rules.resolution import SYSTEM_PREFIX
 from workloads.intake.rules.environment import (
     container_security,
     env,
     env_from,
+    mount_path,
     mount_rule,
     pod_security,
     secret,
@@ -115,7 +117,7 @@ FIELDS: Final[dict[str, Rule]] = {
     "startupProbe": _restarting,
     "lifecycle": lifecycle,
     "securityContext": container_security,
-    "terminationMessagePath": text(256, r"/[^:]*", "an absolute path"),
+    "terminationMessagePath": mount_path,
     "terminationMessagePolicy": choice("File", "FallbackToLogsOnError"),
     "stdin": boolean,
     "stdinOnce": boolean,
@@ -170,11 +172,31 @@ SPREAD_KEYS: Final = ("kubernetes.io/hostname", "topology.kubernetes.io/zone", "
 LONGEST_GRACE: Final = 3600
 
 
+_priority_name: Rule = text(253, r"[A-Za-z0-9][-.A-Za-z0-9]*", "the name of a priority", code="priority_unknown")
+
+
 def priority_class(value: Any, place: Location) -> Any:
-    """Kept while reading; the spec takes it out as a wish that never wins. The cluster's own classes are refused."""
-    name = text(253, r"[A-Za-z0-9][-.A-Za-z0-9]*", "the name of a priority", code="priority_unknown")(value, place)
-    if name is not ABSENT and name.startswith("system-"):
-        return place.refuse("priority_unknown", f"{visible(name)} is reserved by Kubernetes.")
+    """The name of a priority. Kept while reading; the spec takes it out as a request. System classes are refused."""
+    name, known = _priority_name(value, place), place.scope.priorities
+    if name is ABSENT:
+        return ABSENT
+    if name.startswith(SYSTEM_PREFIX):
+        message = f"{visible(name)} is reserved by Kubernetes."
+        return place.refuse("priority_unknown", message, known.names if known else ())
+    if known and not known.knows(name):
+        return place.refuse("priority_unknown", known.unknown(name), known.names)
+    return name
+
+
+def pod_priority_class(value: Any, place: Location) -> Any:
+    """The same in a pod template. A workload has one priority, so all of its templates name one entry."""
+    name, known, report = priority_class(value, place), place.scope.priorities, place.report
+    if name is ABSENT:
+        return ABSENT
+    first = report.pod_priority = report.pod_priority or name
+    if not (known.same(name, first) if known else name == first):
+        message = f"The pod templates name two priorities, {first} and {name}. Name one."
+        return place.refuse("priorities_differ", message, known.names if known else ())
     return name
 
 
@@ -236,7 +258,7 @@ PLACED: Final[dict[str, Rule]] = {
     "runtimeClassName": forbidden("The runtime class cannot be set."),
     "priority": forbidden("Numeric priorities are not supported. Use the priority field.", "priority_number"),
     "preemptionPolicy": forbidden("Set by the PriorityClass.", "preemption_policy"),
-    "priorityClassName": priority_class,
+    "priorityClassName": pod_priority_class,
 }
 HOST: Final[dict[str, Rule]] = {
     "hostNetwork": only(allowed=False, why="The host network is not allowed."),

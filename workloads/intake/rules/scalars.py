@@ -158,11 +158,20 @@ _HOST = (
 _PATH = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
 _TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
 _REFERENCE = re.compile(rf"(?P<host>{_HOST})/(?P<path>{_PATH}(?:/{_PATH})*)(?::{_TAG})?(?:@sha256:[0-9a-f]{{64}})?")
-_FIRST = re.compile(rf"(?:{_HOST})/")
+
+
+def full_reference(reference: str) -> str:
+    """What every container engine reads: `busybox` is `docker.io/library/busybox`, `team/app` is on Docker Hub too."""
+    first, slash, rest = reference.partition("/")
+    if not slash or (first != "localhost" and not {".", ":"}.intersection(first)):
+        first, rest = DEFAULT_REGISTRY, reference
+    if first not in {DEFAULT_REGISTRY, f"index.{DEFAULT_REGISTRY}"}:
+        return reference
+    return f"{DEFAULT_REGISTRY}/{rest if '/' in rest else f'library/{rest}'}"
 
 
 def image(value: Any, place: Location) -> Any:
-    """`registry/path[:tag][@sha256:digest]`, the registry being one of the project's."""
+    """`[registry/]path[:tag][@sha256:digest]`, rebuilt with its registry, which is one of the project's."""
     if not isinstance(value, str):
         return wrong_type(value, place, "a string")
     if len(value) > LONGEST_REFERENCE:
@@ -173,23 +182,16 @@ def image(value: Any, place: Location) -> Any:
         return place.refuse(
             "image_credentials", "Image references cannot contain a user, and digests start with @sha256:."
         )
-    match = _REFERENCE.fullmatch(value)
+    full = full_reference(value)
+    match = _REFERENCE.fullmatch(full)
     if match is None:
-        return _malformed(value, place)
+        message = f"{visible(value)!r} is not an image reference such as busybox:1.36 or registry.example/team/app:1.0."
+        return place.refuse("bad_image", message)
     if not _granted(f"{match['host']}/{match['path']}", place):
-        message = f"The registry {match['host']} is not allowed for this project."
+        means = "" if full == value else f"{value} is {full}. "
+        message = f"{means}The registry {match['host']} is not allowed for this project."
         return place.refuse("registry_denied", message, place.scope.allowed_registries)
-    return value
-
-
-def _malformed(value: str, place: Location) -> Any:
-    complete = f"{DEFAULT_REGISTRY}/{value if '/' in value else f'library/{value}'}"
-    if not _FIRST.match(value) and _REFERENCE.fullmatch(complete):
-        message = f"The image has no registry. Use {complete}, or another registry."
-        return place.refuse("registry_missing", message, (complete,))
-    return place.refuse(
-        "bad_image", f"{visible(value)!r} is not an image reference such as registry.example/team/app:1.0."
-    )
+    return full
 
 
 def _granted(name: str, place: Location) -> bool:

@@ -9,8 +9,7 @@ from clusters.flavours.rendering import MIN_MEMBER
 from clusters.ports.pod_templates import FoundPart, TemplateShape, WorkloadKind, parts_in
 from clusters.ports.pods import counted_requests, more_requests, tolerations_of
 from clusters.ports.workload_kinds import kind_for
-from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
-from portal.kit.security.strict_parsing.documents import DocumentProblem, token
+from portal.kit.security.strict_parsing.documents import token
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Toleration
 from workloads.dictionary.rules.resolution import Request
@@ -72,6 +71,7 @@ class WorkloadSpec:
     annotations: Mapping[str, str] | None = None
     source: Source = "yaml"
     warnings: tuple[str, ...] = ()
+    classification: str = ""
 
     @property
     def total(self) -> Resources:
@@ -106,17 +106,6 @@ class WorkloadSpec:
                 "warnings": tuple(data["warnings"]),
             }
         )
-
-
-def check_pod_classes(request: Request, known_names: tuple[str, ...]) -> None:
-    """Refuse a class that a pod template names and the dictionary does not know."""
-    unknown = [
-        DocumentProblem(pointer, "priority_unknown", f"Priority {name!r} is not known.", allowed=known_names)
-        for pointer, name in request.pod_priority_class
-        if name not in known_names
-    ]
-    if unknown:
-        raise IntakeRefused(422, unknown)
 
 
 Part = Mapping[str, Any]

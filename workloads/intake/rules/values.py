@@ -19,6 +19,7 @@ from portal.kit.security.strict_parsing.documents import (
     token,
     visible,
 )
+from workloads.dictionary.rules.resolution import Dictionary
 
 MOST_PROBLEMS: Final = 50
 
@@ -36,6 +37,8 @@ class ProblemReport:
     def __post_init__(self) -> None:
         self._problems: list[DocumentProblem] = []
         self._warnings: list[str] = []
+        self.pod_priority: str | None = None
+        """The first priority that a pod template of the document names."""
 
     def add(self, pointer: str, code: str, message: str, allowed: Iterable[str] = ()) -> None:
         """Note one problem; the fiftieth ends the reading."""
@@ -66,9 +69,14 @@ class ProblemReport:
 
 @dataclass(frozen=True, slots=True)
 class ProjectGrants:
-    """The submitting project. Every grant is empty unless an admin gave it; "*" in `allowed_registries` means any."""
+    """The submitting project. Every grant is empty unless an admin gave it; "*" in `allowed_registries` means any.
+
+    `priorities` and `categories`: what a workload may name; None leaves that to the services.
+    """
 
     namespace: str
+    priorities: Dictionary | None = None
+    categories: tuple[str, ...] | None = None
     allowed_registries: tuple[str, ...] = ()
     managed_prefixes: tuple[str, ...] = ()
     allow_driver_capabilities_all: bool = False
@@ -85,6 +93,7 @@ class Explicit:
 
     priority: str | None = None
     preemptibility: str | None = None
+    category: str | None = None
     name: str | None = None
     prefix: bool = False
     """The name, of the one document that there is, is completed at submission."""

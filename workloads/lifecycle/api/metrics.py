@@ -154,7 +154,7 @@ GROUPS: Final[Mapping[str, tuple[str, str]]] = {
     "Type": ("type__name", ""),
     "CurrentNodepools": ("pool_name", ""),
     "Phase": ("phase", ""),
-    "Category": ("category", ""),
+    "Category": ("classification", ""),
 }
 """The column of a group, and where it has a name of its own."""
 BOUNDS: Final = (60, 600, 3600, 24 * 3600)

@@ -122,6 +122,12 @@ class StreamEventSchema(serializers.Serializer[Any]):
         return {**super().get_fields(), "data": serializers.CharField(help_text="JSON.")}
 
 
+class ChangeEventSchema(StreamEventSchema):
+    """One event of the change feed, field by field as it is written."""
+
+    event = serializers.ChoiceField(choices=["ready", "change", "reset", "end"])
+
+
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 

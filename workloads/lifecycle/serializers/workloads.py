@@ -39,6 +39,7 @@ class WorkloadSchema(serializers.Serializer[Any]):
     priorityClassName = serializers.CharField()
     priority = serializers.IntegerField()
     preemptible = serializers.BooleanField()
+    images = serializers.ListField(child=serializers.CharField(), help_text="With their registry, as it was resolved.")
     createdAt = serializers.DateTimeField()
 
 
@@ -137,7 +138,7 @@ def _status(workload: Workload) -> dict[str, Any]:
         "k8sPhaseUpdatedAt": rfc3339(workload.phase_at),
         "conditions": [],
         "runningPods": workload.running_pods,
-        "category": workload.category,
+        "category": workload.classification,
         "priorityClassName": workload.priority.name,
         "priority": workload.priority_value,
         "prioritySource": workload.priority_source,
@@ -163,6 +164,7 @@ def _resources(workload: Workload) -> dict[str, Any]:
         "podsRequestedResources": asked,
         "allocatedResources": {"gpu": gpus(workload.allocated_gpu_milli)},
         "requestedPods": {"number": workload.pod_count},
+        "images": list(workload.images),
         "sourceApi": None if workload.type.native else "WorkloadsV2",
     }
 

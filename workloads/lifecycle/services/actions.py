@@ -20,7 +20,7 @@ from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
 from workloads.dictionary.models import Priority
-from workloads.dictionary.rules.resolution import Level, Source
+from workloads.dictionary.rules.resolution import NVCF_NAMESPACE, Level, Source
 from workloads.dictionary.selectors import current_dictionary
 from workloads.forecast.rules.messages import gpu_time_text
 from workloads.forecast.selectors.placement_validation import check_resumable
@@ -179,7 +179,7 @@ def ready(workload: Workload, actor: Actor) -> None:
 
 
 def check_not_fixed(workload: Workload, what: str, *, code: str = "type_fixed", pointer: str = "") -> None:
-    if workload.type.fixed:
+    if workload.type.fixed or workload.project.namespace == NVCF_NAMESPACE:
         raise ValidationFailed.at(pointer, code, f"{workload.type.title} workloads cannot be {what}.")
 
 

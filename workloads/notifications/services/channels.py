@@ -19,12 +19,12 @@ from portal.kit.security.encryption import DecryptionFailed, NoEncryptionKey
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
 from workloads.notifications.models import NotificationChannel, NotificationState, Subscription
-from workloads.notifications.rules import KNOWN
+from workloads.notifications.rules import CHANGES, EMAIL, KNOWN
 from workloads.notifications.selectors import is_mail_address
 from workloads.notifications.services.mail import (
     NO_SIGN_IN,
     TYPES,
-    MailError,
+    DeliveryError,
     MailServer,
     SmtpConnection,
     completed,
@@ -35,7 +35,7 @@ from workloads.notifications.services.mail import (
 from workloads.state.models import WorkloadEvent
 
 MOST_SUBSCRIPTIONS: Final = 20
-_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+CHANNEL_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _ONLY_MAIL: Final = "Only the type email is supported."
 
 
@@ -61,7 +61,7 @@ def set_state(
         was, wanted = row.email, enabled if email is None else email
         row.email = was if wanted is None else wanted
         if row.email and not was:
-            row.since_event = row.read_to = latest_event()
+            row.since_event = latest_event()
         row.save()
         detail = {"email": row.email}
         record(actor, "notifications.set", row, detail=detail, **_entity("notification-state", "notifications"))
@@ -74,9 +74,9 @@ def channels(actor: Actor) -> QuerySet[NotificationChannel]:
 
 
 def channel_named(*, name: str, actor: Actor) -> NotificationChannel:
-    """The channel, for whoever manages channels. NotFound where there is none."""
+    """The channel of mail, for whoever manages channels. NotFound where there is none."""
     require_channels(actor)
-    found = NotificationChannel.objects.filter(name=name).first() if _NAME.fullmatch(name) else None
+    found = NotificationChannel.objects.filter(name=name, type=EMAIL).first() if CHANNEL_NAME.fullmatch(name) else None
     if found is None:
         raise NotFound
     return found
@@ -89,7 +89,7 @@ def add_channel(*, name: str, type_: str, config: Mapping[str, Any], actor: Acto
     ):
         require_channels(actor)
         check_channel_type(type_)
-        if not _NAME.fullmatch(name or type_):
+        if not CHANNEL_NAME.fullmatch(name or type_):
             raise ValidationFailed.at("/name", "bad_name", "Use up to 63 lower-case letters, digits and dashes.")
         row = NotificationChannel(name=name or type_, type=type_)
         _fill(row, config, password=str(config.get("password") or ""))
@@ -114,7 +114,7 @@ def change_channel(
     ):
         require_channels(actor)
         check_channel_type(type_)
-        kept = _locked(row)
+        kept = locked_channel(row)
         before, password = kept.bound_to, _password(kept)
         given = {**kept.config, **{key: value for key, value in config.items() if value is not None}}
         wanted = given if merge else dict(config)
@@ -132,22 +132,29 @@ def remove_channel(*, row: NotificationChannel, actor: Actor) -> None:
         actor=actor, action="notifications.remove_channel", **_entity("notification-channel", row.name)
     ):
         require_channels(actor)
-        kept = _locked(row)
+        kept = locked_channel(row)
         _record(actor, "notifications.remove_channel", kept)
         kept.delete()
 
 
 def password_of(row: NotificationChannel) -> str:
-    """The stored password; empty where there is none. Raises MailTrouble if it does not open."""
+    """The stored password; empty where there is none. Raises DeliveryError if it does not open."""
     try:
         return secret_box().open(row.sealed, bound_to=row.bound_to)["password"] if row.sealed else ""
     except (DecryptionFailed, NoEncryptionKey, KeyError):
-        raise MailError("The stored password cannot be decrypted. Enter it again.") from None
+        raise DeliveryError("The stored password cannot be decrypted. Enter it again.") from None
 
 
 def subscriptions_of(actor: Actor) -> QuerySet[Subscription]:
-    own = Subscription.objects.filter(subject_kind=str(actor.kind), subject_id=actor.id)
+    """The subject's own. A key bound to a project or department reaches those that were made under its bounds."""
+    own = _all_subscriptions_of(actor)
+    if actor.limits and actor.limits.bound:
+        own = own.filter(project_id=actor.limits.project_id, department_id=actor.limits.department_id)
     return own.prefetch_related("channels")
+
+
+def _all_subscriptions_of(actor: Actor) -> QuerySet[Subscription]:
+    return Subscription.objects.filter(subject_kind=str(actor.kind), subject_id=actor.id)
 
 
 def subscribe(*, events: Sequence[Mapping[str, Any]], names: Sequence[str], actor: Actor) -> Subscription:
@@ -155,7 +162,7 @@ def subscribe(*, events: Sequence[Mapping[str, Any]], names: Sequence[str], acto
     with audited_transaction(actor=actor, action="notifications.subscribe", **_entity("subscription", actor.name)):
         if actor.kind is ActorKind.SYSTEM:
             raise NotFound
-        if subscriptions_of(actor).count() >= MOST_SUBSCRIPTIONS:
+        if _all_subscriptions_of(actor).count() >= MOST_SUBSCRIPTIONS:
             raise Conflict(
                 f"You have the maximum of {MOST_SUBSCRIPTIONS} subscriptions. Edit one of them.", code="too_many"
             )
@@ -209,6 +216,8 @@ def _want(row: Subscription, events: Sequence[Mapping[str, Any]], names: Sequenc
     if len(events) > len(KNOWN):
         raise ValidationFailed.at("/events", "too_many", f"At most {len(KNOWN)} entries.")
     found = [_channel_at(place, name) for place, name in enumerate(names)]
+    if CHANGES in {each["category"] for each in events}:
+        _check_all_webhooks(found)
     row.events = [{"category": each["category"], "types": list(each["types"])} for each in events]
     row.ask(actor)
     row.since_event = latest_event()
@@ -217,10 +226,17 @@ def _want(row: Subscription, events: Sequence[Mapping[str, Any]], names: Sequenc
 
 
 def _channel_at(place: int, name: str) -> NotificationChannel:
-    found = NotificationChannel.objects.filter(name=name).first() if _NAME.fullmatch(name) else None
+    found = NotificationChannel.objects.filter(name=name).first() if CHANNEL_NAME.fullmatch(name) else None
     if found is None:
         raise ValidationFailed.at(f"/channels/{place}", "unknown_channel", "No channel has this name.")
     return found
+
+
+def _check_all_webhooks(found: Sequence[NotificationChannel]) -> None:
+    for place, each in enumerate(found):
+        if each.type == EMAIL:
+            message = "Not by e-mail: a message for every change would be too many."
+            raise ValidationFailed.at(f"/channels/{place}", "webhooks_only", message)
 
 
 def check_channel_type(type_: str) -> None:
@@ -249,7 +265,7 @@ def _fill(row: NotificationChannel, config: Mapping[str, Any], *, password: str)
         row.sealed, row.key_id = keys.seal({"password": password}, bound_to=row.bound_to), keys.key_id
 
 
-def _locked(row: NotificationChannel) -> NotificationChannel:
+def locked_channel(row: NotificationChannel) -> NotificationChannel:
     found = NotificationChannel.objects.select_for_update().filter(pk=row.pk).first()
     if found is None:
         raise NotFound
@@ -259,12 +275,14 @@ def _locked(row: NotificationChannel) -> NotificationChannel:
 def _password(row: NotificationChannel) -> str:
     try:
         return password_of(row)
-    except MailError:
+    except DeliveryError:
         return ""
 
 
 def _record(actor: Actor, action: str, row: NotificationChannel) -> None:
-    record(actor, action, row, detail={"config": row.config}, **_entity("notification-channel", row.name))
+    # A webhook's URL may hold a token.
+    detail = {"config": row.config} if row.type == EMAIL else {}
+    record(actor, action, row, detail=detail, **_entity("notification-channel", row.name))
 
 
 def _record_subscription(actor: Actor, action: str, row: Subscription) -> None:
@@ -316,7 +334,7 @@ def _sent(row: NotificationChannel, to: str, actor: Actor, *, sends: bool) -> st
     message = message_of(row.config, to=to, subject=f"Rung: test of channel {row.name}", body=body, headers=_HEADERS)
     try:
         server = server_for(row.config, password_of(row))
-    except MailError as trouble:
+    except DeliveryError as trouble:
         return str(trouble)
     return _tried(server, [message] if sends else ())
 
@@ -329,7 +347,7 @@ def _tried(server: MailServer, messages: Sequence[EmailMessage]) -> str:
             with SmtpConnection(server) as connection:
                 for each in messages:
                     connection.send(each)
-        except MailError as trouble:
+        except DeliveryError as trouble:
             return str(trouble)
         return ""
 

@@ -1,6 +1,6 @@
-"""From entries of the timeline to mails: one per event, channel and address; slow servers hold up nothing but mail.
+"""From the change feed to mails and webhooks: one per event, channel and address; slow servers hold up only these.
 
-1. collect: each entry is read once; where somebody wants it and may see it, it becomes rows
+1. collect: the change feed is read on; where somebody wants an entry and may see it, it becomes rows
 2. deliver: rows that are due are taken with a lease, then sent without any transaction; a failed one comes later again
 A worker that dies between the server's yes and the row's leaves a lease that runs out: that one message comes twice.
 """
@@ -22,52 +22,60 @@ from tenants.access.models import User
 from tenants.access.selectors import visible_projects
 from tenants.organisation.models import Project
 from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, NotificationState, Subscription
-from workloads.notifications.rules import NotificationType, notification_type_of, subscribed_types
-from workloads.notifications.selectors import notifiable_entries, own_addresses
+from workloads.notifications.rules import WEBHOOK, NotificationType, notification_types_of, subscribed_types
+from workloads.notifications.selectors import feed_after, own_addresses
 from workloads.notifications.services import mail
 from workloads.notifications.services.channels import password_of
-from workloads.notifications.services.mail import MailError, SmtpConnection, message_of, server_for, subject_of
+from workloads.notifications.services.mail import DeliveryError, SmtpConnection, message_of, server_for, subject_of
+from workloads.notifications.services.webhooks import (
+    WebhookConnection,
+    WebhookMessage,
+    connection_to,
+    webhook_message,
+)
 from workloads.state.models import WorkloadEvent
-from workloads.state.selectors.timeline import hidden_namespaces, quietly
+from workloads.state.selectors.timeline import change_json, hidden_namespaces, quietly
+from workloads.state.services import PLACED_AT_ONCE, place_events
 
-OVERLAP: Final = 500
-"""Entries read again each time: transactions commit in another order than they drew their numbers."""
 BATCH: Final = 2000
+PLACED_BATCHES: Final = 10
+"""At most so many in one run; the next one goes on."""
 MAILS: Final = 100
 """At most so many by one channel in one run."""
 TRIES: Final = 8
+"""Of a mail."""
+GIVEN_UP_AFTER: Final = timedelta(days=3)
+"""A webhook is tried for so long after its event."""
 FIRST_PAUSE: Final = timedelta(seconds=20)
 LONGEST_PAUSE: Final = timedelta(hours=1)
 LEASE: Final = timedelta(minutes=5)
 KEPT: Final = timedelta(days=14)
 RUN: Final = timedelta(seconds=40)
-Moment = tuple[WorkloadEvent, NotificationType]
+Moment = tuple[WorkloadEvent, tuple[NotificationType, ...]]
 
 
 def collect() -> None:
-    """Make rows of what is new. Nothing while notifications are off."""
+    """Make rows of what is new in the change feed: for mail while it is on, for webhooks always."""
+    for _batch in range(PLACED_BATCHES):
+        if place_events() < PLACED_AT_ONCE:
+            break
     with transaction.atomic():
-        row = NotificationState.objects.select_for_update().filter(pk=1, email=True).first()
-        if row is None:
-            return
-        known, found = set(row.read), notifiable_entries(max(row.since_event, row.read_to - OVERLAP))[: BATCH + OVERLAP]
-        fresh = [each for each in found if each.pk not in known]
+        row, _made = NotificationState.objects.select_for_update().get_or_create(pk=1)
+        fresh = list(feed_after(row.read_to)[:BATCH])
         if not fresh:
             return
-        row.read_to = max(row.read_to, fresh[-1].pk)
-        row.read = sorted(each for each in known.union(each.pk for each in fresh) if each > row.read_to - OVERLAP)
-        row.save(update_fields=["read_to", "read"])
-        moments = [(each, kind) for each in fresh if (kind := notification_type_of(each.type, each.phase, each.reason))]
+        row.read_to = fresh[-1].position or row.read_to
+        row.save(update_fields=["read_to"])
         with cached_reads():
-            _queue(moments, timezone.now())
+            _queue([(each, _kinds(each)) for each in fresh], row, timezone.now())
 
 
 def deliver(now: datetime | None = None) -> int:
     """Send what is due, channel by channel; answers how many arrived. Never raises for a server."""
     began, moment = timezone.now(), now or timezone.now()
-    if not NotificationState.objects.filter(pk=1, email=True).exists():
-        return 0
     due = Delivery.objects.filter(state=DeliveryState.WAITING, due_at__lte=moment)
+    if not NotificationState.objects.filter(pk=1, email=True).exists():
+        due = due.filter(channel__type=WEBHOOK)
     longest_waiting = due.order_by().values("channel").annotate(first=Min("due_at")).order_by("first")
     known = NotificationChannel.objects.in_bulk()
     sent = 0
@@ -86,16 +94,18 @@ def forget_old() -> int:
     return ended.delete()[0]
 
 
-def _queue(moments: Sequence[Moment], now: datetime) -> None:
-    if not moments:
-        return
-    projects = {event.workload.project_id for event, _kind in moments}
+def _kinds(event: WorkloadEvent) -> tuple[NotificationType, ...]:
+    return notification_types_of(event.type, event.phase, event.reason)
+
+
+def _queue(moments: Sequence[Moment], state: NotificationState, now: datetime) -> None:
+    projects = {event.workload.project_id for event, _kinds in moments}
     rows: list[Delivery] = []
     seen: dict[tuple[object, ...], set[int]] = {}
     wishes = list(Subscription.objects.prefetch_related("channels"))
     addresses = own_addresses(wishes)
     for wish in wishes:
-        mine = [event for event, kind in moments if _wants(wish, event, kind)]
+        mine = [event for event, kinds in moments if _wants(wish, event, kinds)]
         if not mine:
             continue
         who = (wish.subject_kind, wish.subject_id, wish.project_id, wish.department_id)
@@ -103,13 +113,15 @@ def _queue(moments: Sequence[Moment], now: datetime) -> None:
             seen[who] = set(_seen_by(wish).filter(pk__in=projects).values_list("pk", flat=True))
         for channel in wish.channels.all():
             for event in mine:
-                if event.workload.project_id in seen[who]:
+                mailed = channel.type == WEBHOOK or (state.email and event.pk > state.since_event)
+                if mailed and event.workload.project_id in seen[who]:
                     rows += _rows(event, wish, channel, addresses.get(wish.pk, ""), now)
     Delivery.objects.bulk_create(rows, batch_size=500, ignore_conflicts=True)
 
 
-def _wants(wish: Subscription, event: WorkloadEvent, kind: NotificationType) -> bool:
-    return event.pk > wish.since_event and (kind.category, kind.type) in subscribed_types(wish.events)
+def _wants(wish: Subscription, event: WorkloadEvent, kinds: Iterable[NotificationType]) -> bool:
+    named = {(kind.category, kind.type) for kind in kinds}
+    return event.pk > wish.since_event and not named.isdisjoint(subscribed_types(wish.events))
 
 
 def _seen_by(wish: Subscription) -> QuerySet[Project]:
@@ -119,9 +131,19 @@ def _seen_by(wish: Subscription) -> QuerySet[Project]:
 def _rows(
     event: WorkloadEvent, wish: Subscription, channel: NotificationChannel, own: str, now: datetime
 ) -> Iterator[Delivery]:
-    to = {own} if own and channel.config["directNotifications"] else set[str]()
-    for address in sorted(to | set(channel.config["recipients"])):
+    for address in [""] if channel.type == WEBHOOK else _addresses(channel, own):
         yield Delivery(event=event, subscription=wish, channel=channel, address=address, due_at=now)
+
+
+def _addresses(channel: NotificationChannel, own: str) -> list[str]:
+    to = {own} if own and channel.config["directNotifications"] else set[str]()
+    return sorted(to | set(channel.config["recipients"]))
+
+
+def _connection(channel: NotificationChannel) -> SmtpConnection | WebhookConnection:
+    if channel.type == WEBHOOK:
+        return connection_to(channel)
+    return SmtpConnection(server_for(channel.config, password_of(channel)))
 
 
 def _by(channel: NotificationChannel, now: datetime) -> int:
@@ -131,10 +153,10 @@ def _by(channel: NotificationChannel, now: datetime) -> int:
         return 0
     sent, began = 0, timezone.now()
     try:
-        with SmtpConnection(server_for(channel.config, password_of(channel))) as connection:
+        with _connection(channel) as connection:
             while mine and not connection.lost and timezone.now() - began < timedelta(seconds=mail.LONGEST / 2):
                 sent += _send(connection, channel, mine.pop(0), now)
-    except MailError as trouble:
+    except DeliveryError as trouble:
         _later(mine, str(trouble), now)
         return sent
     _later(mine, "Not sent in time.", now, counted=False)
@@ -144,7 +166,7 @@ def _by(channel: NotificationChannel, now: datetime) -> int:
 def _leased(channel: NotificationChannel, now: datetime) -> list[Delivery]:
     """Rows that are due and from now on this worker's: each is taken by compare-and-set."""
     due = Delivery.objects.filter(channel=channel, state=DeliveryState.WAITING, due_at__lte=now)
-    rows = due.order_by("pk").select_related("event__workload__project", "subscription")[:MAILS]
+    rows = due.order_by("pk").select_related("event__workload__project", "subscription", "channel")[:MAILS]
     return [row for row in list(rows) if _taken(row, now)]
 
 
@@ -153,14 +175,19 @@ def _taken(row: Delivery, now: datetime) -> bool:
     return standing.update(due_at=max(now, timezone.now()) + LEASE) == 1
 
 
-def _send(connection: SmtpConnection, channel: NotificationChannel, row: Delivery, now: datetime) -> bool:
+def _send(
+    connection: SmtpConnection | WebhookConnection, channel: NotificationChannel, row: Delivery, now: datetime
+) -> bool:
     wish = next(_still_wanted_by(row, channel), None)
     if wish is None:
         _end(row, DeliveryState.DROPPED, "The subscriber can no longer see the workload.", now)
         return False
     try:
-        connection.send(_message(channel, row, wish.asker))
-    except MailError as trouble:
+        if isinstance(connection, WebhookConnection):
+            connection.send(_webhook_message(row, wish.asker))
+        else:
+            connection.send(_message(channel, row, wish.asker))
+    except DeliveryError as trouble:
         _fail(row, trouble, now)
         return False
     _end(row, DeliveryState.SENT, "", now)
@@ -170,22 +197,34 @@ def _send(connection: SmtpConnection, channel: NotificationChannel, row: Deliver
 def _still_wanted_by(row: Delivery, channel: NotificationChannel) -> Iterator[Subscription]:
     """Whose message it is, if they want it and may see what it is about: by now rights and wishes may be others."""
     event = row.event
-    kind = notification_type_of(event.type, event.phase, event.reason)
+    kinds = _kinds(event)
     asked = [row.subscription] if row.subscription else []
-    for wish in channel.subscriptions.all() if row.address in channel.config["recipients"] else asked:
-        if kind and _wants(wish, event, kind) and _seen_by(wish).filter(pk=event.workload.project_id).exists():
+    shared = channel.type == WEBHOOK or row.address in channel.config["recipients"]
+    for wish in channel.subscriptions.all() if shared else asked:
+        if _wants(wish, event, kinds) and _seen_by(wish).filter(pk=event.workload.project_id).exists():
             yield wish
+
+
+def _webhook_message(row: Delivery, actor: Actor) -> WebhookMessage:
+    """The same whatever the attempt: a receiver knows by the id what it has already."""
+    event = row.event
+    data = change_json(event, hidden_namespaces(event.workload, actor))
+    return webhook_message(f"evt_{event.position}", event.type, data["at"], data)
 
 
 def _message(channel: NotificationChannel, row: Delivery, actor: Actor) -> EmailMessage:
     event, workload = row.event, row.event.workload
-    kind = notification_type_of(event.type, event.phase, event.reason)
-    category, what = (kind.category, kind.type) if kind else ("", event.reason)
-    values = {"category": category, "reason": what, "workload": workload.name, "project": workload.project.name}
+    kind = _kinds(event)[0]
+    values = {
+        "category": kind.category,
+        "reason": kind.type,
+        "workload": workload.name,
+        "project": workload.project.name,
+    }
     said = quietly(clean_message(event.message), hidden_namespaces(workload, actor))
     lines = [
-        f"Workload {workload.name} in project {workload.project.name}: {what}",
-        f"At {event.at:%Y-%m-%d %H:%M:%S} UTC. {kind.description if kind else ''}",
+        f"Workload {workload.name} in project {workload.project.name}: {kind.type}",
+        f"At {event.at:%Y-%m-%d %H:%M:%S} UTC. {kind.description}",
         *([said] if said else []),
         "",
         "You receive this message because you subscribed to it in Rung.",
@@ -196,7 +235,7 @@ def _message(channel: NotificationChannel, row: Delivery, actor: Actor) -> Email
     return message_of(channel.config, to=row.address, subject=subject, body="\n".join(lines), headers=headers)
 
 
-def _fail(row: Delivery, trouble: MailError, now: datetime) -> None:
+def _fail(row: Delivery, trouble: DeliveryError, now: datetime) -> None:
     if trouble.final:
         row.attempts += 1
         _end(row, DeliveryState.FAILED, str(trouble), now)
@@ -206,17 +245,24 @@ def _fail(row: Delivery, trouble: MailError, now: datetime) -> None:
 
 def _later(rows: Iterable[Delivery], trouble: str, now: datetime, *, counted: bool = True) -> None:
     """Each comes again after a growing pause, the last time as a failure that says why."""
-    by_attempts: Mapping[int, list[Delivery]] = defaultdict(list)
+    by_attempts: Mapping[tuple[int, bool], list[Delivery]] = defaultdict(list)
     for row in rows:
-        by_attempts[row.attempts + counted].append(row)
-    for attempts, same in by_attempts.items():
+        attempts = row.attempts + counted
+        by_attempts[attempts, _given_up(row, attempts, now)].append(row)
+    for (attempts, given_up), same in by_attempts.items():
         standing = Delivery.objects.filter(pk__in=[each.pk for each in same], state=DeliveryState.WAITING)
-        if attempts >= TRIES:
+        if given_up:
             words = f"Failed after {attempts} attempts. {trouble}"[:300]
             standing.update(state=DeliveryState.FAILED, attempts=attempts, trouble=words, done_at=now)
         else:
-            pause = min(FIRST_PAUSE * 2 ** max(attempts - 1, 0), LONGEST_PAUSE)
+            pause = min(FIRST_PAUSE * 2 ** min(max(attempts - 1, 0), 10), LONGEST_PAUSE)
             standing.update(due_at=now + pause, attempts=attempts, trouble=trouble[:300])
+
+
+def _given_up(row: Delivery, attempts: int, now: datetime) -> bool:
+    if row.channel.type == WEBHOOK:
+        return now - row.event.at > GIVEN_UP_AFTER
+    return attempts >= TRIES
 
 
 def _end(row: Delivery, state: DeliveryState, trouble: str, now: datetime) -> None:

@@ -164,7 +164,7 @@ LONGEST: Final = 30
 IMPLICIT_TLS: Final = 465
 
 
-class MailError(Exception):
+class DeliveryError(Exception):
     """The server was not reached or did not take it. `final`: another try would not help."""
 
     def __init__(self, words: str, *, final: bool = False) -> None:
@@ -173,14 +173,14 @@ class MailError(Exception):
 
 
 def pinned_address(host: str, port: int) -> str:
-    """The one address to connect to. Raises MailError, also where any address of the name is out of bounds."""
+    """The one address to connect to. Raises DeliveryError, also where any address of the name is out of bounds."""
     try:
         found = [ip_address(each) for each in system_resolver(host, port)]
     except (ClusterUnreachable, ValueError):
-        raise MailError(f"{host} does not resolve.") from None
+        raise DeliveryError(f"{host} does not resolve.") from None
     for address in found:
         if why := refused_because(address, settings.RUNG_CLUSTER_ADDRESSES):
-            raise MailError(f"{host} resolves to {address}: {why}.", final=True)
+            raise DeliveryError(f"{host} resolves to {address}: {why}.", final=True)
     return str(found[0])
 
 
@@ -202,7 +202,7 @@ class SmtpConnection:
         self._backend.drop()
 
     def send(self, message: EmailMessage) -> None:
-        """Hand one message over. Raises MailError."""
+        """Hand one message over. Raises DeliveryError."""
         try:
             self._backend.send_messages([message])
         except Exception as error:
@@ -289,21 +289,21 @@ class _Backend(EmailBackend):
             setattr(self, name, None)
 
 
-def _mail_error(error: Exception) -> MailError:
+def _mail_error(error: Exception) -> DeliveryError:
     """What went wrong, without the words of the server: they may repeat what was sent."""
     if isinstance(error, smtplib.SMTPAuthenticationError):
-        return MailError("The mail server rejected the user name or password.", final=True)
+        return DeliveryError("The mail server rejected the user name or password.", final=True)
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         codes = [code for code, _words in error.recipients.values()]
-        return MailError(f"The mail server rejected the address ({_numbers(codes)}).", final=_is_permanent(codes))
+        return DeliveryError(f"The mail server rejected the address ({_numbers(codes)}).", final=_is_permanent(codes))
     if isinstance(error, smtplib.SMTPResponseException):
         code = error.smtp_code
-        return MailError(f"Mail server error {code}.", final=_is_permanent([code]))
+        return DeliveryError(f"Mail server error {code}.", final=_is_permanent([code]))
     if isinstance(error, ssl.SSLCertVerificationError):
-        return MailError("The certificate of the mail server is not trusted.")
+        return DeliveryError("The certificate of the mail server is not trusted.")
     if isinstance(error, OSError | smtplib.SMTPException):
-        return MailError(f"The mail server is not reachable ({type(error).__name__}).")
-    return MailError(f"The message could not be created ({type(error).__name__}).", final=True)
+        return DeliveryError(f"The mail server is not reachable ({type(error).__name__}).")
+    return DeliveryError(f"The message could not be created ({type(error).__name__}).", final=True)
 
 
 def _is_permanent(codes: Sequence[int]) -> bool:

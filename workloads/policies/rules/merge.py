@@ -179,7 +179,7 @@ def _values(pair: Effective) -> dict[str, str]:
     return {PRIORITY: pair.priority.canonical, PREEMPTIBILITY: str(pair.preemptibility)}
 
 
-GIVEN: Final = frozenset({"explicit", "label", "policy"})
+GIVEN: Final = frozenset({"explicit", "label", "pod template", "policy"})
 
 
 def _broken(name: str, policy: FieldPolicy, value: str, kept: str, *, source: str) -> Iterator[Violation]:

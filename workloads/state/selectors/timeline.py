@@ -2,8 +2,8 @@
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Any, Final
 from uuid import UUID
 
 from django.utils import timezone
@@ -14,11 +14,12 @@ from clusters.ports.gateway import ObjectRef
 from clusters.ports.kinds import POD
 from clusters.watch.models import ClusterEvent, ObservedPod
 from clusters.watch.rules import LogText, clean_message, tail
+from portal.kit.api.parsers import rfc3339
 from portal.kit.messaging.concurrency import LogReaderSlots
 from portal.kit.security.actors import Actor
 from tenants.access.selectors import visible_projects
 from tenants.organisation.models import Project
-from workloads.state.models import Workload, WorkloadEvent
+from workloads.state.models import FeedState, Workload, WorkloadEvent
 from workloads.state.rules import ENDED, HOLDING, WAITING, last_checkpoint, lost_gpu_seconds
 
 MOST_ENTRIES = 200
@@ -115,6 +116,8 @@ def _read(workload: Workload, row: ObservedPod, container: str, lines: int) -> L
 
 
 MOST: Final = 200
+FEED_REACH: Final = timedelta(days=7)
+"""How far back a reader of the change feed may go on; who was away for longer lists again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,49 @@ def entries_after(workload_id: UUID, key: int) -> tuple[list[WorkloadEvent], boo
     """The oldest entries that were written after the one with that key, and whether there are no others."""
     found = list(WorkloadEvent.objects.filter(workload=workload_id, pk__gt=key).order_by("pk")[: MOST + 1])
     return found[:MOST], len(found) <= MOST
+
+
+def feed_end() -> int:
+    """The last position of the change feed; 0 while it is empty."""
+    return FeedState.objects.values_list("last", flat=True).filter(pk=1).first() or 0
+
+
+def is_in_feed(position: int) -> bool:
+    """Can a reader go on after this position? Not after one that was never given, nor where the next is too old."""
+    if position > feed_end():
+        return False
+    after = WorkloadEvent.objects.filter(position__gt=position).order_by("position").values_list("at", flat=True)
+    oldest = after.first()
+    return oldest is None or oldest > timezone.now() - FEED_REACH
+
+
+def changes_after(actor: Actor, position: int) -> tuple[list[WorkloadEvent], int]:
+    """The next entries of workloads that the actor may see now, and the position up to which the feed was read."""
+    last = feed_end()
+    if last <= position:
+        return [], position
+    rows = WorkloadEvent.objects.filter(position__gt=position, position__lte=last)
+    seen = rows.filter(workload__project__in=visible_projects(actor)).select_related("workload__project")
+    found = list(seen.order_by("position")[:MOST])
+    return found, found[-1].position or position if len(found) == MOST else last
+
+
+def change_json(event: WorkloadEvent, hidden: frozenset[str]) -> dict[str, Any]:
+    """An entry of the change feed, as streams and webhooks send it. `hidden`: as in `quietly`."""
+    workload = event.workload
+    return {
+        "id": str(event.position),
+        "at": rfc3339(event.at),
+        "type": event.type,
+        "phase": event.phase,
+        "reason": event.reason,
+        "message": quietly(clean_message(event.message), hidden),
+        "actor": event.actor,
+        "workloadId": str(workload.pk),
+        "workloadName": workload.name,
+        "projectId": str(workload.project_id),
+        "projectName": workload.project.name,
+    }
 
 
 def newest_entry(workload_id: UUID) -> int:

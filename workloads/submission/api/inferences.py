@@ -37,7 +37,7 @@ from workloads.submission.serializers import (
 FIXED = {
     "preemptibility": "This is resolved at submission and fixed. Submit a new workload instead.",
     "nodePools": "This is fixed at submission. Submit a new workload instead.",
-    "category": "This is the category of its type.",
+    "category": "This is fixed at submission. Submit a new workload instead.",
 }
 
 

@@ -20,14 +20,14 @@ from workloads.dictionary.selectors import category_of
 from workloads.forecast.serializers import ForecastSchema, forecast_json, gpus
 from workloads.forecast.services.storage import foretell
 from workloads.intake import WorkloadSpec
-from workloads.intake.services import check_category, refusals
+from workloads.intake.services import refusals
 from workloads.lifecycle.services import actions
 from workloads.lifecycle.services.actions import clone_spec
 from workloads.lifecycle.services.changes import WorkloadChange, change
 from workloads.policies.services import type_of
 from workloads.state.models import DesiredPhase, Workload
 from workloads.state.selectors.workloads import workload_or_404
-from workloads.submission.api.submissions import ManifestRoute, Submission, project_named, read_submitted
+from workloads.submission.api.submissions import ManifestRoute, Submission, project_named, read_submitted, sent_manifest
 from workloads.submission.serializers import (
     NAME,
     WorkloadCreate,
@@ -58,7 +58,7 @@ class ManifestCollection(ManifestRoute, Submission):
         with cached_reads(reads_of(request)):
             project = project_named(actor, metadata["projectId"], metadata.get("clusterId"), at="/metadata")
             spec = read_submitted(body, project, actor)
-            workload = self.accept(request, spec=spec, project=project, raw=body.get("manifest") or {})
+            workload = self.accept(request, spec=spec, project=project, raw=sent_manifest(body))
         return Response(_answer(workload) | self.foreseen, status=202)
 
 
@@ -106,14 +106,21 @@ def _wanted(workload: Workload, body: dict[str, Any], actor: Actor) -> WorkloadC
     metadata, described = body.get("metadata") or {}, not {"manifest", "manifestBase64Encoded"}.isdisjoint(body)
     priority = metadata.get("priority")
     with refusals(project=workload.project, actor=actor, workload=workload):
-        check_category(metadata.get("category"), workload.category)
+        _check_category(metadata.get("category"), workload)
         if not described:
             return WorkloadChange(priority=priority)
         _check_not_native(workload)
         named = {**body, "metadata": {"name": workload.name}}
         spec = read_submitted(named, workload.project, actor, keep=False, workload=workload)
-        _check_requested_priority(spec.request.label_priority, workload, priority)
-        return WorkloadChange(spec, body.get("manifest"), priority, ["/manifest"])
+        if priority is None:
+            _check_requested_priority(spec, workload)
+        return WorkloadChange(spec, sent_manifest(body), priority, ["/manifest"])
+
+
+def _check_category(wanted: str | None, workload: Workload) -> None:
+    if wanted is not None and wanted.casefold() != workload.classification.casefold():
+        message = "This is fixed at submission. Submit a new workload instead."
+        raise ValidationFailed.at("/category", "fixed", message, allowed=(workload.classification,))
 
 
 def _check_not_native(workload: Workload) -> None:
@@ -122,12 +129,14 @@ def _check_not_native(workload: Workload) -> None:
         raise ValidationFailed.at("/manifest", "native", message)
 
 
-def _check_requested_priority(wished: str | None, workload: Workload, priority: str | None) -> None:
-    if priority is None and wished is not None and wished != workload.priority.name:
-        message = "Change the priority in metadata.priority: labels are only read at submission."
-        raise ValidationFailed.at(
-            "/metadata/labels/priorityClassName", "fixed", message, allowed=(workload.priority.name,)
-        )
+def _check_requested_priority(spec: WorkloadSpec, workload: Workload) -> None:
+    """A label, else the pod template, may repeat the priority of the workload."""
+    asked = spec.request
+    label = (("/metadata/labels/priorityClassName", asked.label_priority),) if asked.label_priority else ()
+    for pointer, name in (*label, *asked.pod_priority_class)[:1]:
+        if name != workload.priority.name:
+            message = "Change the priority in metadata.priority: the manifest's is only read at submission."
+            raise ValidationFailed.at(pointer, "fixed", message, allowed=(workload.priority.name,))
 
 
 def _answer(workload: Workload) -> dict[str, Any]:
@@ -192,7 +201,7 @@ def _changed(spec: WorkloadSpec, wanted: dict[str, Any], *, moved: bool) -> Work
 
 
 class SourcedSchema(serializers.Serializer[Any]):
-    """A value, and whether it was explicit, a label's, a policy's, the type's or follows from the threshold."""
+    """A value with its source: explicit, label, pod template, policy, type or threshold."""
 
     value = serializers.CharField()
 
@@ -261,7 +270,7 @@ def _explained(spec: WorkloadSpec, project: Project, actor: Actor) -> dict[str, 
         "name": spec.name,
         "kind": spec.kind,
         "type": spec.type_name,
-        "category": category_of(type_of(spec)),
+        "category": spec.classification or category_of(type_of(spec)),
         "projectId": str(project.pk),
         "projectName": project.name,
         **_values(spec, foreseen.effective),

@@ -19,9 +19,7 @@ from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.api.authentication import reads_of
 from tenants.organisation.models import Project
-from workloads.dictionary.selectors import category_of, type_named
 from workloads.intake import NativeBody, WorkloadSpec
-from workloads.intake.rules.native.objects import TYPES
 from workloads.intake.rules.native.reader import native_pointer
 from workloads.intake.services import read_native_body
 from workloads.lifecycle.api.workloads import ACTIONS
@@ -205,7 +203,6 @@ def read_body(
         kind=kind,
         name=body["name"],
         spec=body.get("spec") or {},
-        category=category_of(type_named(TYPES[kind])),
         prefix=bool(body.get("useGivenNameAsPrefix")),
         master=body.get("masterSpec"),
         master_same=body.get("masterSpecSameAsWorker"),

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from portal.kit.api.filters import flag_in, id_number
 from portal.kit.api.idempotency import validate_key
-from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.routes import REPLAYED_HEADER, Route, RoutePermission
 from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema
 from portal.kit.db.transactions import rollback_scope
 from portal.kit.errors import BadRequest, Conflict, Problem, RungError, ValidationFailed
@@ -24,13 +24,11 @@ from tenants.access.rules import Permission
 from tenants.access.selectors import can
 from tenants.organisation.models import Project
 from tenants.organisation.selectors import project_by_id
-from workloads.dictionary.selectors import category_of
 from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.serializers import forecast_json
 from workloads.forecast.services.storage import count_forecast, store
 from workloads.intake import Explicit, WorkloadSpec
-from workloads.intake.services import check_category, read_manifest, read_text, refusals
-from workloads.policies.services import type_of
+from workloads.intake.services import read_document, read_manifest, read_text, refusals
 from workloads.state.models import Workload
 from workloads.submission.services import submit
 from workloads.workload_templates.rules import ValueSources
@@ -63,6 +61,7 @@ class Submission(Route):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.replayed = False
         self.foreseen: dict[str, Any] = {}
         """What the answer to a dry run says beside the result: the forecast."""
         self._store: Callable[[], None] | None = None
@@ -77,7 +76,9 @@ class Submission(Route):
         """Submit it. In a dry run it is rolled back before the model is asked, which would see it otherwise."""
         actor, key = actor_of(request), key_of(request)
         if not _is_dry_run(request):
-            return submit(spec=spec, project=project, actor=actor, raw=raw, key=key)
+            workload = submit(spec=spec, project=project, actor=actor, raw=raw, key=key)
+            self.replayed = workload.replayed
+            return workload
         try:
             with rollback_scope():
                 workload = submit(spec=spec, project=project, actor=actor, raw=raw, key=key)
@@ -95,9 +96,11 @@ class Submission(Route):
         self._store = partial(store, found, spec=spec, project=project, actor=actor)
 
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
-        """Store the forecast of a dry run, now that the rest is rolled back."""
+        """Store the forecast of a dry run, now that the rest is rolled back; name a replay as one."""
         if self._store:
             self._store()
+        if self.replayed:
+            response.headers[REPLAYED_HEADER] = "true"
         return super().finalize_response(request, response, *args, **kwargs)
 
     def handle_exception(self, exc: Exception) -> Response:
@@ -153,11 +156,8 @@ def read_submitted(
 
     `keep=False`: refusals are not recorded, or by the caller.
     """
-    metadata = body["metadata"]
     with refusals(project=project, actor=actor, keep=keep, workload=workload):
-        spec = _read(body, project, actor, workload)
-        check_category(metadata.get("category"), category_of(type_of(spec)))
-        return spec
+        return _read(body, project, actor, workload)
 
 
 def _read(body: Mapping[str, Any], project: Project, actor: Actor, workload: Workload | None) -> WorkloadSpec:
@@ -165,6 +165,7 @@ def _read(body: Mapping[str, Any], project: Project, actor: Actor, workload: Wor
     explicit = Explicit(
         metadata.get("priority"),
         metadata.get("preemptibility"),
+        metadata.get("category"),
         name=metadata.get("name"),
         prefix=metadata.get("useGivenNameAsPrefix", False),
     )
@@ -178,6 +179,13 @@ def _read(body: Mapping[str, Any], project: Project, actor: Actor, workload: Wor
     if len(specs) != 1:
         raise ValidationFailed.at("/manifestBase64Encoded", "one_document", f"Send one document, not {len(specs)}.")
     return specs[0]
+
+
+def sent_manifest(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of a body that was read, as it was sent, with its labels."""
+    if "manifest" in body:
+        return dict(body["manifest"])
+    return read_document(_decoded(body["manifestBase64Encoded"]))
 
 
 def _decoded(text: str) -> bytes:

@@ -1,4 +1,7 @@
-"""`manage.py verify_audit [--checkpoints FILE]`: exit code 1 if a sealed record was changed, removed or moved."""
+"""`manage.py verify_audit [--checkpoints FILE]`: exit code 1 if a sealed record was changed, removed or moved.
+
+Without checkpoints it fails too: records that were cut from the end together with the head leave no other trace.
+"""
 
 import json
 from argparse import ArgumentParser
@@ -24,12 +27,15 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         default = settings.RUNG_AUDIT_CHECKPOINTS
-        parser.add_argument("--checkpoints", type=Path, action="append", help=f"Checkpoint file (default: {default}).")
+        source = parser.add_mutually_exclusive_group()
+        source.add_argument("--checkpoints", type=Path, action="append", help=f"Checkpoint file (default: {default}).")
+        source.add_argument("--no-checkpoints", action="store_true", help="Verify the database alone.")
 
-    def handle(self, *args: Any, checkpoints: list[Path] | None, **options: Any) -> None:
+    def handle(self, *args: Any, checkpoints: list[Path] | None, no_checkpoints: bool, **options: Any) -> None:
         """Print the head and unsealed records to standard output, breaks to standard error."""
+        files = [] if no_checkpoints else checkpoints or self._default()
         try:
-            breaks = verify(line for file in checkpoints or self._default() for line in read_checkpoints(file))
+            breaks = verify(line for file in files for line in read_checkpoints(file))
         except (OSError, ValueError) as error:
             raise CommandError(str(error)) from error
         self.stdout.write(json.dumps(self._state()))
@@ -40,10 +46,12 @@ class Command(BaseCommand):
 
     def _default(self) -> list[Path]:
         file = Path(settings.RUNG_AUDIT_CHECKPOINTS)
-        if file.exists():
-            return [file]
-        self.stderr.write(f"No checkpoints at {file}: records cut from the end together with the head do not show.")
-        return []
+        if AuditChain.objects.filter(length__gt=0).exists() and not file.exists():
+            raise CommandError(
+                f"No checkpoints at {file}, although records are sealed: whether records were cut from the end cannot "
+                "be verified. Name the file with --checkpoints, or verify the database alone with --no-checkpoints."
+            )
+        return [file] if file.exists() else []
 
     def _state(self) -> dict[str, Any]:
         chain = AuditChain.objects.first() or AuditChain()

@@ -91,7 +91,7 @@ class ParseLimits:
 
     size: int = 256 * 1024
     depth: int = 40
-    nodes: int = 20_000
+    nodes: int = 10_000
     documents: int = 20
 
 

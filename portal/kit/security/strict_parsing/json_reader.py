@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from portal.kit.security.strict_parsing.documents import (
     Document,
@@ -24,14 +24,16 @@ from portal.kit.security.strict_parsing.documents import (
     whole_number,
 )
 
-_STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]|,', re.DOTALL)
-_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}:,]|[^\s\[\]{}:,"]+|\n', re.DOTALL)
+_STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[^"\[\]{},]++|[\[{]|[\]}]|,', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}:,]|[^\s\[\]{}:,"]++|\s++', re.DOTALL)
+_MARKS_PER_NODE: Final = 4
+"""How many matches of `_STRUCTURE` a node may take; text that is no JSON is not read to its end."""
 
 
 def document_from_json(data: bytes, limits: ParseLimits) -> Document:
     """The one value of a JSON text."""
     content = decode(data, limits)
-    _hold_caps(content, limits)
+    hold_caps(content, limits)
     repeats = _Repeats()
     try:
         value = json.loads(
@@ -71,16 +73,17 @@ class _JsonLines:
         return nearest_line(self._lines(), pointer)
 
 
-def _hold_caps(content: str, limits: ParseLimits) -> None:
+def hold_caps(content: str, limits: ParseLimits) -> None:
+    """Raise DocumentInvalid for a text of too many keys and values or too deep a nesting, before anything is built."""
     depth = nodes = 0
-    for match in _STRUCTURE.finditer(content):
+    for number, match in enumerate(_STRUCTURE.finditer(content)):
         mark = match.group()
         if mark in "[{,":
             nodes += 1
             depth += mark != ","
         elif mark in "]}":
             depth -= 1
-        if nodes > limits.nodes:
+        if nodes > limits.nodes or number > limits.nodes * _MARKS_PER_NODE:
             raise too_many_nodes(limits)
         if depth > limits.depth:
             raise too_deep(limits)
@@ -122,8 +125,8 @@ def _pointers(content: str) -> Iterator[tuple[str, int]]:
     line = 1
     for match in _TOKEN.finditer(content):
         mark = match.group()
-        if mark == "\n":
-            line += 1
+        if mark.isspace():
+            line += mark.count("\n")
         elif mark in "]}":
             open_ones.pop()
         elif mark not in ":,":

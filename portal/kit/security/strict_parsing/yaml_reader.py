@@ -6,8 +6,8 @@ No aliases, anchors, tags, merge keys or repeated keys. Plain scalars follow YAM
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cached_property, partial
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import yaml
 
@@ -17,7 +17,6 @@ from portal.kit.security.strict_parsing.documents import (
     ParseLimits,
     decode,
     document_error,
-    nearest_line,
     real_number,
     token,
     too_deep,
@@ -57,20 +56,22 @@ def _syntax(error: yaml.YAMLError) -> DocumentInvalid:
     return document_error(400, "yaml_syntax", f"Not YAML: {visible(said, 200)}.", line=line)
 
 
+Lines = tuple[int, Mapping[str, "Lines"]]
+"""The line of a value, and those of its members by their pointer tokens."""
+_NO_MEMBERS: Final[Mapping[str, Lines]] = {}
+
+
 class _Builder:
     """Builds values from events with its own counters, so that caps hold before memory is spent.
 
-    Where it is, is kept as keys and numbers: pointers and lines are made when a problem has to be shown.
+    Where it is, is kept as keys and numbers: pointers are made when a problem has to be shown.
     """
 
-    def __init__(self, content: str, limits: ParseLimits, *, noting: bool = False) -> None:
-        self._where = _YamlLines(content, limits)
+    def __init__(self, content: str, limits: ParseLimits) -> None:
         self._events: Iterator[Any] = yaml.parse(content, Loader=yaml.CSafeLoader)
         self._limits = limits
-        self._noting = noting
         self._nodes = 0
         self._path: list[str | int] = []
-        self.lines: list[dict[str, int]] = []
 
     def documents(self) -> Iterator[Document]:
         found = 0
@@ -81,45 +82,54 @@ class _Builder:
                     raise document_error(
                         413, "too_many_documents", f"More than {self._limits.documents} documents in one text."
                     )
-                self.lines.append({})
-                value = self._node(next(self._events))
-                yield Document(value, partial(self._where.of, found - 1))
+                first = next(self._events)
+                value, members = self._node(first)
+                yield Document(value, partial(_line_of, (_line(first), members)))
 
-    def _node(self, event: Any) -> Any:
-        self._note(event)
-        self._nodes += 1
-        if self._nodes > self._limits.nodes:
-            raise too_many_nodes(self._limits, _line(event))
+    def _node(self, event: Any) -> tuple[Any, Mapping[str, Lines]]:
+        """A value, and the lines of its members."""
+        self._count(event)
         if len(self._path) > self._limits.depth:
             raise too_deep(self._limits, _line(event))
         self._refuse_indirection(event)
         match event:
             case yaml.ScalarEvent():
-                return _scalar(event)
+                return _scalar(event), _NO_MEMBERS
             case yaml.SequenceStartEvent():
                 return self._list()
             case _:
                 return self._object()
 
-    def _list(self) -> list[Any]:
+    def _count(self, event: Any) -> None:
+        self._nodes += 1
+        if self._nodes > self._limits.nodes:
+            raise too_many_nodes(self._limits, _line(event))
+
+    def _list(self) -> tuple[list[Any], Mapping[str, Lines]]:
         items: list[Any] = []
+        lines: dict[str, Lines] = {}
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
             self._path.append(len(items))
-            items.append(self._node(event))
+            item, below = self._node(event)
+            lines[str(len(items))] = _line(event), below
+            items.append(item)
             self._path.pop()
-        return items
+        return items, lines
 
-    def _object(self) -> dict[str, Any]:
+    def _object(self) -> tuple[dict[str, Any], Mapping[str, Lines]]:
+        """A member's line is its key's, which comes first."""
         members: dict[str, Any] = {}
+        lines: dict[str, Lines] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            self._count(event)
             key = self._key(event)
             self._path.append(key)
             if key in members:
                 raise self._refused(event, "repeated_key", f"Duplicate key {visible(key)!r}.")
-            self._note(event)
-            members[key] = self._node(next(self._events))
+            members[key], below = self._node(next(self._events))
+            lines[token(key)] = _line(event), below
             self._path.pop()
-        return members
+        return members, lines
 
     def _key(self, event: Any) -> str:
         self._refuse_indirection(event)
@@ -145,33 +155,19 @@ class _Builder:
     def _pointer(self) -> str:
         return "".join(f"/{token(part)}" for part in self._path)
 
-    def _note(self, event: Any) -> None:
-        """A member's line is its key's, which comes first."""
-        if self._noting:
-            self.lines[-1].setdefault(self._pointer(), _line(event))
-
 
 def _line(event: Any) -> int:
     return int(event.start_mark.line) + 1
 
 
-class _YamlLines:
-    """The lines of a text's documents, looked up only when a problem has to be shown: it is read once more then."""
-
-    def __init__(self, content: str, limits: ParseLimits) -> None:
-        self._content = content
-        self._limits = limits
-
-    @cached_property
-    def _found(self) -> list[dict[str, int]]:
-        builder = _Builder(self._content, self._limits, noting=True)
-        for _ in builder.documents():
-            pass
-        return builder.lines
-
-    def of(self, document: int, pointer: str) -> int | None:
-        """The line of a pointer, or of the nearest thing around it."""
-        return nearest_line(self._found[document], pointer)
+def _line_of(lines: Lines, pointer: str) -> int:
+    """The line of a pointer, or of the nearest thing around it."""
+    line, members = lines
+    for part in pointer.split("/")[1:]:
+        if part not in members:
+            break
+        line, members = members[part]
+    return line
 
 
 def _scalar(event: Any) -> Any:

@@ -112,7 +112,7 @@ def test_one_manifest_is_explained_at_a_time(
 
 @pytest.mark.parametrize("path", ["v2/workloads", "v2/workloads/explain"])
 @pytest.mark.parametrize(
-    ("field", "value"), [("clusterId", "11111111-1111-4111-8111-111111111111"), ("category", "Deploy")]
+    ("field", "value"), [("clusterId", "11111111-1111-4111-8111-111111111111"), ("category", "Lunch")]
 )
 def test_what_submission_refuses_beside_the_manifest_explanation_refuses_too(
     member: Robot, llm_team: Project, path: str, field: str, value: str

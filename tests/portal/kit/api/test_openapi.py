@@ -1,8 +1,14 @@
 """The OpenAPI document and the page that shows it."""
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import pytest
 from django.core.management import call_command
 from django.test import Client
+
+from portal.kit.api.openapi import EXAMPLES
+from tests.support.openapi_client import GeneratedClient
 
 SERVED = {
     "/api/v1/whoami": {"get"},
@@ -15,6 +21,10 @@ SERVED = {
     "/api/v1/notification-channels/{channel_name}": {"get", "put", "patch", "delete"},
     "/api/v1/notification-channels/{channel_name}/trial-messages": {"post"},
     "/api/v1/validate-notification-channel": {"post"},
+    "/api/v1/webhooks": {"get", "post"},
+    "/api/v1/webhooks/{webhook_name}": {"get", "patch", "delete"},
+    "/api/v1/webhooks/{webhook_name}/secret": {"post"},
+    "/api/v1/webhooks/{webhook_name}/trial-messages": {"post"},
     "/api/v1/subscriptions": {"get", "post"},
     "/api/v1/subscriptions/{subscription_id}": {"put", "delete"},
     "/api/v1/org-unit/reports": {"get", "post"},
@@ -119,6 +129,7 @@ SERVED = {
     "/api/v1/workloads/pods": {"get"},
     "/api/v1/workloads/pods/count": {"get"},
     "/api/v1/workloads/batch": {"post"},
+    "/api/v1/workloads/stream": {"get"},
     "/api/v1/workloads/{workload_id}": {"get"},
     "/api/v1/workloads/{workload_id}/pods": {"get"},
     "/api/v1/workloads/{workload_id}/events": {"get"},
@@ -156,23 +167,69 @@ SERVED = {
 }
 
 
-@pytest.fixture
-def document(client: Client, db: None) -> dict[str, dict[str, dict[str, dict[str, object]]]]:
-    return client.get("/api/openapi.json").json()  # type: ignore[no-any-return]
+def bodies(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Operation id, media type and content of every request body."""
+    for methods in document["paths"].values():
+        for route in methods.values():
+            for media_type, content in route.get("requestBody", {}).get("content", {}).items():
+                yield route["operationId"], media_type, content
 
 
-def test_it_names_every_route_that_is_served_and_no_other(document: dict[str, dict[str, dict[str, object]]]) -> None:
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    """As it is served; making it takes seconds."""
+    return Client().get("/api/openapi.json").json()  # type: ignore[no-any-return]
+
+
+def test_it_names_every_route_that_is_served_and_no_other(document: dict[str, Any]) -> None:
     assert {path: set(verbs) for path, verbs in document["paths"].items()} == SERVED
 
 
-def test_every_route_says_what_a_refusal_looks_like(
-    document: dict[str, dict[str, dict[str, dict[str, object]]]],
-) -> None:
+def test_every_route_says_what_a_refusal_looks_like(document: dict[str, Any]) -> None:
     for path, verbs in document["paths"].items():
         for verb, route in verbs.items():
-            answers = set(route["responses"])  # type: ignore[call-overload]
-            assert answers & {"400", "422"}, (path, verb)
-            assert route["operationId"], (path, verb)
+            assert set(route["responses"]) & {"400", "422"}, (path, verb)
+
+
+def test_a_generator_finds_a_name_for_every_operation_and_a_server(document: dict[str, Any]) -> None:
+    client = GeneratedClient("http://rung.example.org", document)
+    assert len(client.operations) == sum(len(verbs) for verbs in document["paths"].values())
+    assert [each["url"] for each in document["servers"]] == ["/"]
+
+
+def test_every_body_has_a_media_type_that_a_client_can_send(document: dict[str, Any]) -> None:
+    types = {operation: media_type for operation, media_type, _content in bodies(document)}
+    assert types.pop("grant_token_v2") == "application/x-www-form-urlencoded"
+    assert set(types.values()) == {"application/json"}
+
+
+def test_every_body_is_typed_and_has_an_example_that_fits(document: dict[str, Any]) -> None:
+    client = GeneratedClient("http://rung.example.org", document)
+    for operation, _media_type, content in bodies(document):
+        assert {"$ref", "items"} & set(content["schema"]), operation
+        (example,) = content["examples"].values()
+        assert client.problems(content["schema"], example["value"]) == [], operation
+
+
+def test_no_example_is_left_of_a_body_that_is_gone(document: dict[str, Any]) -> None:
+    names = {
+        content["schema"].get("$ref", content["schema"].get("items", {}).get("$ref")).rpartition("/")[2]
+        for _operation, _media_type, content in bodies(document)
+    }
+    assert set(EXAMPLES) == {name.removeprefix("Patched").removesuffix("Request") for name in names}
+
+
+def test_responses_name_the_headers_that_come_with_them(document: dict[str, Any]) -> None:
+    def headers(path: str, verb: str, status: str) -> set[str]:
+        return set(document["paths"][path][verb]["responses"][status].get("headers", ()))
+
+    assert headers("/api/v1/workloads", "get", "200") == {"X-Request-ID", "ETag"}
+    assert headers("/api/v1/workloads", "get", "404") == {"X-Request-ID"}
+    assert headers("/api/v2/workloads", "post", "202") == {"X-Request-ID", "Idempotent-Replayed"}
+    assert headers("/api/v2/workloads", "post", "200") == {"X-Request-ID", "Idempotent-Replayed", "Rung-Dry-Run"}
+    assert headers("/api/v1/token", "post", "200") == {"X-Request-ID"}
+    assert headers("/api/v1/workloads/{workload_id}/stream", "get", "429") == {"X-Request-ID", "Retry-After"}
+    assert headers("/api/v1/whoami", "get", "503") == {"X-Request-ID", "Retry-After"}
 
 
 def test_it_is_generated_without_a_warning(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,14 +13,14 @@ FAR_TOO_LONG = 1.0
 
 
 def test_t19_a_repeated_key_is_found_among_tens_of_thousands_at_once() -> None:
-    keys = [f"{number:05}" for number in range(50_000)]
+    keys = [f"{number:022}" for number in range(19_000)]
     body = ("{" + ",".join(f'"{key}":1' for key in [*keys, keys[-1]]) + "}").encode()
     assert LARGEST_BODY * 0.9 < len(body) < LARGEST_BODY
     start = time.process_time()
     with pytest.raises(ValidationFailed) as refused:
         strict_json(body)
     assert time.process_time() - start < FAR_TOO_LONG
-    assert [(each.pointer, each.code) for each in refused.value.problems] == [("/49999", "repeated_key")]
+    assert [(each.pointer, each.code) for each in refused.value.problems] == [(f"/{18_999:022}", "repeated_key")]
 
 
 def test_what_is_no_json_is_refused_at_its_line() -> None:

@@ -133,3 +133,28 @@ def test_t50_what_is_foreign_is_answered_as_what_is_absent(llm_team: Project, vi
 def test_an_absent_id_is_404_for_a_platform_admin_too(robot: Robot) -> None:
     answers = ((cell, ask(robot.client, cell, {})) for cell in CELLS if cell.things)
     assert wrong((cell, status, status == ABSENT) for cell, status in answers) == []
+
+
+def conditional(client: Client, cell: Cell, ids: Mapping[str, str], tag: str) -> int:
+    body = BODIES.get(str(cell), "")
+    path = f"/api/{cell.address(ids)}?dryRun=true"
+    return client.generic(cell.method, path, body, "application/json", headers={"If-Match": tag}).status_code
+
+
+def test_a_stale_tag_stops_every_write_and_the_tag_of_now_none(llm_team: Project) -> None:
+    person = Person("asking", role=Role.PLATFORM_ADMIN)
+    world = world_of(llm_team, person)
+
+    def answers() -> Answers:
+        for cell in CELLS:
+            if cell.method in {"PUT", "PATCH", "DELETE"} and "policy" not in cell.path:
+                ids = world.of(cell.path)
+                above = cell.address(ids) if hasattr(cell.view, "get") else cell.address(ids).rpartition("/")[0]
+                read = person.client.get(f"/api/{above}")
+                status = conditional(person.client, cell, ids, '"stale"')
+                yield cell, status, status == (412 if read.status_code == 200 else read.status_code)
+                if read.status_code == 200:
+                    status = conditional(person.client, cell, ids, read["ETag"])
+                    yield cell, status, status != 412
+
+    assert wrong(answers()) == []

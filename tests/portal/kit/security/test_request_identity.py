@@ -1,15 +1,20 @@
 """Who is behind a request, and what no client can claim by a header."""
 
+from typing import Any, Final
+
 import pytest
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
+from clusters.inventory.models import Cluster
+from portal.audit.models import AuditRecord
 from portal.kit.pages.middleware import strip_forged_headers
 from portal.kit.security.actors import SYSTEM, ActorKind, Channel
-from portal.kit.security.request_identity import actor_of, client_ip
+from portal.kit.security.request_identity import REQUEST_ID, actor_of, client_ip
 from tenants.access.models import User
+from tests.support.rest_clients import Robot
 
 PROXY = "10.0.0.9"
 
@@ -102,3 +107,33 @@ def test_t55_a_host_of_the_clients_choice_is_refused(client: Client) -> None:
 def test_behind_a_trusted_proxy_the_last_foreign_address_counts(settings: Settings, chain: str, address: str) -> None:
     settings.RUNG_TRUSTED_PROXIES = ["10.0.0.0/24"]
     assert client_ip(request_from(PROXY, HTTP_X_FORWARDED_FOR=chain)) == address
+
+
+PATHS: Final = (
+    "/healthz",
+    "/api/v1/workloads",
+    "/api/v1/no-such-route",
+    "/no-such-page",
+    "/accounts/login/",
+    "/static/no-such-file.css",
+)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", PATHS)
+def test_every_answer_names_its_request(client: Client, path: str) -> None:
+    answers = [client.get(path, headers={"X-Request-ID": "chosen-by-a-client"}) for _ in range(2)]
+    names = {each["X-Request-ID"] for each in answers}
+    assert len(names - {"chosen-by-a-client"}) == 2
+    assert all(REQUEST_ID.fullmatch(each) for each in names)
+
+
+@pytest.mark.django_db
+def test_the_audit_trail_knows_a_request_by_the_id_of_its_answer(robot: Robot, cluster: Cluster, settings: Any) -> None:
+    body = {"name": "new", "clusterId": str(cluster.pk), "resources": []}
+    made = robot.send("POST", "v1/org-unit/departments", body)
+    assert AuditRecord.objects.get(action="department.create").request_id == made["X-Request-ID"]
+    settings.RUNG_TRUSTED_PROXIES = ["127.0.0.1"]
+    headers = {"X-Request-ID": "proxy-7"}
+    assert robot.client.get("/api/v1/workloads", headers=headers)["X-Request-ID"] == "proxy-7"
+    assert robot.client.get("/api/v1/workloads", headers={"X-Request-ID": "not one"})["X-Request-ID"] != "not one"

@@ -5,7 +5,7 @@ from typing import Any, Final
 from workloads.intake.rules.environment import env, volumes
 from workloads.intake.rules.kinds.core import not_suspended
 from workloads.intake.rules.pods import FIELDS as CONTAINER
-from workloads.intake.rules.pods import PLACED, pod_metadata, pod_spec, priority_class, template, words
+from workloads.intake.rules.pods import PLACED, pod_metadata, pod_priority_class, pod_spec, template, words
 from workloads.intake.rules.scalars import cpu, dns_label, identifier, image, memory
 from workloads.intake.rules.values import (
     ABSENT,
@@ -84,7 +84,7 @@ _pod_of_run: Rule = table(
     {
         "nodeSelector": PLACED["nodeSelector"],
         "tolerations": PLACED["tolerations"],
-        "priorityClassName": priority_class,
+        "priorityClassName": pod_priority_class,
         "schedulerName": forbidden("Rung sets the scheduler."),
     }
 )
@@ -158,7 +158,7 @@ _argo_template: Rule = table(
         "metadata": pod_metadata,
         "nodeSelector": forbidden("Write it next to the templates. Here it would override the node pool's."),
         "tolerations": PLACED["tolerations"],
-        "priorityClassName": priority_class,
+        "priorityClassName": pod_priority_class,
         "activeDeadlineSeconds": integer(1),
         "retryStrategy": table({"limit": integer(0, 100)}),
         "podSpecPatch": forbidden("Pod patches are not allowed."),

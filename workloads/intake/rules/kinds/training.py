@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from workloads.intake.rules.environment import env, variable_name
+from workloads.intake.rules.environment import env, mount_path, variable_name
 from workloads.intake.rules.kinds.core import REPLICAS, fixed_scale, job_template, not_suspended
-from workloads.intake.rules.pods import PLACED, pod_spec, priority_class, template, words
+from workloads.intake.rules.pods import PLACED, pod_priority_class, pod_spec, template, words
 from workloads.intake.rules.scalars import dns_label, image, label_value, resources
 from workloads.intake.rules.values import Rule, boolean, choice, forbidden, integer, listing, mapping, only, table, text
 
@@ -22,7 +22,7 @@ run_policy: Rule = table(
         "schedulingPolicy": table(
             {
                 "minAvailable": integer(1),
-                "priorityClass": priority_class,
+                "priorityClass": pod_priority_class,
                 "scheduleTimeoutSeconds": SECONDS,
                 "queue": forbidden("Rung sets the queue."),
                 "minResources": forbidden("Rung counts it from the pods."),
@@ -195,7 +195,7 @@ _machine: Rule = table(
         "networks": listing(table({"name": dns_label, "pod": table({})}), 1),
         "nodeSelector": PLACED["nodeSelector"],
         "tolerations": PLACED["tolerations"],
-        "priorityClassName": priority_class,
+        "priorityClassName": pod_priority_class,
         "terminationGracePeriodSeconds": integer(0, 3600),
     },
     required=["domain"],
@@ -241,7 +241,7 @@ SPECS: Final[dict[str, Rule]] = {
         "Launcher",
         "Worker",
         slotsPerWorker=integer(1, 64),
-        sshAuthMountPath=text(256, r"/[^:]*", "an absolute path"),
+        sshAuthMountPath=mount_path,
         launcherCreationPolicy=only("AtStartup", "Launcher and workers always start together."),
         mpiImplementation=choice("OpenMPI", "Intel", "MPICH"),
     ),

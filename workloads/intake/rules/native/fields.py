@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from workloads.intake.rules.environment import secret
+from workloads.intake.rules.environment import mount_path, secret
 from workloads.intake.rules.kinds.core import MOST_COMPLETIONS
-from workloads.intake.rules.manifests import preemptibility
+from workloads.intake.rules.manifests import category, preemptibility
 from workloads.intake.rules.native import parts
 from workloads.intake.rules.native.parts import PORT, WORD, nothing, words
 from workloads.intake.rules.native.storage import compute, security, storage
@@ -61,12 +61,12 @@ def object_rule(fields: Fields) -> Rule:
 WHOLE: Final[Fields] = {
     "priorityClass": _used(priority_class, "Priority name. Overrides labels and the type's default."),
     "preemptibility": _used(preemptibility, "Overrides labels, the type's default and the default by priority."),
-    "category": _used(WORD, "Must be the category of the type, or absent."),
+    "category": _used(category, "Classifies it in lists and figures; limits go by the category of the type."),
     "nodePools": _used(listing(dns_name, 20), "Names in order of preference."),
 }
 """Of the workload, not of its pods."""
 POD: Final[Fields] = {
-    "image": _used(image, "With registry."),
+    "image": _used(image, "Without a registry it is on docker.io."),
     "command": _used(words, "One string, split into words like a shell."),
     "args": _used(words, "One string, split into words like a shell."),
     "workingDir": _used(text(1024, shortest=1)),
@@ -118,7 +118,7 @@ MASTER: Final[Fields] = {
     **{name: _stored(field.rule, "The value of the workers applies.") for name, field in _ENDING.items()},
     "restartPolicy": _used(choice("Always", "Never", "OnFailure")),
 }
-"""`masterSpec`: the leading pod. A gang has one priority and one preemptibility: those of `spec`."""
+"""`masterSpec`: the leading pod. A gang has one pair, that of `spec`; without a priority there, the master's counts."""
 _SCALING: Final[Mapping[str, Rule]] = {
     "minReplicas": integer(1, MOST),
     "maxReplicas": integer(1, MOST),
@@ -205,7 +205,7 @@ FIELDS: Final[Mapping[str, Fields]] = {
         "minReplicas": _used(integer(1, MOST), "Number of workers that start together with the master."),
         "maxReplicas": _used(integer(1, MOST), "Must equal numWorkers. Autoscaling is not supported."),
         "slotsPerWorker": _used(integer(1, 64), "MPI only."),
-        "sshAuthMountPath": _used(text(256, r"/[^:]*", "an absolute path"), "MPI only."),
+        "sshAuthMountPath": _used(mount_path, "MPI only."),
         "mpiLauncherCreationPolicy": _used(only("AtStartup", "Launcher and workers always start together.")),
         "cleanPodPolicy": _used(choice("None", "All", "Running")),
     },

@@ -12,7 +12,7 @@ from typing import Any, Final
 from portal.kit.security.redaction import SECRET_TEXT
 from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
 from portal.kit.security.strict_parsing.documents import ParseLimits, measure
-from workloads.intake.rules.manifests import category_problem, read_object
+from workloads.intake.rules.manifests import read_object
 from workloads.intake.rules.native.fields import FIELDS, MASTER, Fields, object_rule
 from workloads.intake.rules.native.objects import BUILDERS, Built, Checked, has_leader
 from workloads.intake.rules.native.parts import PORT, WORD, items
@@ -37,12 +37,11 @@ COUNTS: Final = frozenset({"replicas", "autoscaling"})
 
 @dataclass(frozen=True, slots=True)
 class NativeBody:
-    """A native submission as it was sent. `kind` is the word in the address, `category` that of its type, if known."""
+    """A native submission as it was sent. `kind` is the word in the address."""
 
     kind: str
     name: str
     spec: Mapping[str, Any]
-    category: str | None = None
     prefix: bool = False
     master: Mapping[str, Any] | None = None
     master_same: bool | None = None
@@ -55,7 +54,8 @@ def read_native(native: NativeBody, *, scope: ProjectGrants) -> WorkloadSpec:
     report.settle()
     type_name, build = BUILDERS[native.kind]
     built = build(asked)
-    explicit = Explicit(asked.spec.get("priorityClass"), asked.spec.get("preemptibility"))
+    chosen = asked.spec
+    explicit = Explicit(chosen.get("priorityClass"), chosen.get("preemptibility"), chosen.get("category"))
     try:
         spec = read_object(built.manifest, scope=scope, explicit=explicit, source="json", type_name=type_name)
     except IntakeRefused as refusal:
@@ -88,7 +88,6 @@ def _check(native: NativeBody, place: Location) -> Checked:
     if native.master is not None:
         master = _part(object_rule(MASTER), native.master, place.at("masterSpec"))
     asked = Checked(native.name, spec, master, bool(native.master_same), native.prefix)
-    _check_category(spec, native.category, place.at("spec"))
     _CHECKS.get(native.kind, _check_image)(asked, native, place)
     return asked
 
@@ -96,11 +95,6 @@ def _check(native: NativeBody, place: Location) -> Checked:
 def _part(rule: Rule, given: Mapping[str, Any], place: Location) -> Mapping[str, Any]:
     found: Any = rule(given, place)
     return {} if found is ABSENT else found
-
-
-def _check_category(part: Mapping[str, Any], own: str | None, place: Location) -> None:
-    if own is not None and (why := category_problem(part.get("category"), own)):
-        place.at("category").refuse("category_of_type", why, (own,))
 
 
 def _check_image(asked: Checked, _native: NativeBody, place: Location) -> None:
@@ -129,14 +123,13 @@ def _check_distributed(asked: Checked, native: NativeBody, place: Location) -> N
 
 
 def _check_master(asked: Checked, native: NativeBody, framework: str | None, place: Location) -> None:
-    """One gang: one category, one choice of pools; another leader than its workers only where it was asked for."""
+    """One gang, one choice of pools; another leader than its workers only where it was asked for."""
     assert asked.master is not None  # noqa: S101  # the caller looked
     if native.master_same:
         place.refuse("exactly_one", "masterSpecSameAsWorker and masterSpec exclude each other. Remove one.")
     if framework is not None and not has_leader(framework):
         place.refuse("not_offered", f"{framework} has no master pod.")
     _need_image(asked.master, place)
-    _check_category(asked.master, native.category, place)
     pools = asked.master.get("nodePools")
     if pools is not None and pools != asked.spec.get("nodePools"):
         place.at("nodePools").refuse("not_offered", "All pods of a gang use one pool. Use the pools of spec.")
@@ -162,9 +155,10 @@ def _warnings(asked: Checked) -> list[str]:
     outside = (spec.get("exposedUrls"), serving.get("authorizationType"), serving.get("exposedUrl"))
     if any(outside) or any("external" in each for each in ports):
         said.append(NO_ADDRESS)
-    wished = (asked.master or {}).get("preemptibility")
-    if wished is not None and wished != spec.get("preemptibility"):
-        said.append(f"masterSpec.preemptibility {wished} is ignored: all pods of a gang share one preemptibility.")
+    for name in ("preemptibility", "category"):
+        wished = (asked.master or {}).get(name)
+        if wished is not None and wished != spec.get(name):
+            said.append(f"masterSpec.{name} {wished} is ignored: all pods of a gang share one {name}.")
     return said
 
 
@@ -195,6 +189,7 @@ _WHOLE: Final = {
     "/metadata/generateName": "/name",
     "/priority": "/spec/priorityClass",
     "/preemptibility": "/spec/preemptibility",
+    "/category": "/spec/category",
 }
 
 

@@ -1,0 +1,147 @@
+"""`clusters`, `pools`, `nodes`: what workloads run on, as it was last observed."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import typer
+
+from rung_cli import completions
+from rung_cli.flags import ClusterFlag, OutputFlag
+from rung_cli.http.client import Api
+from rung_cli.http.pagination import rows
+from rung_cli.lookup import cluster as find_cluster
+from rung_cli.lookup import naming_flags
+from rung_cli.output.formats import Columns, TableColumn
+from rung_cli.output.units import age, amount
+from rung_cli.session import session
+
+STATES: Final[Mapping[str, str]] = {"Connected": "green", "WaitingToConnect": "yellow", "Ready": "green"}
+"""Colours of clusters, node pools and nodes; what is not here is red."""
+Row = dict[str, Any]
+
+
+def _state_style(name: str) -> Any:
+    return lambda row: STATES.get(_of(row, name), "red")
+
+
+def _of(row: Mapping[str, Any], name: str) -> str:
+    return str((row.get("status") or {}).get("state") if name == "state" else row.get(name))
+
+
+CLUSTERS: Final[Columns] = (
+    TableColumn("CLUSTER", lambda row: row["name"]),
+    TableColumn("SCHEDULER", lambda row: row["flavour"] + (" (simulated)" if row["simulated"] else "")),
+    TableColumn("STATE", lambda row: _of(row, "state"), style=_state_style("state")),
+    TableColumn("SYNCED", lambda row: _condition(row, "Synced")),
+    TableColumn("VERSION", lambda row: row["status"]["platform"]["kubeVersion"], wide=100),
+    TableColumn("OBSERVED", lambda row: age(row.get("lastLiveness")), right=True),
+    TableColumn("ID", lambda row: row["uuid"], wide=130),
+)
+POOLS: Final[Columns] = (
+    TableColumn("POOL", lambda row: row["name"]),
+    TableColumn("CLUSTER", lambda row: row["clusterName"]),
+    TableColumn("PHASE", lambda row: row["phase"], style=_state_style("phase")),
+    TableColumn("NODES", lambda row: len(row["status"]["nodes"]), right=True),
+    TableColumn("DEFAULT", lambda row: "yes" if row["isDefault"] else "", wide=75),
+    TableColumn("PLACEMENT", lambda row: row["schedulingConfiguration"]["placementStrategy"]["gpu"], wide=85),
+    TableColumn("NODE LABEL", lambda row: f"{row['labelKey']}={row['labelValue']}", wide=100),
+)
+NODES: Final[Columns] = (
+    TableColumn("NODE", lambda row: row["name"]),
+    TableColumn("CLUSTER", lambda row: row["clusterName"], wide=90),
+    TableColumn("POOL", lambda row: row["nodePool"]),
+    TableColumn("STATUS", lambda row: row["status"], style=_state_style("status")),
+    TableColumn("GPUS", lambda row: amount(row.get("gpuInfo", {}).get("gpuCount")), right=True),
+    TableColumn("IN USE", lambda row: amount(row["allocatedGpus"]), right=True),
+    TableColumn("GPU TYPE", lambda row: row.get("gpuInfo", {}).get("gpuType"), wide=100),
+    TableColumn("TAINTS", lambda row: ", ".join(_taint(each) for each in row["taints"]), wide=120),
+    TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
+)
+PoolFlag = Annotated[str, typer.Option("--pool", help="Only this node pool.", autocompletion=completions.pool_names)]
+Search = Annotated[str, typer.Option(help="Part of a name.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add them."""
+    app.command()(clusters)
+    app.command()(pools)
+    app.command()(nodes)
+
+
+def clusters(ctx: typer.Context, *, output: OutputFlag = None) -> None:
+    """List clusters with their scheduler, and whether they hold what Rung wants.
+
+    rung clusters -o json | jq '.[].status.conditions'
+    """
+    held = session(ctx)
+    out = held.output(output)
+    out.rows(held.api.get("v1/clusters"), CLUSTERS, name=_name, empty="No clusters.")
+
+
+def pools(ctx: typer.Context, *, cluster: ClusterFlag = "", output: OutputFlag = None) -> None:
+    """List node pools with their nodes.
+
+    rung pools --cluster atlas
+    """
+    held = session(ctx)
+    out = held.output(output)
+    query = {"filterBy": _in_cluster("clusterId", held.api, cluster)}
+    out.rows(rows(held.api, "v1/node-pools", "nodepools", query=query), POOLS, name=_name, empty="No node pools.")
+
+
+def nodes(
+    ctx: typer.Context,
+    *,
+    cluster: ClusterFlag = "",
+    pool: PoolFlag = "",
+    search: Search = "",
+    output: OutputFlag = None,
+) -> None:
+    """List nodes with their GPUs, and how many of them are in use.
+
+    rung nodes --cluster atlas --pool h100
+    """
+    held = session(ctx)
+    out = held.output(output)
+    clauses = [_in_cluster("clusterUuid", held.api, cluster), f"nodePool=={pool}" if pool else ""]
+    query = {"filterBy": ",".join(filter(None, clauses)), "search": search}
+    with naming_flags():
+        found = rows(held.api, "v1/nodes", "nodes", query=query)
+    out.rows(_with_use(held.api, found), NODES, name=_name, empty="No nodes.")
+
+
+def _in_cluster(column: str, api: Api, cluster: str) -> str:
+    return f"{column}=={find_cluster(api, cluster)['uuid']}" if cluster else ""
+
+
+def _with_use(api: Api, found: list[Row]) -> list[Row]:
+    """Each node with the name of its cluster and the GPUs that are allocated on it: null where nobody said."""
+    if not found:
+        return found
+    told = api.get("v1/nodes/telemetry", telemetryType="ALLOCATED_GPUS", groupBy="ClusterId,Node")["values"]
+    groups = [({each["key"]: each["value"] for each in row["groups"]}, row["value"]) for row in told]
+    used = {(where["ClusterId"], where["Node"]): float(value) for where, value in groups}
+    names = {each["uuid"]: each["name"] for each in api.get("v1/clusters", verbosity="metadata")}
+    return [
+        {
+            **node,
+            "clusterName": names.get(node["clusterUuid"], ""),
+            "allocatedGpus": used.get((node["clusterUuid"], node["name"])),
+        }
+        for node in found
+    ]
+
+
+def _condition(row: Mapping[str, Any], name: str) -> str:
+    """`yes`, `no`, or nothing where nobody knows."""
+    words = {"True": "yes", "False": "no"}
+    return next((words.get(each["status"], "") for each in row["status"]["conditions"] if each["type"] == name), "")
+
+
+def _taint(taint: Mapping[str, Any]) -> str:
+    value = f"={taint['value']}" if taint["value"] else ""
+    return f"{taint['key']}{value}:{taint['effect']}"
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return str(row["name"])

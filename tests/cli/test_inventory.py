@@ -1,0 +1,138 @@
+"""`rung clusters`, `pools`, `nodes`, `policies`, `profiles`: what there is, as a table and for programs."""
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from tenants.organisation.models import Project
+from tests.cli.conftest import Account, Rung
+from tests.cli.fake_portal import Answer, portal_that
+from tests.factories.clusters import NodeFactory
+from tests.support.repository import ROOT
+from workloads.policies.models import Policy
+
+
+def test_clusters_pools_and_nodes_are_listed_and_filtered(admin: Rung, llm_team: Project) -> None:
+    pool = llm_team.cluster.node_pools.get(name="h100")
+    NodeFactory(cluster=llm_team.cluster, name="h100-77", pool=pool)
+    assert "lab " in admin("clusters").out
+    assert admin("clusters", "-o", "name").out == "lab\n"
+    assert admin("pools", "--cluster", "lab", "-o", "name").out.split() == ["a100", "h100"]
+    assert "h100-77" in admin("nodes", "--cluster", "lab", "--pool", "h100", "-o", "name").out.split()
+    assert "h100-77" not in admin("nodes", "--pool", "a100").out
+    (node,) = admin("nodes", "--search", "h100-77", "-o", "json").data
+    assert (node["clusterName"], node["nodePool"]) == ("lab", "h100")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("nodes", "--pool", "h10"), "--pool: No pool 'h10' found. Did you mean 'h100'?"),
+        (("pools", "--cluster", "lib"), "Cluster lib not found. Did you mean 'lab'?"),
+        (("list", "-p", "lm-team"), "--project: No project 'lm-team' found. Did you mean 'llm-team'?"),
+        (("list", "-A", "--phase", "Bogus"), "Phases: Running, Completed, Pending"),
+        (("list", "-A", "--priority", "hihg"), "--priority: No priority 'hihg' found. Did you mean 'high'?"),
+        (("quota", "-p", "lm-team"), "Project lm-team not found. Did you mean 'llm-team'?"),
+        (("describe", "x", "-p", "lm-team"), "--project: No project 'lm-team' found. Did you mean 'llm-team'?"),
+    ],
+)
+def test_an_unknown_name_fails_with_the_nearest_one(admin: Rung, args: tuple[str, ...], said: str) -> None:
+    ended = admin(*args)
+    assert (ended.code, ended.out) == (1, "")
+    assert said in ended.err
+
+
+def test_a_list_that_does_not_tell_of_further_pages_is_read_to_its_end(
+    rung: Rung, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = [{"name": f"pool-{number}"} for number in range(500)]
+    with portal_that(Answer(body={"nodepools": full}), Answer(body={"nodepools": [{"name": "last"}]})) as portal:
+        for name, value in {"URL": portal.url, "CLIENT_ID": "me", "CLIENT_SECRET": "s"}.items():
+            monkeypatch.setenv(f"RUNG_{name}", value)
+        names = rung("pools", "-o", "name").out.split()
+    assert (len(names), names[-1]) == (501, "last")
+    assert [each.path for each in portal.asked] == [
+        "/api/v1/node-pools?limit=500",
+        "/api/v1/node-pools?offset=500&limit=500",
+    ]
+
+
+def test_a_phase_is_found_however_it_is_written(admin: Rung) -> None:
+    assert admin("list", "-A", "--phase", "running").out == "No workloads.\n"
+
+
+def test_policies_say_what_they_demand_and_where(admin: Rung, llm_team: Project) -> None:
+    document = {
+        "defaults": {"priorityClass": "low"},
+        "rules": {"preemptibility": {"canEdit": False}, "priorityClass": {"options": [{"value": "low"}]}},
+    }
+    now = timezone.now()
+    Policy.objects.create(
+        kind="training",
+        scope="project",
+        project=llm_team,
+        name="calm",
+        document=document,
+        created_at=now,
+        updated_at=now,
+    )
+    out = admin("policies").out
+    assert "training       project llm-team  priorityClass=low" in out
+    assert "preemptibility: cannot be changed; priorityClass: low" in out
+    assert admin("policies", "-p", "llm-team", "-o", "json").data[0]["policy"] == document
+    assert admin("policies", "-o", "name").out == "training/project llm-team\n"
+
+
+def test_profiles_are_listed_and_another_becomes_the_default(
+    rung: Rung, live_server: Any, member: Account, home: Path
+) -> None:
+    assert rung("profiles").out == "No profiles. Make one with: rung login\n"
+    asked = ("login", live_server.url, "--client-id", member.client_id, "--secret-stdin")
+    rung("--profile", "first", *asked, "--project", "llm-team", stdin=member.secret)
+    rung("--profile", "second", *asked, stdin=member.secret)
+    assert rung("profiles", "list", "-o", "name").out.split() == ["first", "second"]
+    assert [each["default"] for each in rung("profiles", "list", "-o", "json").data] == [True, False]
+    assert rung("profiles", "use", "second").code == 0
+    assert [each["default"] for each in rung("profiles", "list", "-o", "json").data] == [False, True]
+    assert member.secret not in rung("profiles").out
+    refused = rung("profiles", "use", "third")
+    assert (refused.code, "Known profiles: first, second" in refused.err) == (64, True)
+
+
+def test_the_command_alone_prints_its_help(rung: Rung) -> None:
+    ended = rung()
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == rung("--help").out
+
+
+@pytest.mark.parametrize(("no_color", "escapes"), [("1", False), ("", True)])
+def test_no_color_leaves_no_escape_sequence_on_a_terminal(
+    admin: Rung, no_color: str, escapes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for args in (["priorities"], ["nodes", "--pool", "typo"]):
+        shown = on_a_terminal([sys.executable, "-m", "rung_cli", *args])
+        assert (b"\x1b" in shown) is escapes, shown
+
+
+def on_a_terminal(argv: list[str]) -> bytes:
+    """What a program writes to stdout and stderr where both are a terminal."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(argv, stdin=follower, stdout=follower, stderr=follower, cwd=ROOT / "cli")
+    os.close(follower)
+    shown = b""
+    try:
+        while part := os.read(leader, 4096):
+            shown += part
+    except OSError:  # the other end is closed
+        pass
+    process.wait()
+    os.close(leader)
+    return shown
