@@ -35,7 +35,8 @@ def test_same_kind_and_same_victims_in_every_scenario(fair: bool, options: tuple
     assert not differ, "\n".join(pformat(each, width=140) for each in differ)
     if len(plans) >= COUNT:
         kinds = Counter(answer.kind for answer in seen.values())
-        assert kinds.keys() == {"placed", "pending", "preempts", "reclaims", "preempts+reclaims"}, kinds
+        most = {"placed", "pending", "preempts", "reclaims"}
+        assert kinds.keys() >= (most if fair else most | {"preempts+reclaims"}), kinds
 
 
 def test_a_seed_is_the_same_scenario_for_ever() -> None:

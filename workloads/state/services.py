@@ -60,7 +60,25 @@ def note(
     detail: Mapping[str, Any] | None = None,
 ) -> WorkloadEvent:
     """Write a timeline entry. Entries of the system have no actor."""
-    return WorkloadEvent.objects.create(
+    entry = timeline_entry(
+        workload=workload, at=at, type_=type_, reason=reason, message=message, actor=actor, detail=detail
+    )
+    entry.save(force_insert=True)
+    return entry
+
+
+def timeline_entry(
+    *,
+    workload: Workload,
+    at: datetime,
+    type_: EventType,
+    reason: str = "",
+    message: str = "",
+    actor: Actor = SYSTEM,
+    detail: Mapping[str, Any] | None = None,
+) -> WorkloadEvent:
+    """The same for who writes several at once: not stored."""
+    return WorkloadEvent(
         workload=workload,
         at=at,
         type=type_,

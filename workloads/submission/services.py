@@ -45,8 +45,8 @@ from workloads.intake.rules.scalars import GPU
 from workloads.intake.services import grants_of, refusals
 from workloads.lifecycle.services.actions import check_not_fixed, clone_spec, delete, ready
 from workloads.policies.services import check_enforceable, resolve_pair, type_of
-from workloads.state.models import EventType, IdempotencyKey, Workload
-from workloads.state.services import audit_entity, note, notify_apply
+from workloads.state.models import EventType, IdempotencyKey, Workload, WorkloadEvent
+from workloads.state.services import audit_entity, note, notify_apply, timeline_entry
 
 LONGEST: Final = 200
 KEPT: Final = timedelta(days=7)
@@ -253,7 +253,7 @@ def _note_submission(workload: Workload, effective: Effective, resolved: Mapping
         f"Submitted with priority {effective.priority.name} {effective.priority.value} ({effective.priority_source}), "
         f"{effective.preemptibility} ({effective.preemptibility_source})."
     )
-    note(
+    submitted = timeline_entry(
         workload=workload,
         at=workload.created_at,
         type_=EventType.ACTION,
@@ -262,7 +262,8 @@ def _note_submission(workload: Workload, effective: Effective, resolved: Mapping
         actor=actor,
         detail=resolved,
     )
-    note(workload=workload, at=workload.created_at, type_=EventType.PHASE)
+    creating = timeline_entry(workload=workload, at=workload.created_at, type_=EventType.PHASE)
+    WorkloadEvent.objects.bulk_create([submitted, creating])
 
 
 def _after_race(

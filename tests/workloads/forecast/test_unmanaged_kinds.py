@@ -37,7 +37,7 @@ def team(lab: Lab) -> Project:
 
 
 def configure(*integrations: str) -> None:
-    facts = {"integrations": list(integrations), "external": [], "narrowed": False, "fair": False, "impatient": False}
+    facts = {"integrations": list(integrations), "external": [], "narrowed": False, "fair": [], "impatient": False}
     Cluster.objects.update(configured=facts)
 
 
