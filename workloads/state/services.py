@@ -58,27 +58,10 @@ def note(
     message: str = "",
     actor: Actor = SYSTEM,
     detail: Mapping[str, Any] | None = None,
+    store: bool = True,
 ) -> WorkloadEvent:
-    """Write a timeline entry. Entries of the system have no actor."""
-    entry = timeline_entry(
-        workload=workload, at=at, type_=type_, reason=reason, message=message, actor=actor, detail=detail
-    )
-    entry.save(force_insert=True)
-    return entry
-
-
-def timeline_entry(
-    *,
-    workload: Workload,
-    at: datetime,
-    type_: EventType,
-    reason: str = "",
-    message: str = "",
-    actor: Actor = SYSTEM,
-    detail: Mapping[str, Any] | None = None,
-) -> WorkloadEvent:
-    """The same for who writes several at once: not stored."""
-    return WorkloadEvent(
+    """Write a timeline entry. Entries of the system have no actor. `store`: False for who stores several at once."""
+    entry = WorkloadEvent(
         workload=workload,
         at=at,
         type=type_,
@@ -88,6 +71,9 @@ def timeline_entry(
         actor="" if actor == SYSTEM else actor.name,
         detail=dict(detail or {}),
     )
+    if store:
+        entry.save(force_insert=True)
+    return entry
 
 
 def place_events() -> int:

@@ -46,7 +46,7 @@ from workloads.intake.services import grants_of, refusals
 from workloads.lifecycle.services.actions import check_not_fixed, clone_spec, delete, ready
 from workloads.policies.services import check_enforceable, resolve_pair, type_of
 from workloads.state.models import EventType, IdempotencyKey, Workload, WorkloadEvent
-from workloads.state.services import audit_entity, note, notify_apply, timeline_entry
+from workloads.state.services import audit_entity, note, notify_apply
 
 LONGEST: Final = 200
 KEPT: Final = timedelta(days=7)
@@ -253,7 +253,7 @@ def _note_submission(workload: Workload, effective: Effective, resolved: Mapping
         f"Submitted with priority {effective.priority.name} {effective.priority.value} ({effective.priority_source}), "
         f"{effective.preemptibility} ({effective.preemptibility_source})."
     )
-    submitted = timeline_entry(
+    submitted = note(
         workload=workload,
         at=workload.created_at,
         type_=EventType.ACTION,
@@ -261,8 +261,9 @@ def _note_submission(workload: Workload, effective: Effective, resolved: Mapping
         message=message,
         actor=actor,
         detail=resolved,
+        store=False,
     )
-    creating = timeline_entry(workload=workload, at=workload.created_at, type_=EventType.PHASE)
+    creating = note(workload=workload, at=workload.created_at, type_=EventType.PHASE, store=False)
     WorkloadEvent.objects.bulk_create([submitted, creating])
 
 
