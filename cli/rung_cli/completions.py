@@ -118,7 +118,7 @@ def _starting(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _names(ctx: typer.Context, incomplete: str, ask: Callable[[Session], Iterable[str]]) -> list[str]:
-    """Without a word whatever happens: what is written now would stand in the middle of somebody's command line."""
+    """Print nothing on errors: the output would appear inside the command line that is being typed."""
     held = _session(ctx)
     with redirect_stderr(StringIO()):
         try:

@@ -110,7 +110,7 @@ def not_found(message: str, *, hint: str = "") -> ApiError:
 
 @contextmanager
 def naming_flags() -> Iterator[None]:
-    """An unknown name in `filterBy` is told of the flag that it was given with."""
+    """Report an unknown name in `filterBy` under the flag that it came from."""
     try:
         yield
     except ApiError as refusal:

@@ -129,7 +129,7 @@ def apply(
 
 
 def _exported(server: ServerState, chosen: set[str]) -> Iterator[DeclaredObject]:
-    """Every kind, or those that were chosen. What the caller may not look at is told, unless it was chosen."""
+    """Every kind, or the chosen ones. A kind that the caller may not read is reported; a chosen one is an error."""
     for name, kind in KINDS.items():
         if chosen and name not in chosen:
             continue
@@ -211,7 +211,7 @@ def _show_results(out: Output, results: Sequence[PlannedChange]) -> None:
 
 
 def _show_rest(out: Output, steps: Sequence[PlannedChange], results: Sequence[PlannedChange]) -> None:
-    """The connection is gone: what was done by then, and what nobody knows of."""
+    """The connection was lost: what was applied before, and what is unconfirmed."""
     known = {each.thing.key for each in results}
     if out.format not in {Format.TABLE, Format.NAME}:
         out.data([each.as_json() for each in results])

@@ -115,7 +115,7 @@ def _in_cluster(column: str, api: Api, cluster: str) -> str:
 
 
 def _with_use(api: Api, found: list[Row]) -> list[Row]:
-    """Each node with the name of its cluster and the GPUs that are allocated on it: null where nobody said."""
+    """Each node with the name of its cluster and the GPUs that are allocated on it: null where it is unknown."""
     if not found:
         return found
     told = api.get("v1/nodes/telemetry", telemetryType="ALLOCATED_GPUS", groupBy="ClusterId,Node")["values"]
@@ -133,7 +133,7 @@ def _with_use(api: Api, found: list[Row]) -> list[Row]:
 
 
 def _condition(row: Mapping[str, Any], name: str) -> str:
-    """`yes`, `no`, or nothing where nobody knows."""
+    """`yes`, `no`, or empty where it is unknown."""
     words = {"True": "yes", "False": "no"}
     return next((words.get(each["status"], "") for each in row["status"]["conditions"] if each["type"] == name), "")
 
