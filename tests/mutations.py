@@ -79,15 +79,15 @@ MUTATIONS: Final = (
     Mutation(
         "kube-scheduler: equal priority is not preempted",
         "scheduling/rules/kube/preemption.py",
-        "if seat.group.priority < priority]",
-        "if seat.group.priority <= priority]",
+        "if assignment.group.priority < priority]",
+        "if assignment.group.priority <= priority]",
         ("tests/scheduling/rules/kube/test_pods.py",),
     ),
     Mutation(
         "kube-scheduler: the preemption policy Never preempts nobody",
         "scheduling/rules/kube/preemption.py",
-        "room = None if group.never_preempts else self._best_node(group, pod.requests)",
-        "room = self._best_node(group, pod.requests)",
+        "capacity = None if group.never_preempts else self._best_node(group, pod.requests)",
+        "capacity = self._best_node(group, pod.requests)",
         ("tests/scheduling/rules/kube/test_pods.py",),
     ),
     Mutation(

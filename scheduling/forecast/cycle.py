@@ -123,9 +123,9 @@ def _outcome(snapshot: Snapshot, candidates: Sequence[PodGroup], decisions: Sequ
         return found
     others = [d for d in decisions if isinstance(d, Start) and d.group.name not in own]
     placed = [*(pod for d in starts.values() for pod in d.pods), *(pod for d in waits.values() for pod in d.coming)]
-    with workspace(snapshot, packed_state) as board:
-        let_start(board, others)
-        return replace(found, pend=of_whole(found.pend, candidates, placed, board))
+    with workspace(snapshot, packed_state) as state:
+        let_start(state, others)
+        return replace(found, pend=of_whole(found.pend, candidates, placed, state))
 
 
 def _kind(victims: tuple[Evict, ...], starts: Mapping[str, Start], waits: Mapping[str, Wait]) -> OutcomeKind:

@@ -153,13 +153,13 @@ class Headrooms:
         self,
         queues: Iterable[Queue],
         holdings: Mapping[str, QueueHolding],
-        room: PoolCapacity,
+        capacity: PoolCapacity,
         *,
         sharing: Sharing,
         every_pod_asks: bool = False,
     ) -> None:
         rows = {row.name: row for row in queues}
-        self._room, self._sharing, self._every_pod_asks = room, sharing, every_pod_asks
+        self._capacity, self._sharing, self._every_pod_asks = capacity, sharing, every_pod_asks
         self._parents = {name: row.parent for name, row in rows.items()}
         self._shares = tree_of(rows.values()) if sharing is Sharing.LENT else {}
         fixed, used = Counter[str](), dict.fromkeys(rows, ZERO)
@@ -202,7 +202,7 @@ class Headrooms:
         bounds = {bound: max(level.below, 0) for bound, level in limits.items()}
         if self._sharing is Sharing.LENT:
             bounds[Bound.LENDABLE] = max(self._shares[queue].free().gpu, 0)
-        bounds[Bound.FREE] = self._room.free
+        bounds[Bound.FREE] = self._capacity.free
         if self._every_pod_asks and (exhausted := self._exhausted(limits)):
             return exhausted
         bound = min(bounds, key=lambda each: bounds[each])  # the first of equal ones
@@ -212,7 +212,7 @@ class Headrooms:
         return Headroom(
             inside=inside,
             over=now - inside,
-            largest=min(now, self._room.largest),
+            largest=min(now, self._capacity.largest),
             back=min(path[0].left - inside, self._owed(path, now)),
             bound=bound,
             allowed=level.limit if level else None,
@@ -230,12 +230,12 @@ class Headrooms:
         return None
 
     def _scarce(self, queue: str, limits: Mapping[Bound, _Level], now: int) -> Iterator[ScarceResource]:
-        whole = self._room.whole
+        whole = self._capacity.whole
         for name in BESIDE:
             bounds = {bound: level.left_of(name) for bound, level in limits.items()}
             if self._sharing is Sharing.LENT:
                 bounds[Bound.LENDABLE] = getattr(self._shares[queue].free(), name)
-            bounds[Bound.FREE] = getattr(self._room.beside, name)
+            bounds[Bound.FREE] = getattr(self._capacity.beside, name)
             bound = min(bounds, key=lambda each: bounds[each])
             left = max(bounds[bound], 0)
             if left * whole.gpu * SCARCE < now * getattr(whole, name):

@@ -41,21 +41,21 @@ def unplaced_pods(
     of them do, since room that comes free bit by bit is enough for smaller pods sooner.
     """
     known = _without(snapshot, evicted)
-    with workspace(known, packed_state) as board:
-        if not board.nodes[group.pool]:
+    with workspace(known, packed_state) as state:
+        if not state.nodes[group.pool]:
             return None
         for earlier in sorted(_before(known, group, last=last), key=_turn):
-            _seat(board, earlier)
-        return _unplaced(board, group)
+            _seat(state, earlier)
+        return _unplaced(state, group)
 
 
-def _unplaced(board: SchedulingState, group: PodGroup) -> UnplacedPods | None:
-    without = pods_without_node(board, group)
+def _unplaced(state: SchedulingState, group: PodGroup) -> UnplacedPods | None:
+    without = pods_without_node(state, group)
     later = not without
-    if later and not (without := pods_without_node(board, group, now=True)):
+    if later and not (without := pods_without_node(state, group, now=True)):
         return None
-    short = board.shortage(group, group.waiting, now=later)
-    free, _largest = board.rooms.free(group)
+    short = state.shortage(group, group.waiting, now=later)
+    free, _largest = state.capacities.free(group)
     return UnplacedPods(len(without), len(group.waiting), without[0].requests, free, short, later)
 
 
@@ -68,12 +68,12 @@ def _before(snapshot: Snapshot, group: PodGroup, *, last: bool) -> Iterator[PodG
     return (each for each in admitted if last or _turn(each) < _turn(group))
 
 
-def _seat(board: SchedulingState, group: PodGroup) -> None:
+def _seat(state: SchedulingState, group: PodGroup) -> None:
     """Each of its waiting pods where it fits; now, or on room that is on its way."""
     for pod in group.waiting:
-        now = board.rooms.find(pod.requests, group, Strategy.BINPACK, now=True)
-        if room := now or board.rooms.find(pod.requests, group, Strategy.BINPACK, now=False):
-            board.place(group, pod, room, now=now is not None)
+        now = state.capacities.find(pod.requests, group, Strategy.BINPACK, now=True)
+        if capacity := now or state.capacities.find(pod.requests, group, Strategy.BINPACK, now=False):
+            state.place(group, pod, capacity, now=now is not None)
 
 
 def _without(snapshot: Snapshot, evicted: Sequence[Evict]) -> Snapshot:

@@ -132,11 +132,11 @@ class NodeCapacities:
 
     def __init__(self, nodes: Iterable[SnapshotNode]) -> None:
         ready = sorted((node for node in nodes if node.ready), key=lambda node: node.order)
-        self._rooms = [NodeCapacity(node, index) for index, node in enumerate(ready)]
-        self._by_name = {room.node.name: room for room in self._rooms}
-        self.gpus = [room.future.gpu for room in self._rooms]
+        self._capacities = [NodeCapacity(node, index) for index, node in enumerate(ready)]
+        self._by_name = {capacity.node.name: capacity for capacity in self._capacities}
+        self.gpus = [capacity.future.gpu for capacity in self._capacities]
         """What the future of each room has, by its index."""
-        self._fullest = sorted(zip(self.gpus, range(len(self._rooms)), strict=True))
+        self._fullest = sorted(zip(self.gpus, range(len(self._capacities)), strict=True))
         self._emptiest: list[tuple[int, int]] | None = None
         """The same the other way round, from the first search for an empty node on."""
         self._matching: dict[Selection, tuple[list[NodeCapacity], frozenset[int]]] = {}
@@ -153,33 +153,35 @@ class NodeCapacities:
     @property
     def all(self) -> Sequence[NodeCapacity]:
         """Every room, by its index."""
-        return self._rooms
+        return self._capacities
 
     def get(self, name: str | None) -> NodeCapacity | None:
         return None if name is None else self._by_name.get(name)
 
-    def change(self, room: NodeCapacity, *, idle: Resources = ZERO, future: Resources = ZERO, pods: int = 0) -> None:
+    def change(
+        self, capacity: NodeCapacity, *, idle: Resources = ZERO, future: Resources = ZERO, pods: int = 0
+    ) -> None:
         """Add to what is free, and to the pods that may still come; negative amounts take."""
         if future.gpu:
-            gpu, index = room.future.gpu, room.index
+            gpu, index = capacity.future.gpu, capacity.index
             del self._fullest[bisect_left(self._fullest, (gpu, index))]
             insort(self._fullest, (gpu + future.gpu, index))
             if self._emptiest is not None:
                 del self._emptiest[bisect_left(self._emptiest, (-gpu, index))]
                 insort(self._emptiest, (-gpu - future.gpu, index))
             self.gpus[index] = gpu + future.gpu
-        room.idle += idle
-        room.future += future
-        room.pods_left += pods
-        self._before.setdefault(room.index, room.version)
+        capacity.idle += idle
+        capacity.future += future
+        capacity.pods_left += pods
+        self._before.setdefault(capacity.index, capacity.version)
         self._clock += 1
-        room.version = self.age = self._clock
-        self.changes.append(room)
+        capacity.version = self.age = self._clock
+        self.changes.append(capacity)
 
     def restored(self) -> None:
         """Everything has been taken back: rooms are as they were when all was settled."""
         for index, version in self._before.items():
-            self._rooms[index].version = version
+            self._capacities[index].version = version
         self._before.clear()
         self.changes.clear()
         self.age = self._settled
@@ -187,15 +189,15 @@ class NodeCapacities:
 
     def settle(self) -> None:
         """As rooms are now they are brought back."""
-        self.moved += [self._rooms[index] for index in self._before]
+        self.moved += [self._capacities[index] for index in self._before]
         self._before.clear()
         self.changes.clear()
         self._settled = self.age
 
-    def share(self, room: NodeCapacity, device: str, *, now: int = 0, later: int = 0) -> None:
+    def share(self, capacity: NodeCapacity, device: str, *, now: int = 0, later: int = 0) -> None:
         """Beside such a change: whose part of which GPU it is. No device: of none."""
         if device:
-            room.shared.change(device, now=now, later=later)
+            capacity.shared.change(device, now=now, later=later)
 
     def matching(self, group: PodGroup) -> list[NodeCapacity]:
         """Ready nodes of the group's pool that it may use."""
@@ -204,8 +206,8 @@ class NodeCapacities:
     def _match(self, group: PodGroup) -> tuple[list[NodeCapacity], frozenset[int]]:
         key = selection(group)
         if key not in self._matching:
-            found = [room for room in self._rooms if matches(room.node, group)]
-            self._matching[key] = (found, frozenset(room.index for room in found))
+            found = [capacity for capacity in self._capacities if matches(capacity.node, group)]
+            self._matching[key] = (found, frozenset(capacity.index for capacity in found))
         return self._matching[key]
 
     def find(self, asked: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> NodeCapacity | None:
@@ -215,14 +217,14 @@ class NodeCapacities:
     def fitting(self, asked: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> Iterator[NodeCapacity]:
         """The nodes that fit, best first."""
         spread = strategy is Strategy.SPREAD
-        rooms = self.with_gpus(group, asked.gpu, spread=spread) if asked.gpu else self.matching(group)
-        found = (room for room in rooms if room.fits(asked, now=now))
+        capacities = self.with_gpus(group, asked.gpu, spread=spread) if asked.gpu else self.matching(group)
+        found = (capacity for capacity in capacities if capacity.fits(asked, now=now))
         if is_gpu_fraction(asked.gpu):
-            return iter(sorted(found, key=lambda room: room.shared.device_for(asked.gpu, now=now) is None))
+            return iter(sorted(found, key=lambda capacity: capacity.shared.device_for(asked.gpu, now=now) is None))
         if asked.gpu:
             return found
         sign = -1 if spread else 1
-        return iter(sorted(found, key=lambda room: (sign * room.future.cpu, room.index)))
+        return iter(sorted(found, key=lambda capacity: (sign * capacity.future.cpu, capacity.index)))
 
     def with_gpus(self, group: PodGroup, gpu: int, *, spread: bool = False) -> Iterator[NodeCapacity]:
         """Matching rooms whose future has that many GPUs, fullest first; with `spread`, emptiest first."""
@@ -233,7 +235,7 @@ class NodeCapacities:
             found = self._emptiest[: bisect_left(self._emptiest, (1 - gpu, -1))]
         else:
             found = self._fullest[bisect_left(self._fullest, (gpu, -1)) :]
-        return (self._rooms[index] for _gpu, index in found if index in allowed)
+        return (self._capacities[index] for _gpu, index in found if index in allowed)
 
     def free(self, group: PodGroup) -> tuple[Resources, Resources]:
         """What may be had now in sum, and on the emptiest node."""
@@ -251,15 +253,15 @@ class NodeCapacities:
 
     def capacity(self) -> Resources:
         """Everything the ready nodes have."""
-        return sum((room.node.capacity for room in self._rooms), ZERO)
+        return sum((capacity.node.capacity for capacity in self._capacities), ZERO)
 
 
-def _sum_and_largest(rooms: Iterable[NodeCapacity], *, part: bool) -> tuple[Resources, Resources]:
+def _sum_and_largest(capacities: Iterable[NodeCapacity], *, part: bool) -> tuple[Resources, Resources]:
     """What may be had now; negative amounts as zero."""
     gpu = cpu = memory = 0
     largest = (0, 0, 0)
-    for room in rooms:
-        free = room.free(part=part)
+    for capacity in capacities:
+        free = capacity.free(part=part)
         size = by_size(free if free.gpu >= 0 and free.cpu >= 0 and free.memory >= 0 else free.floor())
         gpu, cpu, memory = gpu + size[0], cpu + size[1], memory + size[2]
         largest = max(largest, size)

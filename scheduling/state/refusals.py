@@ -16,84 +16,86 @@ OF_ROOM: Final = frozenset({Reason.NO_ROOM, Reason.PREEMPTION_NEVER})
 OF_QUOTA: Final = frozenset({Reason.OVER_LIMIT, Reason.NON_PREEMPTIBLE_OVER_QUOTA, Reason.WAITING_FOR_QUOTA})
 
 
-def impossible(board: SchedulingState, group: PodGroup, pods: tuple[Pod, ...]) -> PendingReason | None:
+def impossible(state: SchedulingState, group: PodGroup, pods: tuple[Pod, ...]) -> PendingReason | None:
     """Could these pods run on the empty node pool? None when each fits a node and all fit the pool."""
     needed = total(pods)
-    if not board.nodes.get(group.pool):
+    if not state.nodes.get(group.pool):
         return PendingReason(Reason.NO_SUCH_POOL, needed, pool=group.pool)
-    capacities, whole = board.sizes(group)
+    capacities, whole = state.sizes(group)
     fits_nodes = all(any(pod.requests.fits_in(capacity) for capacity in capacities) for pod in pods)
     if fits_nodes and needed.fits_in(whole):
         return None
-    return never_fits(board, group, pods)
+    return never_fits(state, group, pods)
 
 
-def never_fits(board: SchedulingState, group: PodGroup, pods: tuple[Pod, ...]) -> PendingReason:
+def never_fits(state: SchedulingState, group: PodGroup, pods: tuple[Pod, ...]) -> PendingReason:
     """Too large even for empty nodes: with what they have in sum, and the largest of them."""
-    if not _is_asked_about(board, group):
+    if not _is_asked_about(state, group):
         return PendingReason(Reason.NEVER_FITS, total(pods), pool=group.pool)
-    found = shortage([[empty(node) for node in board.usable(group)]], [pod.requests for pod in pods])
-    whole = board.sizes(group)[1]
+    found = shortage([[empty(node) for node in state.usable(group)]], [pod.requests for pod in pods])
+    whole = state.sizes(group)[1]
     return replace(_lacking(found, Reason.NEVER_FITS, pods), pool=group.pool, free=whole)
 
 
 def no_room(
-    board: SchedulingState, group: PodGroup, pods: tuple[Pod, ...], reason: Reason = Reason.NO_ROOM
+    state: SchedulingState, group: PodGroup, pods: tuple[Pod, ...], reason: Reason = Reason.NO_ROOM
 ) -> PendingReason:
     """Nothing can be evicted for them and they do not fit: with what is short, and how much of it is free.
 
     Evicting: they have their place, and nothing is short.
     """
-    if not _is_asked_about(board, group):
+    if not _is_asked_about(state, group):
         return PendingReason(reason, total(pods), pool=group.pool)
-    free, largest = board.rooms.free(group)
-    found = Shortage(largest=largest) if reason is Reason.EVICTING else board.shortage(group, pods)
+    free, largest = state.capacities.free(group)
+    found = Shortage(largest=largest) if reason is Reason.EVICTING else state.shortage(group, pods)
     pend = replace(_lacking(found, reason, pods), pool=group.pool, free=free)
-    return pend if group.topology is None else _in_no_domain(board, group, pend)
+    return pend if group.topology is None else _in_no_domain(state, group, pend)
 
 
-def _is_asked_about(board: SchedulingState, group: PodGroup) -> bool:
+def _is_asked_about(state: SchedulingState, group: PodGroup) -> bool:
     """Are the numbers of its refusal wanted? They take a look at every node."""
-    return board.about is None or group.name in board.about
+    return state.about is None or group.name in state.about
 
 
 def _lacking(found: Shortage, reason: Reason, pods: tuple[Pod, ...]) -> PendingReason:
     return PendingReason(reason, total(pods), largest_free=found.largest, lacking=found.names, beside=found.beside)
 
 
-def _in_no_domain(board: SchedulingState, group: PodGroup, pend: PendingReason) -> PendingReason:
+def _in_no_domain(state: SchedulingState, group: PodGroup, pend: PendingReason) -> PendingReason:
     """The same for a gang of one domain: with the one that has most room, and whether the largest could ever do."""
-    domains = board.domains(group)
-    rooms = {board.domain_of(each): board.rooms.free(each)[0] for each in domains}
-    best = max(rooms, key=lambda name: (by_size(rooms[name].only(pend.short)), by_size(rooms[name])), default="")
-    never = not any(pend.needed.fits_in(board.sizes(each)[1]) for each in domains)
+    domains = state.domains(group)
+    capacities = {state.domain_of(each): state.capacities.free(each)[0] for each in domains}
+    best = max(
+        capacities, key=lambda name: (by_size(capacities[name].only(pend.short)), by_size(capacities[name])), default=""
+    )
+    never = not any(pend.needed.fits_in(state.sizes(each)[1]) for each in domains)
     return replace(
         pend,
         reason=Reason.NO_DOMAIN if pend.reason is Reason.NO_ROOM else pend.reason,
         topology=group.topology,
         domain=best,
-        largest_domain=rooms.get(best, ZERO),
+        largest_domain=capacities.get(best, ZERO),
         also=(Reason.NEVER_FITS,) if never else (),
     )
 
 
-def let_start(board: SchedulingState, starts: Iterable[Start]) -> None:
+def let_start(state: SchedulingState, starts: Iterable[Start]) -> None:
     """These have started."""
     for start in starts:
         for pod in start.pods:
-            if room := board.rooms.get(start.placements.get(pod.name)):
-                board.place(start.group, pod, room, now=True)
+            if capacity := state.capacities.get(start.placements.get(pod.name)):
+                state.place(start.group, pod, capacity, now=True)
 
 
 def of_whole(
-    pend: PendingReason, candidates: Sequence[PodGroup], placed: Sequence[Pod], board: SchedulingState
+    pend: PendingReason, candidates: Sequence[PodGroup], placed: Sequence[Pod], state: SchedulingState
 ) -> PendingReason:
     """Why a part waits, with the numbers of the whole: what all ask for, and what there was before some had a place."""
     wanted, given = total(tuple(pod for each in candidates for pod in each.waiting)), total(tuple(placed))
     if pend.reason in OF_ROOM:
         whole, pods = candidates[0], [pod.requests for each in candidates for pod in each.waiting]
-        found = measured(board.spaces(whole), pods, pend.lacking)
-        free, largest = board.rooms.free(whole)[0], found.largest
+        found = measured(state.spaces(whole), pods, pend.lacking)
+        free, largest = state.capacities.free(whole)[0], found.largest
         return replace(pend, needed=wanted, free=free, largest_free=largest, beside=found.beside)
     if pend.reason in OF_QUOTA:
         missing = _more(pend.missing, wanted - given - pend.needed)
@@ -110,17 +112,17 @@ def _more(missing: Resources, more: Resources) -> Resources:
     )
 
 
-def pods_without_node(board: SchedulingState, group: PodGroup, *, now: bool = False) -> list[Pod]:
+def pods_without_node(state: SchedulingState, group: PodGroup, *, now: bool = False) -> list[Pod]:
     """Those that find none, the largest first, each where it fits best. The board is left as it was."""
     without: list[Pod] = []
     taken: list[tuple[NodeCapacity, Resources]] = []
     for pod in sorted(group.waiting, key=lambda pod: by_size(pod.requests), reverse=True):
-        room = board.rooms.find(pod.requests, group, Strategy.BINPACK, now=now)
-        if room is None:
+        capacity = state.capacities.find(pod.requests, group, Strategy.BINPACK, now=now)
+        if capacity is None:
             without.append(pod)
         else:
-            taken.append((room, pod.requests))
-            board.rooms.change(room, idle=ZERO - pod.requests, future=ZERO - pod.requests, pods=-1)
-    for room, asked in taken:
-        board.rooms.change(room, idle=asked, future=asked, pods=1)
+            taken.append((capacity, pod.requests))
+            state.capacities.change(capacity, idle=ZERO - pod.requests, future=ZERO - pod.requests, pods=-1)
+    for capacity, asked in taken:
+        state.capacities.change(capacity, idle=asked, future=asked, pods=1)
     return without

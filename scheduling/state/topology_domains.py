@@ -48,14 +48,14 @@ class Domains:
         return _mark(level) if level in self._levels.get(group.pool, ()) else level
 
     def ordered(
-        self, group: PodGroup, asked: Resources, rooms: Iterable[NodeCapacity], among: Collection[str] | None
+        self, group: PodGroup, asked: Resources, capacities: Iterable[NodeCapacity], among: Collection[str] | None
     ) -> list[str]:
         """Names of the domains, as the key's values, in the order in which they are tried."""
         key, levels = self.key(group), self._levels.get(group.pool, ())
         free: dict[str, Resources] = {}
-        for room in rooms:
-            if (name := room.node.labels.get(key)) is not None:
-                free[name] = free.get(name, ZERO) + room.future
+        for capacity in capacities:
+            if (name := capacity.node.labels.get(key)) is not None:
+                free[name] = free.get(name, ZERO) + capacity.future
         if key == group.topology:
             return sorted(free, key=lambda name: (by_size(free[name]), name))
         depth = levels.index(str(group.topology)) + 1
@@ -90,12 +90,13 @@ class TightDomains(Domains):
     """The domain first that has room for fewest of its pods (so the first that takes all fits best), then by name."""
 
     def ordered(
-        self, group: PodGroup, asked: Resources, rooms: Iterable[NodeCapacity], among: Collection[str] | None
+        self, group: PodGroup, asked: Resources, capacities: Iterable[NodeCapacity], among: Collection[str] | None
     ) -> list[str]:
         key, fitting = self.key(group), Counter[str]()
         each = max((pod.requests for pod in group.waiting), key=by_size, default=asked)
-        for name, room in [(room.node.labels[key], room) for room in rooms if key in room.node.labels]:
-            fitting[name] += min(slots(room.future, each), max(room.pods_left, 0))
+        for capacity in capacities:
+            if (name := capacity.node.labels.get(key)) is not None:
+                fitting[name] += min(slots(capacity.future, each), max(capacity.pods_left, 0))
         return sorted(fitting, key=lambda name: (fitting[name], name.split(SEPARATOR)))
 
 

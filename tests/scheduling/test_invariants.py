@@ -119,7 +119,7 @@ def life(cluster: Snapshot, flavour: str) -> Iterator[tuple[Snapshot, list[Decis
 
 
 def uses(cluster: Snapshot) -> dict[str, QueueUsage]:
-    return SchedulingState(cluster, default=Strategy.BINPACK).ledger.uses
+    return SchedulingState(cluster, default=Strategy.BINPACK).usage.uses
 
 
 def free_on(cluster: Snapshot, name: str) -> int:
@@ -185,12 +185,12 @@ def contest(cluster: Snapshot, newcomer: PodGroup, flavour: str) -> tuple[Snapsh
 
 def fits(cluster: Snapshot, winner: PodGroup, without: tuple[Evict, ...] = ()) -> bool:
     """Is there room and quota for all its pods once these victims are gone?"""
-    board = SchedulingState(cluster, default=Strategy.BINPACK)
+    state = SchedulingState(cluster, default=Strategy.BINPACK)
     for evict in without:
-        for seat in board.seats_of[evict.victim.name]:
-            if seat.pod.name in evict.pods:
-                board.evict(seat)
-    return board.refusal(winner, winner.total) is None and board.place_all(winner, winner.waiting) is not None
+        for assignment in state.assignments_of[evict.victim.name]:
+            if assignment.pod.name in evict.pods:
+                state.evict(assignment)
+    return state.refusal(winner, winner.total) is None and state.place_all(winner, winner.waiting) is not None
 
 
 def evictions(decisions: list[Decision]) -> tuple[Evict, ...]:

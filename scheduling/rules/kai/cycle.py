@@ -1,14 +1,14 @@
-"""KAI: every node pool on its own; allocate, consolidate, then reclaim across queues, then preempt inside a queue.
+"""KAI: each node pool by itself; allocate, consolidate, reclaim across queues, then preempt inside a queue.
 
 Source: KAI 0.17 and recorded decisions of it (docs/model.md).
 
-- Reclaim comes before preempt and ignores priority; preempt takes strictly lower, preemptible work of its own queue.
-- A queue at its limit evicts to get below it; non-preemptible work over quota never evicts.
-- Work younger than its queue's min guaranteed runtime is not taken (`scheduling.state.min_runtime`).
+- Reclaim precedes preempt and ignores priority. Preempt evicts preemptible work of lower priority in the same queue.
+- A queue at its limit may preempt its own work. Non-preemptible work over quota never evicts.
+- Work inside the minimum runtime of its queue is not evicted (`scheduling.state.min_runtime`).
 - preemptionPolicy is ignored.
-- Consolidation makes room in one piece for preemptible work where enough GPUs are free in all: preemptible work of any
-  queue and priority is moved if all of it finds room elsewhere. Of more than 17 groups KAI tries 17 by chance; here it
-  is those that reclaim would take first.
+- Consolidation moves preemptible work of any queue and priority, if all of it fits elsewhere, to make contiguous
+  capacity for preemptible work when enough GPUs are free in total. Of more than 17 groups KAI tries 17 at random; here
+  they are those that reclaim would evict first.
 """
 
 from collections import defaultdict
@@ -34,12 +34,12 @@ from scheduling.state.workspace import workspace
 
 MOST_MOVED: Final = 17
 MANY_VICTIMS: Final = 200
-"""Above this, queues that would be served before the candidate anyway are not searched."""
+"""With more victims than this, queues that are served before the candidate are not searched."""
 
 
 @dataclass(slots=True)
 class _KaiCandidate:
-    """One waiting pod group on its way through the actions of a cycle."""
+    """A waiting pod group and what the actions of the cycle have decided for it."""
 
     group: PodGroup
     left: list[Pod]
@@ -56,7 +56,7 @@ class _KaiCandidate:
 
     @property
     def open(self) -> bool:
-        """Still without any room, and not for a reason that eviction cannot cure."""
+        """Whether it still waits, for a reason that an eviction can remove."""
         return bool(self.left) and self.pend is not None and not self.evicts
 
 
@@ -64,31 +64,31 @@ class KaiRules:
     """Rules of the flavour `kai`."""
 
     def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
-        """One shard per node pool; queues and pods of other pools are never looked at."""
+        """Decide per node pool; a shard ignores queues and pods of other pools."""
         shards = [snapshot.shard(pool) for pool in snapshot.pools] if len(snapshot.pools) > 1 else [snapshot]
         return [decision for shard in shards for decision in _decided(shard, about)]
 
 
 def _decided(shard: Snapshot, about: Collection[str] | None) -> list[Decision]:
-    with workspace(shard, packed_state) as board:
-        board.about = about
-        return list(_KaiCycle(shard, board).run())
+    with workspace(shard, packed_state) as state:
+        state.about = about
+        return list(_KaiCycle(shard, state).run())
 
 
 class _KaiCycle:
-    def __init__(self, snapshot: Snapshot, board: SchedulingState) -> None:
+    def __init__(self, snapshot: Snapshot, state: SchedulingState) -> None:
         self.snapshot = snapshot
-        self.board = board
-        self.standing = KaiQueueShares(snapshot, self.board)
+        self.state = state
+        self.shares = KaiQueueShares(snapshot, self.state)
         self.cases = {group.name: _KaiCandidate(group, list(group.waiting)) for group in snapshot.waiting}
         self._robbed: dict[str, set[str]] = defaultdict(set)
-        self._protection = MinRuntimeProtection(snapshot, self.board.ledger.path)
+        self._protection = MinRuntimeProtection(snapshot, self.state.usage.path)
         self._leaves: dict[str, dict[int, VictimQueue]] = {}
         self._moves: dict[str, VictimQueue] | None = None
         self._line: dict[str, Leaf[PodGroup]] | None = None
 
     def run(self) -> Iterator[Decision]:
-        """All actions, then the decisions in the order of the snapshot."""
+        """Run all actions, then yield the decisions in the order of the snapshot."""
         for case in self.cases.values():
             case.pend = self._nowhere(case)
         ready = [case for case in self.cases.values() if case.pend is None]
@@ -100,23 +100,23 @@ class _KaiCycle:
             yield from self._decisions(case)
 
     def _nowhere(self, case: _KaiCandidate) -> PendingReason | None:
-        """A pool without nodes, no leaf of a complete tree of queues, or pods still to come: nothing is even tried."""
+        """Why the group is not tried: no such pool, no leaf queue with its parents, or missing pods; else None."""
         needed = total(tuple(case.left))
-        if not self.board.nodes.get(case.group.pool):
+        if not self.state.nodes.get(case.group.pool):
             return PendingReason(Reason.NO_SUCH_POOL, needed, pool=case.group.pool)
-        path = self.board.ledger.path(case.group.queue)
+        path = self.state.usage.path(case.group.queue)
         if not path or path[-1].parent is not None or case.group.queue in self.snapshot.parents:
             return PendingReason(Reason.QUEUE_MISSING, needed, queue=case.group.queue)
-        incomplete = self.board.active[case.group.name] + len(case.left) < case.group.min_member
+        incomplete = self.state.active[case.group.name] + len(case.left) < case.group.min_member
         return PendingReason(Reason.GANG_INCOMPLETE, needed, pool=case.group.pool) if incomplete else None
 
     def _chunk(self, case: _KaiCandidate) -> tuple[Pod, ...]:
-        """What must be placed together next: the rest of the minimum, then pod by pod."""
-        return tuple(case.left[: max(case.group.min_member - self.board.active[case.group.name], 1)])
+        """The pods that must be placed together next: the rest of the minimum, then one at a time."""
+        return tuple(case.left[: max(case.group.min_member - self.state.active[case.group.name], 1)])
 
     def _turns(self, cases: list[_KaiCandidate]) -> ScheduleOrder[PodGroup]:
         waiting = [(case.group, total(self._chunk(case))) for case in cases]
-        return ScheduleOrder(self.standing, groups_by_queue(self.standing, waiting))
+        return ScheduleOrder(self.shares, groups_by_queue(self.shares, waiting))
 
     def _allocate(self, cases: list[_KaiCandidate]) -> None:
         turns = self._turns(cases)
@@ -124,19 +124,19 @@ class _KaiCycle:
             case = self.cases[group.name]
             chunk = self._chunk(case)
             case.pend = self._refusal(group, chunk)
-            placed = None if case.pend else self.board.place_all(group, chunk)
+            placed = None if case.pend else self.state.place_all(group, chunk)
             if placed is None:
-                case.pend = case.pend or no_room(self.board, group, chunk)
+                case.pend = case.pend or no_room(self.state, group, chunk)
                 continue
             case.accept(placed)
-            case.over_quota = case.over_quota or self.board.over_quota(group)
+            case.over_quota = case.over_quota or self.state.over_quota(group)
             if case.left:
                 turns.push(group.queue, group, total(self._chunk(case)))
 
     def _refusal(self, group: PodGroup, chunk: tuple[Pod, ...]) -> PendingReason | None:
-        """Limits and quotas first, as KAI does; a pod too big for any node is said as well."""
-        never = impossible(self.board, group, chunk)
-        pend = self.board.refusal(group, total(chunk))
+        """Limits and quotas first, as in KAI. A pod too large for any node is reported as well."""
+        never = impossible(self.state, group, chunk)
+        pend = self.state.refusal(group, total(chunk))
         return replace(pend, also=(never.reason,)) if pend and never else pend or never
 
     def _evict(self, cases: list[_KaiCandidate], cause: Cause) -> None:
@@ -149,7 +149,7 @@ class _KaiCycle:
                 continue
             if not eligible or hopeless.covers(group, chunk):
                 failed.add(group, case.left)
-            elif not self.board.refusal(group, asked) and (placed := self.board.place_all(group, chunk)):
+            elif not self.state.refusal(group, asked) and (placed := self.state.place_all(group, chunk)):
                 case.accept(PlacedPods(placed.nodes, now=False))
                 self._line = None
             elif solution := self._solver(group, asked, cause).solve(chunk):
@@ -163,41 +163,41 @@ class _KaiCycle:
 
     def _eligible(self, group: PodGroup, asked: Resources, cause: Cause) -> bool:
         if cause is Cause.CONSOLIDATE:
-            return self._enough(asked) and not self.board.refusal(group, asked)
+            return self._enough(asked) and not self.state.refusal(group, asked)
         if cause is Cause.RECLAIM:
-            return may_reclaim(self.standing, group, asked)
+            return may_reclaim(self.shares, group, asked)
         pend = fits_quota(
-            self.board.ledger.path(group.queue), self.board.ledger.uses, asked, preemptible=group.preemptible
+            self.state.usage.path(group.queue), self.state.usage.uses, asked, preemptible=group.preemptible
         )
         return pend is None or pend.reason is Reason.OVER_LIMIT
 
     def _enough(self, asked: Resources) -> bool:
-        """Are there that many GPUs free in all, now or once who is leaving is gone?"""
-        return asked.gpu <= self.board.rooms.future_gpus()
+        """Whether that many GPUs are free in total, now or once terminating pods are gone."""
+        return asked.gpu <= self.state.capacities.future_gpus()
 
     def _solver(self, group: PodGroup, asked: Resources, cause: Cause) -> Solver:
         waiting = self._in_line()
         if cause is Cause.CONSOLIDATE:
-            return Solver(self.standing, group, self._movable(group), lambda _asked, gone: not gone, waiting)
+            return Solver(self.shares, group, self._movable(group), lambda _asked, gone: not gone, waiting)
         if cause is Cause.PREEMPT:
-            return Solver(self.standing, group, self._weaker(group), lambda _asked, _gone: True, waiting)
-        reclaim = ReclaimCheck(self.standing, group)
-        return Solver(self.standing, group, self._others(group, asked, reclaim), reclaim.accepts, waiting)
+            return Solver(self.shares, group, self._weaker(group), lambda _asked, _gone: True, waiting)
+        reclaim = ReclaimCheck(self.shares, group)
+        return Solver(self.shares, group, self._others(group, asked, reclaim), reclaim.accepts, waiting)
 
     def _in_line(self) -> dict[str, Leaf[PodGroup]]:
-        """Whoever still waits for room, by queue; until somebody finds some."""
+        """Groups that still wait, by queue; computed again once one is placed."""
         if self._line is None:
             left = [(each.group, total(self._chunk(each))) for each in self.cases.values() if each.left]
-            self._line = groups_by_queue(self.standing, left)
+            self._line = groups_by_queue(self.shares, left)
         return self._line
 
     def _weaker(self, group: PodGroup) -> dict[str, VictimQueue]:
-        """Preempt: same queue, preemptible, strictly lower priority."""
+        """Victims of preempt: the same queue, preemptible, strictly lower priority."""
         own = self._evictable(group.queue, group.queue, Cause.PREEMPT)
-        return {group.queue: own.only(lambda seat: seat.group.priority < group.priority)}
+        return {group.queue: own.only(lambda assignment: assignment.group.priority < group.priority)}
 
     def _others(self, group: PodGroup, asked: Resources, reclaim: ReclaimCheck) -> dict[str, VictimQueue]:
-        """Reclaim: preemptible work of queues that may lose something; of many, of those that would not come first."""
+        """Victims of reclaim: preemptible work of queues that may lose some; if many, not of queues served first."""
         names = (name for name in self._held_queues() if name != group.queue and reclaim.may_lose(name, asked))
         others = {name: self._evictable(name, group.queue, Cause.RECLAIM) for name in names}
         if sum(len(queue.victims) for queue in others.values()) <= MANY_VICTIMS:
@@ -205,31 +205,35 @@ class _KaiCycle:
         return {name: queue for name, queue in others.items() if queue.victims and not reclaim.comes_first(name, asked)}
 
     def _movable(self, group: PodGroup) -> dict[str, VictimQueue]:
-        """Consolidation: some preemptible work of any queue; until somebody goes."""
+        """Work that consolidation may move, of any queue; computed again after an eviction."""
         if self._moves is None:
             chosen: dict[str, list[PodGroup]] = {}
             ranked = merge(*map(self._weakest_first, self._held_queues()), key=_weakness)
             for each in islice(filter(self._runs, ranked), MOST_MOVED):
                 chosen.setdefault(each.queue, []).append(each)
             self._moves = {name: by_unit(map(self._staying, found)) for name, found in chosen.items()}
-        return {name: queue.only(lambda seat: seat.group is not group) for name, queue in self._moves.items()}
+        return {
+            name: queue.only(lambda assignment: assignment.group is not group) for name, queue in self._moves.items()
+        }
 
     def _weakest_first(self, queue: str) -> list[PodGroup]:
         """A queue's preemptible work."""
-        return self.board.kept_of_queue(queue, "weakest first", lambda: sorted(self._preemptible(queue), key=_weakness))
+        return self.state.cached(
+            ("queue", queue), "weakest first", lambda: sorted(self._preemptible(queue), key=_weakness)
+        )
 
     def _preemptible(self, queue: str) -> list[PodGroup]:
-        return [group for group in self.board.holders[queue].values() if group.preemptible]
+        return [group for group in self.state.holders[queue].values() if group.preemptible]
 
     def _runs(self, group: PodGroup) -> bool:
-        return self.board.active[group.name] > 0
+        return self.state.active[group.name] > 0
 
     def _staying(self, group: PodGroup) -> list[Assignment]:
-        """Its pods that are not on their way out."""
-        return [seat for seat in self.board.seats_of[group.name] if not seat.leaving]
+        """Its pods that are not terminating."""
+        return [assignment for assignment in self.state.assignments_of[group.name] if not assignment.leaving]
 
     def _evictable(self, queue: str, taker: str, cause: Cause) -> VictimQueue:
-        """A queue's preemptible work in victim order, by how long it must have run; until the queue loses something."""
+        """A queue's preemptible work in victim order, by minimum runtime; computed again once the queue loses some."""
         least = self._protection.least(queue, taker, cause)
         kept = self._leaves.setdefault(queue, {})
         if least not in kept:
@@ -237,34 +241,36 @@ class _KaiCycle:
         return kept[least]
 
     def _units(self, queue: str, least: int) -> VictimQueue:
-        """The same; kept from cycle to cycle where nobody is spared, as long as the queue has lost nothing in this."""
+        """The same; cached across cycles if no minimum runtime applies and the queue has lost nothing in this one."""
         if self._protection.spares_work(least):
             groups = map(self._staying, self._preemptible(queue))
             return by_unit(groups, spares=lambda group: self._protection.spares(group.started, least))
         robbed = self._robbed.get(queue, ())
         if any(map(self._is_robbed_of_some, robbed)):
             return by_unit(map(self._staying, self._preemptible(queue)))
-        units = self.board.kept_of_queue(queue, "units", lambda: by_unit(map(self._lasting, self._preemptible(queue))))
-        return units.only(lambda seat: not seat.leaving) if robbed else units
+        units = self.state.cached(
+            ("queue", queue), "units", lambda: by_unit(map(self._lasting, self._preemptible(queue)))
+        )
+        return units.only(lambda assignment: not assignment.leaving) if robbed else units
 
     def _lasting(self, group: PodGroup) -> list[Assignment]:
-        """Its pods that were not on their way out before this cycle."""
-        return [seat for seat in self.board.seats_of[group.name] if not seat.pod.terminating]
+        """Its pods that were not terminating before this cycle."""
+        return [assignment for assignment in self.state.assignments_of[group.name] if not assignment.pod.terminating]
 
     def _is_robbed_of_some(self, group: str) -> bool:
-        """Of some of its pods in this cycle, and not of all: what is left of it is lost in other units."""
-        return not all(seat.leaving for seat in self.board.seats_of[group])
+        """Whether it lost some but not all pods in this cycle: the others then go in other units."""
+        return not all(assignment.leaving for assignment in self.state.assignments_of[group])
 
     def _held_queues(self) -> list[str]:
-        """Those that have pods on nodes."""
-        return [name for name, groups in self.board.holders.items() if groups and name in self.snapshot.queue_by_name]
+        """Names of the queues that have pods on nodes."""
+        return [name for name, groups in self.state.holders.items() if groups and name in self.snapshot.queue_by_name]
 
     def _adopt(self, case: _KaiCandidate, solution: Solution, cause: Cause) -> None:
         case.accept(PlacedPods(solution.nominated, now=False))
         self._moves = self._line = None
-        for seat in solution.victims:
-            self._robbed[seat.group.queue].add(seat.group.name)
-            self._leaves.pop(seat.group.queue, None)
+        for assignment in solution.victims:
+            self._robbed[assignment.group.queue].add(assignment.group.name)
+            self._leaves.pop(assignment.group.queue, None)
         case.evicts += evictions(solution.victims, cause, case.group, solution.moves)
 
     def _decisions(self, case: _KaiCandidate) -> Iterator[Decision]:
@@ -273,11 +279,11 @@ class _KaiCycle:
         yield from case.evicts
         if case.nominated:
             coming = tuple(pod for pod in case.group.waiting if pod.name in case.nominated)
-            case.pend = no_room(self.board, case.group, coming, Reason.EVICTING)
+            case.pend = no_room(self.state, case.group, coming, Reason.EVICTING)
         if case.pend is not None:
             yield Wait(case.group, case.pend, case.nominated)
 
 
 def _weakness(group: PodGroup) -> tuple[int, int, str]:
-    """Smaller is moved first by consolidation."""
+    """Sort key: consolidation moves the smallest first."""
     return (group.priority, -group.created, group.name)

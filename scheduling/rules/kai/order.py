@@ -1,4 +1,4 @@
-"""In which order KAI looks at queues and pod groups: whose turn it is. That of victims is in `victims`.
+"""The order in which KAI serves queues and pod groups. `victims` has the order of victims.
 
 Source: KAI's queue and job order. Between queues: not over fair share first, then inside deserved quota with the job at
 hand, higher rank, no use without a share, smaller dominant share with and without that job, smaller share, older.
@@ -24,13 +24,13 @@ JobKey = tuple[int, int, int, str]
 
 
 class KaiQueueShares:
-    """Queues, their fair shares of this cycle and their use of this moment."""
+    """Queues, their fair shares in this cycle, and their present use."""
 
-    def __init__(self, snapshot: Snapshot, board: SchedulingState) -> None:
-        self.board = board
+    def __init__(self, snapshot: Snapshot, state: SchedulingState) -> None:
+        self.state = state
         self.queues: Mapping[str, Queue] = snapshot.queue_by_name
-        self.total = board.rooms.capacity()
-        requested = {name: use.requested for name, use in board.ledger.uses.items()}
+        self.total = state.capacities.capacity()
+        requested = {name: use.requested for name, use in state.usage.uses.items()}
         self.fair = fair_shares(snapshot.queues, requested, self.total)
         self._frames: dict[str, tuple[Resources, Head, Tail]] = {}
         self._allocatable = {queue.name: self._may_use(queue) for queue in snapshot.queues}
@@ -38,7 +38,7 @@ class KaiQueueShares:
         self._wholes = {name: self._whole(bounds) for name, bounds in self._allocatable.items()}
 
     def frame(self, queue: Queue) -> tuple[Head, Tail]:
-        """The parts of a victim's key that are the same for all victims below a queue, as long as its use is."""
+        """The parts of a victim's key that are equal for all victims below a queue while its use does not change."""
         used = self.allocated(queue.name)
         known = self._frames.get(queue.name)
         if known is None or known[0] != used:
@@ -46,10 +46,10 @@ class KaiQueueShares:
         return known[1:]
 
     def allocated(self, name: str) -> Resources:
-        return self.board.ledger.uses.get(name, UNUSED).allocated
+        return self.state.usage.uses.get(name, UNUSED).allocated
 
     def _may_use(self, queue: Queue) -> tuple[int | None, int | None, int | None]:
-        """The larger of deserved quota and fair share, inside the limit; None is unlimited."""
+        """The larger of deserved quota and fair share, within the limit; None is unlimited."""
         fair = self.fair.get(queue.name, ZERO)
         return (
             _allocatable(queue.deserved.gpu, fair.gpu, queue.limit.gpu),
@@ -58,7 +58,7 @@ class KaiQueueShares:
         )
 
     def _whole(self, bounds: tuple[int | None, int | None, int | None]) -> tuple[int, int, int]:
-        """What shares of use are parts of: where nothing bounds the queue, of everything there is."""
+        """The whole that a share is a part of; for an unbounded queue, all nodes together."""
         gpu, cpu, memory = bounds
         return (
             self.total.gpu if gpu is None else gpu,
@@ -67,18 +67,18 @@ class KaiQueueShares:
         )
 
     def over_allocatable(self, queue: Queue, amount: Resources) -> bool:
-        """Is `amount` more than deserved quota and fair share allow?"""
+        """Whether `amount` exceeds both deserved quota and fair share."""
         used = (amount.gpu, amount.cpu, amount.memory)
         bounds = zip(used, self._allocatable[queue.name], strict=True)
         return any(bound is not None and part > bound for part, bound in bounds)
 
     def key(self, queue: Queue, *, job: Resources = ZERO) -> QueueKey:
-        """Smaller is served first. `job` is what would start next."""
+        """Sort key: the smallest is served first. `job`: the amount that would start next."""
         with_job = self.allocated(queue.name) + job
         return (*self.head(queue, with_job), self.dominant(queue, with_job), *self.tail(queue))
 
     def head(self, queue: Queue, with_job: Resources) -> Head:
-        """The first part of the key."""
+        """First part of the key."""
         used = self.allocated(queue.name)
         fair = self.fair.get(queue.name, ZERO)
         return (
@@ -89,7 +89,7 @@ class KaiQueueShares:
         )
 
     def tail(self, queue: Queue) -> Tail:
-        """The last part of the key: without the job at hand."""
+        """Last part of the key, which does not depend on the job."""
         return (self.dominant(queue, self.allocated(queue.name)), self._shares[queue.name], queue.created, queue.name)
 
     def _without_share(self, queue: Queue, used: Resources) -> bool:
@@ -97,7 +97,7 @@ class KaiQueueShares:
         return any(bound == 0 and part > 0 for part, bound in parts)
 
     def dominant(self, queue: Queue, used: Resources) -> float:
-        """The largest part of its share that the queue uses in any dimension."""
+        """The queue's dominant share: the largest used part of its share in any dimension."""
         gpu, cpu, memory = self._wholes[queue.name]
         return max(
             0.0,
@@ -107,7 +107,7 @@ class KaiQueueShares:
         )
 
     def dominant_without(self, queue: Queue) -> Callable[[int, int, int], float]:
-        """The same by what the queue loses of its use of this moment: GPU, CPU and memory. Called for every victim."""
+        """The dominant share without `lost` GPU, CPU and memory. Called for every victim."""
         used, whole = self.allocated(queue.name), self._wholes[queue.name]
         if not all(whole):
             return lambda *lost: self.dominant(queue, used - Resources(*lost))
@@ -117,8 +117,8 @@ class KaiQueueShares:
         )
 
     def job_key(self, group: PodGroup) -> JobKey:
-        """Smaller is served first; the largest is the first victim."""
-        above = self.board.active[group.name] - group.min_member
+        """Sort key: the smallest is served first, the largest is the first victim."""
+        above = self.state.active[group.name] - group.min_member
         state = (above >= 0) + (above > 0)
         return (-group.priority, state, group.created, group.name)
 
@@ -143,11 +143,11 @@ Leaf = list[tuple[Payload, Resources]]
 
 
 class ScheduleOrder(Generic[Payload]):
-    """Walks over the tree of queues. Each leaf holds what waits there and its amount; its next is its last item."""
+    """Walks the tree of queues. A leaf holds its waiting items with their amounts; the last item is the next."""
 
-    def __init__(self, standing: KaiQueueShares, leaves: Mapping[str, Leaf[Payload]]) -> None:
-        self._standing = standing
-        self._paths = standing.board.ledger.path
+    def __init__(self, shares: KaiQueueShares, leaves: Mapping[str, Leaf[Payload]]) -> None:
+        self._shares = shares
+        self._paths = shares.state.usage.path
         self._leaves = {name: list(waiting) for name, waiting in leaves.items() if waiting}
         self._children: dict[str | None, set[str]] = {}
         self._keys: dict[str, tuple[QueueKey, str]] = {}
@@ -162,7 +162,7 @@ class ScheduleOrder(Generic[Payload]):
             yield item
 
     def push(self, leaf: str, payload: Payload, amount: Resources) -> None:
-        """Put something back in front of its queue."""
+        """Put an item back at the front of its queue."""
         self._leaves[leaf].append((payload, amount))
         self._open(leaf)
 
@@ -172,53 +172,51 @@ class ScheduleOrder(Generic[Payload]):
             self._keys.pop(queue.name, None)
 
     def _close(self, leaf: str) -> None:
-        """Its place and that of its ancestors has changed; empty ones are done."""
+        """Recompute the position of a queue and its ancestors; remove empty ones."""
         for queue in self._paths(leaf):
             self._keys.pop(queue.name, None)
             if not self._leaves.get(queue.name) and not self._children.get(queue.name):
                 self._children[queue.parent].discard(queue.name)
 
     def _best(self, parent: str | None) -> tuple[QueueKey, str]:
-        """The key of the child whose turn it is, and the leaf below it."""
+        """The key of the child that is served next, and the leaf below it."""
         return min([self._keys.get(name) or self._key(name) for name in self._children[parent]])
 
     def _key(self, name: str) -> tuple[QueueKey, str]:
-        """A queue is compared by what is next below it."""
+        """A queue's key, which depends on the next item below it."""
         leaf = name if self._leaves.get(name) else self._best(name)[1]
-        self._keys[name] = (self._standing.key(self._standing.queues[name], job=self._leaves[leaf][-1][1]), leaf)
+        self._keys[name] = (self._shares.key(self._shares.queues[name], job=self._leaves[leaf][-1][1]), leaf)
         return self._keys[name]
 
 
-def groups_by_queue(
-    standing: KaiQueueShares, waiting: Iterable[tuple[PodGroup, Resources]]
-) -> dict[str, Leaf[PodGroup]]:
+def groups_by_queue(shares: KaiQueueShares, waiting: Iterable[tuple[PodGroup, Resources]]) -> dict[str, Leaf[PodGroup]]:
     """Pod groups by queue, the next one last."""
     leaves: dict[str, Leaf[PodGroup]] = {}
-    for item in sorted(waiting, key=lambda item: standing.job_key(item[0]), reverse=True):
+    for item in sorted(waiting, key=lambda item: shares.job_key(item[0]), reverse=True):
         leaves.setdefault(item[0].queue, []).append(item)
     return leaves
 
 
 def with_waiting(
-    standing: KaiQueueShares, leaves: Mapping[str, Leaf[PodGroup]], waiting: Mapping[str, Leaf[PodGroup]]
+    shares: KaiQueueShares, leaves: Mapping[str, Leaf[PodGroup]], waiting: Mapping[str, Leaf[PodGroup]]
 ) -> Mapping[str, Leaf[PodGroup]]:
-    """The same with those that wait and whose turn decides when these have theirs.
+    """Add the other waiting groups that decide when the groups of `leaves` are served.
 
-    That is so below the queues in which the paths of the leaves part. Where several that wait for as much follow each
-    other, one is enough: a queue's place depends on the amount that is next.
+    They matter below the queues in which the paths of the leaves part. Of several consecutive groups with the same
+    amount one is enough: a queue's position depends on the next amount only.
     """
-    paths = {name: standing.board.ledger.path(name)[::-1] for name in leaves}
+    paths = {name: shares.state.usage.path(name)[::-1] for name in leaves}
     parted = {found[0].name for found in _below_the_common(list(paths.values())) if found}
     if len(parted) < 2:
         return leaves
     result = dict(leaves)
     for name, others in waiting.items():
-        if not any(queue.name in parted for queue in standing.board.ledger.path(name)):
+        if not any(queue.name in parted for queue in shares.state.usage.path(name)):
             continue
         mine = leaves.get(name, [])
         known = {group.name for group, _amount in mine}
         every = [*mine, *(each for each in others if each[0].name not in known)]
-        every.sort(key=lambda item: standing.job_key(item[0]), reverse=True)
+        every.sort(key=lambda item: shares.job_key(item[0]), reverse=True)
         result[name] = [
             each
             for each, before in zip(every, [None, *every], strict=False)
@@ -228,7 +226,7 @@ def with_waiting(
 
 
 def _below_the_common(paths: list[Sequence[Queue]]) -> list[Sequence[Queue]]:
-    """What is left of each path, from the top, without what all of them begin with."""
+    """Each path from the top, without the part that all paths share."""
     depth = 0
     while all(len(path) > depth and path[depth] is paths[0][depth] for path in paths):
         depth += 1

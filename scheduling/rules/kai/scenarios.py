@@ -1,8 +1,9 @@
-"""Which of KAI's potential victims are tried together: those of one node, then those of some nodes.
+"""Which potential victims KAI tries together: those of one node, then those of several nodes.
 
-Source: KAI's scenario generators `nodelocalgreedy` and `multinodegang`. Potential victims come one more at a time. The
-first generator then tries everything potential on each node of the latest victim's group; only where none of these
-scenarios is a solution the second begins anew, and tries the smallest nodes whose room could be enough, then some more.
+Source: KAI's scenario generators `nodelocalgreedy` and `multinodegang`. Potential victims are added one at a time.
+After each, the first generator tries all potential victims on each node of the latest victim's group. Only if none of
+its scenarios is a solution, the second starts over: it tries the smallest nodes that could have enough capacity, then
+more of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,27 +20,27 @@ MOST_TRIES: Final = 100
 
 
 class PotentialVictims:
-    """Victims that may be taken for a candidate, as far as they have come, by node and by group.
+    """Potential victims for a candidate that the search has reached, by node and by group.
 
-    recorded: those found for fewer of the candidate's pods; they go in any case. The line is shared by all searches
-    for the candidate; of each only those places count that have come and are not recorded.
+    recorded: victims found for fewer of the candidate's pods, which are evicted in any case. All searches for the
+    candidate share the line; a search counts only places that it has reached and that are not recorded.
     """
 
     def __init__(
         self,
-        board: SchedulingState,
+        state: SchedulingState,
         group: PodGroup,
         pods: Sequence[Pod],
         recorded: Sequence[Assignment],
         line: VictimLine,
     ) -> None:
-        self._board = board
+        self._state = state
         self._group = group
         self._line = line
         self._recorded = _by_room(recorded)
         self._also: dict[str, Unit] = {}
-        for seat in recorded:
-            self._also[seat.group.name] = (*self._also.get(seat.group.name, ()), seat)
+        for assignment in recorded:
+            self._also[assignment.group.name] = (*self._also.get(assignment.group.name, ()), assignment)
         gone = set(recorded)
         places = (place for name in self._also for place in line.of[name])
         self._skipped = {place for place in places if not gone.isdisjoint(line.known[place].unit)}
@@ -49,7 +50,9 @@ class PotentialVictims:
         self._wanted = sum(pod.requests == self._asked for pod in pods)
         self._least = min(pod.requests.gpu for pod in pods)
         self._demand = sum(pod.requests.gpu for pod in pods)
-        self._slots = sum(slots(room.future, self._asked) for room in board.rooms.with_gpus(group, self._asked.gpu))
+        self._slots = sum(
+            slots(capacity.future, self._asked) for capacity in state.capacities.with_gpus(group, self._asked.gpu)
+        )
         self._free = list(line.free)
         for index, freed in self._recorded.items():
             self._free[index] += freed.gpu
@@ -58,20 +61,20 @@ class PotentialVictims:
 
     @property
     def fits_already(self) -> bool:
-        """May there be room once those are gone that go in any case? Only what asks for GPUs is counted."""
+        """Whether the recorded victims may be enough. Counts GPUs only."""
         return self._slots >= self._wanted or not self._asked.gpu
 
     def _gain(self, index: int, before: Resources, more: Resources) -> int:
-        """How many more pods fit a node once more of it is free. Asked of pods that are like the last one."""
-        free = self._line.rooms[index].future + before
+        """How many more pods fit a node once more of it is free, for pods like the last one."""
+        free = self._line.capacities[index].future + before
         if free.gpu + more.gpu < self._asked.gpu:
             return 0
         return slots(free + more, self._asked) - slots(free, self._asked)
 
     def steps(self, *, local: bool) -> Iterator[None]:
-        """Victims join until a scenario may be tried: with all of them gone everybody could fit.
+        """Add victims until the candidate could fit without all of them, then yield after each.
 
-        local: only where they could fit with those that are gone around the latest one.
+        local: yield only if it could fit without those on the nodes of the latest victim's group.
         """
         if not self._could_fit(local=local):
             return
@@ -79,16 +82,16 @@ class PotentialVictims:
         for place in self._places(local=local):
             if place in self._skipped:
                 continue
-            self._place, rooms = place, self._line.known[place].rooms
-            for index, gpu in rooms:
+            self._place, capacities = place, self._line.known[place].capacities
+            for index, gpu in capacities:
                 free[index] += gpu
                 if free[index] >= needed[index]:  # else no more pods fit there than before
                     needed[index] = self._count(index)
-            if self._fitting >= self._wanted and (not local or self._fits_around(rooms)):
+            if self._fitting >= self._wanted and (not local or self._fits_around(capacities)):
                 yield
 
     def _places(self, *, local: bool) -> Iterator[int]:
-        """Those on nodes that may have room for a pod; all of them from when on everybody could fit."""
+        """Places of victims on nodes that may fit a pod; once the candidate could fit, all further places."""
         if self._fitting < self._wanted:
             for place in self._line.places(every=False):
                 yield place
@@ -99,7 +102,7 @@ class PotentialVictims:
         yield from self._line.places(self._place, every=True)
 
     def _could_fit(self, *, local: bool) -> bool:
-        """Could they once every potential victim is gone, counted by GPUs alone?"""
+        """Whether the candidate fits once every potential victim is gone, by GPUs alone."""
         each, missing = self._asked.gpu, self._wanted - self._slots
         if missing <= 0 or not each:
             return True
@@ -107,26 +110,28 @@ class PotentialVictims:
             return max(self._line.most.values(), default=0) >= missing * each
         return sum(gpu // each for gpu in self._line.most.values()) >= missing
 
-    def _fits_around(self, rooms: Sequence[tuple[int, int]]) -> bool:
-        """May those on the latest one's nodes be enough? Beside groups on several nodes that is found out later."""
+    def _fits_around(self, capacities: Sequence[tuple[int, int]]) -> bool:
+        """Whether those on the latest victim's nodes may be enough. With groups on several nodes, always True."""
         missing = self._wanted - self._slots
         return missing <= 0 or any(
-            index in self._line.spread or self._gained.get(index, 0) >= missing for index, _gpu in rooms
+            index in self._line.spread or self._gained.get(index, 0) >= missing for index, _gpu in capacities
         )
 
     def _count(self, index: int) -> int:
-        """Count how many more pods fit the node by now. How many GPUs have to be free there for one more."""
+        """Count the pods that fit the node by now; return how many GPUs must be free there for one more."""
         before = self._recorded.get(index, ZERO)
         gained = self._gain(index, before, self._freed(index))
         self._fitting += gained - self._gained.get(index, 0)
         self._gained[index] = gained
-        return self._asked.gpu * (slots(self._line.rooms[index].future + before, self._asked) + gained + 1)
+        return self._asked.gpu * (slots(self._line.capacities[index].future + before, self._asked) + gained + 1)
 
     def _freed(self, index: int) -> Resources:
-        """What they hold on a node."""
-        room = self._line.rooms[index]
+        """Resources that the victims hold on a node."""
+        capacity = self._line.capacities[index]
         units = (self._line.known[place].unit for place in self._on(index))
-        return sum((seat.pod.requests for unit in units for seat in unit if seat.room is room), ZERO)
+        return sum(
+            (assignment.pod.requests for unit in units for assignment in unit if assignment.capacity is capacity), ZERO
+        )
 
     def _on(self, index: int) -> list[int]:
         return self._come(self._line.on.get(index, ()))
@@ -135,71 +140,77 @@ class PotentialVictims:
         return [place for place in places if place <= self._place and place not in self._skipped]
 
     def around(self) -> Iterator[list[Unit]]:
-        """Of each node of the latest victim's group: all victims of each group that has one there, as one parcel."""
+        """Per node of the latest victim's group: all victims of every group on that node, one unit per group."""
         latest = self._line.known[self._place].unit[0].group
-        rooms = {seat.room.node.name: seat.room.index for seat in self._board.seats_of[latest.name] if seat.room}
-        for _name, index in sorted(rooms.items()):
+        capacities = {
+            assignment.capacity.node.name: assignment.capacity.index
+            for assignment in self._state.assignments_of[latest.name]
+            if assignment.capacity
+        }
+        for _name, index in sorted(capacities.items()):
             groups = dict.fromkeys(self._line.known[place].unit[0].group.name for place in self._on(index))
             near = {each for name in groups for each in self._homes(name)}
             if groups and self._slots + sum(self._gained.get(each, 0) for each in near) >= self._wanted:
                 yield [self._all_of(name) for name in groups]
 
     def _homes(self, group: str) -> Iterator[int]:
-        """The nodes of a group's victims, by index."""
-        return (index for place in self._come(self._line.of[group]) for index, _gpu in self._line.known[place].rooms)
+        """Indexes of the nodes of a group's victims."""
+        return (
+            index for place in self._come(self._line.of[group]) for index, _gpu in self._line.known[place].capacities
+        )
 
     def _all_of(self, group: str) -> Unit:
-        """What may go of a group. KAI counts those that go in any case twice here, also when it asks if they may."""
+        """Victims of a group. As in KAI, recorded ones count twice here, also in the check whether they may go."""
         units = (self._line.known[place].unit for place in self._come(self._line.of[group]))
-        return (*self._also.get(group, ()), *(seat for unit in units for seat in unit))
+        return (*self._also.get(group, ()), *(assignment for unit in units for assignment in unit))
 
     def across(self) -> Iterator[list[Unit]]:
-        """Victims of the smallest nodes that together could have room for everything asked for; then of more nodes."""
+        """Victims of the smallest nodes that together could fit the request; then of more nodes."""
         nodes = self._nodes()
-        count, more = _covering([room for room, _first, _index in nodes], self._demand - self._elsewhere()), 1
+        count, more = _covering([capacity for capacity, _first, _index in nodes], self._demand - self._elsewhere()), 1
         while count <= len(nodes):
-            chosen = sorted({place for _room, _first, index in nodes[:count] for place in self._on(index)})
+            chosen = sorted({place for _capacity, _first, index in nodes[:count] for place in self._on(index)})
             yield [self._line.known[place].unit for place in chosen]
             if count == len(nodes):
                 return
             count, more = min(count + more, len(nodes)), more * 2
 
     def _nodes(self) -> list[tuple[int, tuple[int, int], int]]:
-        """Those with victims and room for a pod: GPUs once the victims are gone, who came first, index; in order."""
+        """Nodes with victims that can fit a pod: (GPUs without the victims, first place, index), sorted."""
         found = []
         for index in self._line.on:
-            room = self._free[index] + self._overdrawn(index)
-            if room >= self._least and (first := next(iter(self._on(index)), None)) is not None:
-                beside = [each for each, _gpu in self._line.known[first].rooms]
-                found.append((room, (first, beside.index(index)), index))
+            capacity = self._free[index] + self._overdrawn(index)
+            if capacity >= self._least and (first := next(iter(self._on(index)), None)) is not None:
+                beside = [each for each, _gpu in self._line.known[first].capacities]
+                found.append((capacity, (first, beside.index(index)), index))
         return sorted(found)
 
     def _overdrawn(self, index: int) -> int:
-        """By how many GPUs a node is overfull."""
+        """By how many GPUs a node is overcommitted."""
         return max(-self._line.free[index], 0)
 
     def _elsewhere(self) -> int:
-        """GPUs that are free on nodes without any of them."""
-        free = {room.index for room in self._board.rooms.with_gpus(self._group, 1)} | self._recorded.keys()
+        """GPUs that are free on nodes without victims."""
+        free = {capacity.index for capacity in self._state.capacities.with_gpus(self._group, 1)} | self._recorded.keys()
         return sum(self._free[index] + self._overdrawn(index) for index in free if not self._on(index))
 
 
 Generator = Callable[[PotentialVictims], Iterator[list[Unit]]]
 
 
-def _by_room(seats: Sequence[Assignment]) -> dict[int, Resources]:
-    """What they hold on each node, by its index."""
+def _by_room(assignments: Sequence[Assignment]) -> dict[int, Resources]:
+    """GPUs that they hold per node index."""
     held: dict[int, Resources] = {}
-    for seat in seats:
-        if seat.room is not None:
-            held[seat.room.index] = held.get(seat.room.index, ZERO) + seat.pod.requests
+    for assignment in assignments:
+        if assignment.capacity is not None:
+            held[assignment.capacity.index] = held.get(assignment.capacity.index, ZERO) + assignment.pod.requests
     return held
 
 
-def _covering(rooms: Sequence[int], demand: int) -> int:
-    """How many of them are enough, the first ones; one more than there are: all are too few."""
-    for count, room in enumerate(rooms, start=1):
+def _covering(capacities: Sequence[int], demand: int) -> int:
+    """How many of the first nodes are enough; one more than there are if all are too few."""
+    for count, capacity in enumerate(capacities, start=1):
         if demand <= 0:
             return count - 1
-        demand -= room
-    return len(rooms) if demand <= 0 else len(rooms) + 1
+        demand -= capacity
+    return len(capacities) if demand <= 0 else len(capacities) + 1

@@ -1,8 +1,8 @@
-"""In which order KAI looks at potential victims, found as far as a search gets.
+"""KAI's order of potential victims, computed lazily as far as a search gets.
 
-Source: KAI's queue and job order. Victims come in exactly the reverse order of service: the queue served last loses
-first, counting what it would have lost by then. A department is compared by what it would have left without the losses
-of the one project whose victim is next.
+Source: KAI's queue and job order. Victims come in the reverse order of service: the queue that is served last loses
+first, counting what it has lost by then. A department is compared by its use without the losses of the one project
+whose victim is next.
 """
 
 from collections import defaultdict
@@ -23,15 +23,15 @@ Unit = tuple[Assignment, ...]
 
 
 class Victim(NamedTuple):
-    """Pods of one group that go together. rooms: index of each of their nodes, and the GPUs that they hold there."""
+    """Pods of one group that are evicted together. capacities: (node index, GPUs held there) of each node."""
 
     unit: Unit
     amount: Resources
-    rooms: tuple[tuple[int, int], ...]
+    capacities: tuple[tuple[int, int], ...]
 
 
 class VictimQueue:
-    """What one queue may lose, the first victim first; maybe some of what another one holds."""
+    """Potential victims of one queue, the first victim first, optionally filtered."""
 
     def __init__(self, victims: Sequence[Victim], among: "VictimQueue | None" = None) -> None:
         self.victims = victims
@@ -39,41 +39,41 @@ class VictimQueue:
 
     @cached_property
     def gpus(self) -> Mapping[int, int]:
-        """What all of them hold on each node, by its index."""
+        """GPUs that all of them hold per node index."""
         held: dict[int, int] = {}
         for victim in self.victims:
-            for index, gpu in victim.rooms:
+            for index, gpu in victim.capacities:
                 held[index] = held.get(index, 0) + gpu
         return held
 
     @cached_property
     def spread(self) -> frozenset[int]:
-        """The nodes of groups that have victims on several nodes, by index; maybe more."""
+        """Indexes of the nodes of groups that have victims on several nodes; may contain more."""
         if self._among is not None:
             return self._among.spread
         homes: dict[str, set[int]] = defaultdict(set)
         for victim in self.victims:
-            homes[victim.unit[0].group.name].update(index for index, _gpu in victim.rooms)
-        return frozenset(index for rooms in homes.values() if len(rooms) > 1 for index in rooms)
+            homes[victim.unit[0].group.name].update(index for index, _gpu in victim.capacities)
+        return frozenset(index for capacities in homes.values() if len(capacities) > 1 for index in capacities)
 
     def only(self, goes: Callable[[Assignment], bool]) -> "VictimQueue":
-        """Of these those of whom the first pod goes."""
+        """The victims whose first pod passes the filter."""
         return VictimQueue([victim for victim in self.victims if goes(victim.unit[0])], self)
 
 
 def by_unit(
     groups: Iterable[Sequence[Assignment]], *, spares: Callable[[PodGroup], bool] = lambda _group: False
 ) -> VictimQueue:
-    """What groups of one queue lose at a time, given by their pods. Of those that are spared: extra pods only.
+    """Build the victims of one queue from the pods of its groups. Of groups that `spares` protects: extra pods only.
 
-    Lowest priority first; extra pods one by one before whole gangs; then the youngest.
+    Lowest priority first; extra pods one by one before whole gangs; then the latest.
     """
     keyed: list[tuple[tuple[int, int, int, str, int], Unit]] = []
-    for seats in filter(None, groups):
-        group = seats[0].group
-        core = min(group.min_member, len(seats))
-        pieces: list[Unit] = [tuple(seats[:core])] if core else []
-        pieces += [(seat,) for seat in seats[core:]]
+    for assignments in filter(None, groups):
+        group = assignments[0].group
+        core = min(group.min_member, len(assignments))
+        pieces: list[Unit] = [tuple(assignments[:core])] if core else []
+        pieces += [(assignment,) for assignment in assignments[core:]]
         for index, piece in enumerate(pieces):
             if not index and spares(group):
                 continue
@@ -84,44 +84,44 @@ def by_unit(
 
 def _gpus_by_room(unit: Unit) -> tuple[tuple[int, int], ...]:
     gpus: dict[int, int] = {}
-    for seat in unit:
-        if seat.room is not None:
-            gpus[seat.room.index] = gpus.get(seat.room.index, 0) + seat.pod.requests.gpu
+    for assignment in unit:
+        if assignment.capacity is not None:
+            gpus[assignment.capacity.index] = gpus.get(assignment.capacity.index, 0) + assignment.pod.requests.gpu
     return tuple(gpus.items())
 
 
 _Loss = tuple[int, int, int, Victim]
-"""The next victim of a queue, and the GPU, CPU and memory that its queue has lost once it is gone, it included."""
+"""The next victim of a queue, and the GPU, CPU and memory that the queue has lost including it."""
 
 
 class VictimOrder:
-    """The victims of all queues. The use of the queues must not change between one and the next."""
+    """The victims of all queues in order. The use of queues must not change during the iteration."""
 
-    def __init__(self, standing: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> None:
-        self._standing = standing
+    def __init__(self, shares: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> None:
+        self._shares = shares
         self._queues = {name: queue.victims for name, queue in queues.items() if queue.victims}
         self._children: dict[str | None, set[str]] = {}
         for name in self._queues:
-            for queue in standing.board.ledger.path(name):
+            for queue in shares.state.usage.path(name):
                 self._children.setdefault(queue.parent, set()).add(queue.name)
 
     def __iter__(self) -> Iterator[Victim]:
         return map(itemgetter(3), self._below(None))
 
     def _below(self, parent: str | None) -> Iterator[_Loss]:
-        """Those of the children, merged."""
+        """The victims below a queue, merged from its children."""
         names = self._children.get(parent, ())
         streams = {name: chain(_losses(self._queues.get(name, ())), self._below(name)) for name in names}
         return self._merged(streams) if len(streams) > 1 else chain.from_iterable(streams.values())
 
     def _merged(self, streams: Mapping[str, Iterator[_Loss]]) -> Iterator[_Loss]:
-        """Again and again the first one of the child that would be served last by then."""
-        queues = [self._standing.queues[name] for name in streams]
-        frames = [self._standing.frame(queue) for queue in queues]
+        """Yield, again and again, the next victim of the child that would then be served last."""
+        queues = [self._shares.queues[name] for name in streams]
+        frames = [self._shares.frame(queue) for queue in queues]
         heads, tails = sorted({head for head, _tail in frames}), sorted(tail for _head, tail in frames)
         coming: list[_Turn] = []
         for queue, (head, tail) in zip(queues, frames, strict=True):
-            stream, share = streams[queue.name], self._standing.dominant_without(queue)
+            stream, share = streams[queue.name], self._shares.dominant_without(queue)
             loss = next(stream)  # a queue that has nothing to lose is not among them
             coming.append((-heads.index(head), -share(*loss[:3]), -tails.index(tail), loss, stream, share))
         heapify(coming)
@@ -136,7 +136,7 @@ class VictimOrder:
 
 
 _Turn = tuple[int, float, int, _Loss, Iterator[_Loss], Callable[[int, int, int], float]]
-"""Of a queue: the parts of its key, negative; its next loss, those after it, and its share by what is lost."""
+"""Negated key parts of a queue, its next loss, the following losses, and its dominant share by what it lost."""
 
 
 def _losses(victims: Sequence[Victim]) -> Iterator[_Loss]:
@@ -148,18 +148,18 @@ def _losses(victims: Sequence[Victim]) -> Iterator[_Loss]:
 
 
 class VictimLine:
-    """The victims in order, found once for all searches for one candidate: each of them starts from the first.
+    """The victims in order, computed once for all searches for one candidate; every search starts at the first.
 
-    on: the places in line of those on a node, by the node's index; of: the same by pod group.
+    on: places of the victims on a node, by node index; of: the same by pod group.
     spread: the nodes of groups that have victims on several nodes.
-    least: the GPUs of the candidate's smallest pod.
+    least: GPUs of the candidate's smallest pod.
     """
 
-    def __init__(self, standing: KaiQueueShares, queues: Mapping[str, VictimQueue], least: int) -> None:
+    def __init__(self, shares: KaiQueueShares, queues: Mapping[str, VictimQueue], least: int) -> None:
         self._queues = queues.values()
-        self._coming = iter(VictimOrder(standing, queues))
-        self.rooms = standing.board.rooms.all
-        self.free = tuple(standing.board.rooms.gpus)
+        self._coming = iter(VictimOrder(shares, queues))
+        self.capacities = shares.state.capacities.all
+        self.free = tuple(shares.state.capacities.gpus)
         self.known: list[Victim] = []
         self.on: dict[int, list[int]] = defaultdict(list)
         self.of: dict[str, list[int]] = defaultdict(list)
@@ -169,7 +169,7 @@ class VictimLine:
 
     @cached_property
     def most(self) -> Mapping[int, int]:
-        """The GPUs that are free on each node of potential victims once all of them are gone, by its index."""
+        """GPUs free per node index once all potential victims are gone."""
         held = [0] * len(self.free)
         for queue in self._queues:
             for index, gpu in queue.gpus.items():
@@ -178,7 +178,7 @@ class VictimLine:
         return {index: max(self.free[index], 0) + held[index] for index in touched}
 
     def places(self, after: int = -1, *, every: bool) -> Iterator[int]:
-        """In order; not every, and from the first: without those on nodes that never have room for a pod."""
+        """Places in order; unless `every`, from the first and without those on nodes that can never fit a pod."""
         yield from range(after + 1, len(self.known)) if every else self._helpful
         for victim in self._coming:
             check_time()
@@ -187,13 +187,13 @@ class VictimLine:
                 yield len(self.known) - 1
 
     def _append(self, victim: Victim) -> bool:
-        """Is it on a node that may have room for a pod?"""
-        place, (unit, _amount, rooms) = len(self.known), victim
+        """Add a victim; return whether it is on a node that may fit a pod."""
+        place, (unit, _amount, capacities) = len(self.known), victim
         self.known.append(victim)
         self.of[unit[0].group.name].append(place)
-        for index, _gpu in rooms:
+        for index, _gpu in capacities:
             self.on[index].append(place)
-        helps = bool(rooms) and rooms[0][0] in self._large  # of several nodes all are
+        helps = bool(capacities) and capacities[0][0] in self._large  # of several nodes all are
         if helps:
             self._helpful.append(place)
         return helps

@@ -1,4 +1,4 @@
-"""Would the gang fit if these were gone? Free amounts on a copy; the board is not touched.
+"""Does a gang fit once these units are evicted? Works on copies of the free amounts; the state is not changed.
 
 Pods that ask for the same are counted in slots, so that a potential victim costs one look however large the gang is;
 pods that differ are placed one by one, each on the emptiest node that takes it.
@@ -10,42 +10,45 @@ from dataclasses import dataclass
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod
 from scheduling.rules.kube.preemption import start_time
-from scheduling.state.cluster_state import Assignment, SchedulingState
+from scheduling.state.cluster_state import ALL_PODS, Assignment, SchedulingState
 from scheduling.state.node_capacity import NO_LIMIT
 from scheduling.state.workspace import check_time
 
 Space = tuple[Resources, int]
-"""What is free on a node, and how many more pods its kubelet takes."""
+"""Free resources of a node, and how many more pods its kubelet accepts."""
 
 Part = tuple[str, tuple[int, int, int]]
-"""A node, and the GPU, CPU and memory that a pod holds on it."""
+"""A node index, and the GPU, CPU and memory that a pod holds there."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionUnit:
     """Pods that are evicted together: a gang of mode PodGroup, or one pod. parts: what each of them holds."""
 
-    seats: tuple[Assignment, ...]
+    assignments: tuple[Assignment, ...]
     parts: tuple[Part, ...]
 
     @property
     def priority(self) -> int:
-        return self.seats[0].group.priority
+        return self.assignments[0].group.priority
 
     @property
     def importance(self) -> tuple[int, bool, int, int]:
-        """Who is given back first: higher priority, pods of gangs, the larger gang, the earlier start.
+        """Order of reprieve: higher priority, pods of gangs, the larger gang, the earlier start.
 
-        Of a gang's starts the scheduler knows only that of the pod it meets first, node by node.
+        Of a gang, the scheduler considers only the start of the pod on the first node.
         """
-        owner = self.seats[0].group
-        size = len(self.seats) if owner.gang else 0
-        _node, start = min((seat.room.index if seat.room else NO_LIMIT, start_time(seat)) for seat in self.seats)
+        owner = self.assignments[0].group
+        size = len(self.assignments) if owner.gang else 0
+        _node, start = min(
+            (assignment.capacity.index if assignment.capacity else NO_LIMIT, start_time(assignment))
+            for assignment in self.assignments
+        )
         return (-owner.priority, not owner.gang, -size, start)
 
 
 class GangTrial:
-    """How many of these pods fit at the same time, while units are taken away and given back."""
+    """Counts how many of these pods fit together while units are evicted and reprieved."""
 
     def __init__(self, spaces: Mapping[str, Space], pods: Sequence[Pod]) -> None:
         self._free = {name: [free.gpu, free.cpu, free.memory, left] for name, (free, left) in spaces.items()}
@@ -57,7 +60,7 @@ class GangTrial:
         self._settle()
 
     def _settle(self) -> None:
-        """Count again on every node. Until the next time no node is expected to have fewer than it has at least."""
+        """Count the pods that fit on every node from the present free amounts."""
         if self.alike is not None:
             self._slots = {name: self._count(free) for name, free in self._free.items()}
         self._total = sum(self._slots.values())
@@ -69,19 +72,19 @@ class GangTrial:
                 most = free[place] // part
         return max(most, 0)
 
-    def take_all(self, units: Sequence[EvictionUnit]) -> None:
-        """These are gone."""
+    def evict_all(self, units: Sequence[EvictionUnit]) -> None:
+        """Evict these units."""
         for unit in units:
             self._change(unit, 1)
         self._settle()
 
-    def take(self, unit: EvictionUnit) -> None:
-        """The unit is gone."""
+    def evict(self, unit: EvictionUnit) -> None:
+        """Evict the unit."""
         self._change(unit, 1)
         self._count_on(unit)
 
-    def give_back(self, unit: EvictionUnit) -> None:
-        """The unit stays."""
+    def reprieve(self, unit: EvictionUnit) -> None:
+        """Reprieve the unit."""
         self._change(unit, -1)
         self._count_on(unit)
 
@@ -101,11 +104,11 @@ class GangTrial:
                 self._slots[name] = count
 
     def fitting(self) -> int:
-        """How many of the pods fit by now."""
+        """How many of the pods fit."""
         return len(self.places()) if self.alike is None else min(self._total, len(self._pods))
 
     def places(self) -> dict[str, str]:
-        """Pod name to node, in the order of the pods; one that fits nowhere is left out."""
+        """Node by pod name, in the order of the pods; pods that do not fit are left out."""
         spaces, found = {name: list(free) for name, free in self._free.items()}, dict[str, str]()
         for pod in self._pods:
             asked = (pod.requests.gpu, pod.requests.cpu, pod.requests.memory, 1)
@@ -118,34 +121,34 @@ class GangTrial:
         return found
 
 
-def all_units(board: SchedulingState) -> Sequence[EvictionUnit]:
-    """Whoever holds room, most important first."""
-    return board.kept_of_pods("eviction units", lambda: _all_units(board))
+def all_units(state: SchedulingState) -> Sequence[EvictionUnit]:
+    """All units that hold capacity, the most important first."""
+    return state.cached(ALL_PODS, "eviction units", lambda: _all_units(state))
 
 
-def _all_units(board: SchedulingState) -> list[EvictionUnit]:
+def _all_units(state: SchedulingState) -> list[EvictionUnit]:
     found: list[EvictionUnit] = []
-    for seats in board.seats_of.values():
-        whole = len(seats) > 1 and seats[0].group.gang and seats[0].group.whole
-        found += [_unit(seats)] if whole else [_unit([seat]) for seat in seats]
+    for assignments in state.assignments_of.values():
+        whole = len(assignments) > 1 and assignments[0].group.gang and assignments[0].group.whole
+        found += [_unit(assignments)] if whole else [_unit([assignment]) for assignment in assignments]
     return sorted(found, key=lambda unit: unit.importance)
 
 
-def _unit(seats: Sequence[Assignment]) -> EvictionUnit:
-    asked = [(seat.pod.node or "", seat.pod.requests) for seat in seats]
-    return EvictionUnit(tuple(seats), tuple((name, (part.gpu, part.cpu, part.memory)) for name, part in asked))
+def _unit(assignments: Sequence[Assignment]) -> EvictionUnit:
+    asked = [(assignment.pod.node or "", assignment.pod.requests) for assignment in assignments]
+    return EvictionUnit(tuple(assignments), tuple((name, (part.gpu, part.cpu, part.memory)) for name, part in asked))
 
 
 def minimal_victims(trial: GangTrial, units: Sequence[EvictionUnit], needed: int) -> list[EvictionUnit] | None:
-    """Who stays away so that so many of the pods fit; the others are given back. None: all together do not suffice."""
-    trial.take_all(units)
+    """Return the units that must stay evicted so that `needed` pods fit; None if all together are not enough."""
+    trial.evict_all(units)
     if trial.fitting() < needed:
         return None
     gone: list[EvictionUnit] = []
     for unit in units:
         check_time()
-        trial.give_back(unit)
+        trial.reprieve(unit)
         if trial.fitting() < needed:
-            trial.take(unit)
+            trial.evict(unit)
             gone.append(unit)
     return gone

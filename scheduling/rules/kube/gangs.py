@@ -3,18 +3,18 @@
 Source: kube-scheduler 1.36 with GangScheduling, TopologyAwareWorkloadScheduling and WorkloadAwarePreemption, checked
 decision by decision against a real one (docs/model.md).
 
-- A gang starts with its minimum or not at all; with more pods than that, as many as fit.
-- With a topology key all its pods go to nodes with one value of that label, the one that takes most of them, and
-  nobody is ever evicted for it.
-- Else, over the whole cluster, everybody of lower priority is taken away, then given back from the most important
-  while the minimum still fits: higher priority, pods of gangs before single pods, the larger gang of mode PodGroup, the
-  earlier start (of such a gang: that of its pod on the first node). A gang of mode PodGroup goes whole, anybody else
-  pod by pod.
-- What it has beyond the minimum comes afterwards, one pod more at a time by the same rule, while somebody can be given
-  up for it. The real one does that in later attempts; here they are part of one decision.
-- It is nominated to no node: room on its way is kept for nobody.
-- A single pod goes by the rules of plain kube-scheduler: it takes pods out of a gang, whatever the gang's mode.
-- A class with preemptionPolicy Never evicts nobody.
+- A gang starts at least its minimum or nothing; of the pods beyond the minimum, as many as fit.
+- With a topology key, all its pods go to nodes with one value of that label, the one that takes most of them. Such a
+  gang never evicts.
+- Otherwise remove all pods of lower priority from the whole cluster, then reprieve the most important ones while the
+  minimum still fits: higher priority, pods of gangs before single pods, the larger gang of mode PodGroup, the earlier
+  start (of such a gang: that of its pod on the first node). A gang of mode PodGroup is evicted whole, other pods one
+  by one.
+- Pods beyond the minimum follow one at a time by the same rule, while victims are left. kube-scheduler does that in
+  later attempts; here they are part of one decision.
+- A gang is not nominated to nodes: capacity that its victims free is not reserved for it.
+- A single pod follows the rules of plain kube-scheduler: it evicts pods out of a gang of any mode.
+- A gang with preemptionPolicy Never evicts no pods.
 """
 
 from bisect import bisect_right
@@ -37,32 +37,32 @@ class KubeGangsRules:
     """Rules of the flavour `kube-gangs`."""
 
     def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
-        """Every waiting gang and every other waiting pod once, highest priority first, then the older group."""
+        """Decide once about every waiting gang and single pod, highest priority first, then the older group."""
         waiting = schedule_order(snapshot.waiting)
-        with workspace(snapshot, kube_state) as board:
-            board.about = about
-            pods = KubePreemption(board, waiting)
-            gangs = _Gangs(board, pods.promises)
+        with workspace(snapshot, kube_state) as state:
+            state.about = about
+            pods = KubePreemption(state, waiting)
+            gangs = _Gangs(state, pods.nominations)
             return [each for group in waiting for each in (gangs.turn(group) if group.gang else pods.turn(group))]
 
 
 class _Gangs:
-    """The gangs of one cycle, on the board they share with the single pods."""
+    """Schedules the gangs of one cycle, on the state that they share with the single pods."""
 
-    def __init__(self, board: SchedulingState, promises: Nominations) -> None:
-        self.board = board
-        self._promises = promises
-        self._hopeless: dict[tuple[Selection, Resources], int] = {}  # so many pods found no room in this cycle
+    def __init__(self, state: SchedulingState, nominations: Nominations) -> None:
+        self.state = state
+        self._nominations = nominations
+        self._hopeless: dict[tuple[Selection, Resources], int] = {}  # this many pods did not fit in this cycle
 
     def turn(self, group: PodGroup) -> Iterator[Decision]:
-        """Start at least the minimum now, or evict for it; then the same for each pod beyond."""
-        self._promises.keep(group.priority)
+        """Start at least the minimum, or evict for it; then do the same for each further pod."""
+        self._nominations.reserve_from(group.priority)
         for pod in group.waiting:
-            self._promises.redeem(pod)
+            self._nominations.release(pod)
         missing = max(group.min_member - len(group.holding), 1)
         pods, pend = self._admitted(group, missing)
         if placements := self._start(group, pods, missing):
-            yield Start(group, placements, self.board.over_quota(group))
+            yield Start(group, placements, self.state.over_quota(group))
             pods, missing = tuple(pod for pod in pods if pod.name not in placements), 1
         if pods:
             victims, pend = self._evict(group, pods, missing)
@@ -71,21 +71,21 @@ class _Gangs:
             yield Wait(group, pend)
 
     def _admitted(self, group: PodGroup, missing: int) -> tuple[tuple[Pod, ...], PendingReason | None]:
-        """The pods that a quota lets into the cluster, no fewer than are missing; and why not all of them."""
+        """Return the pods that the quota admits, at least as many as are missing, and why not all of them."""
         pods = group.waiting
         if len(group.holding) + len(pods) < group.min_member:
             return (), PendingReason(Reason.GANG_INCOMPLETE, total(pods), pool=group.pool)
         least = pods[:missing]
-        if pend := self.board.refusal(group, total(least)) or impossible(self.board, group, least):
+        if pend := self.state.refusal(group, total(least)) or impossible(self.state, group, least):
             return (), pend
-        while refused := self.board.refusal(group, total(pods)):
+        while refused := self.state.refusal(group, total(pods)):
             pods, pend = pods[:-1], refused
         return pods, pend
 
     def _start(self, group: PodGroup, pods: tuple[Pod, ...], missing: int) -> Mapping[str, str]:
-        """Give at least this many of the pods room, in the domain that takes most of them; none when it takes fewer."""
-        rooms = {room.node.name: room for room in self.board.rooms.matching(group)}
-        spaces = {name: (room.future, room.pods_left) for name, room in rooms.items()}
+        """Place as many pods as fit in the domain that takes most of them; none if fewer than `missing` fit."""
+        capacities = {capacity.node.name: capacity for capacity in self.state.capacities.matching(group)}
+        spaces = {name: (capacity.future, capacity.pods_left) for name, capacity in capacities.items()}
         trials = [GangTrial(domain, pods) for domain in self._domains(group, spaces)] if pods else []
         best = max(trials, key=GangTrial.fitting, default=None)
         if best is None or best.fitting() < missing:
@@ -93,14 +93,14 @@ class _Gangs:
         places = best.places()
         for pod in pods:
             if pod.name in places:
-                self.board.place(group, pod, rooms[places[pod.name]], now=True)
+                self.state.place(group, pod, capacities[places[pod.name]], now=True)
         return places
 
     def _domains(self, group: PodGroup, spaces: Mapping[str, Space]) -> list[dict[str, Space]]:
-        """Nodes by the value of the gang's topology key, only its running pods' if it has any; no key: all in one."""
+        """Nodes by value of the gang's topology key, restricted to that of running pods; without a key, all in one."""
         if group.topology is None:
             return [dict(spaces)]
-        labels = {node.name: node.labels.get(group.topology) for node in self.board.nodes[group.pool]}
+        labels = {node.name: node.labels.get(group.topology) for node in self.state.nodes[group.pool]}
         homes = {labels.get(pod.node) for pod in group.holding if pod.node}
         found: dict[str, dict[str, Space]] = {}
         for name, space in spaces.items():
@@ -110,19 +110,19 @@ class _Gangs:
         return list(found.values())
 
     def _evict(self, group: PodGroup, pods: tuple[Pod, ...], missing: int) -> tuple[list[Evict], PendingReason]:
-        """Who has to go for them, or why nobody does."""
+        """Return the evictions for these pods, or the reason why there are none."""
         units = [] if group.topology else self._given_up(group, pods, missing)
         if not units or group.never_preempts:
             return [], self._stays(group, pods[:missing], could=bool(units))
-        seats = [seat for unit in units for seat in unit.seats if not seat.leaving]
-        for seat in seats:
-            self.board.evict(seat)
-        return evictions(seats, Cause.PREEMPT, group), no_room(self.board, group, pods, Reason.EVICTING)
+        assignments = [assignment for unit in units for assignment in unit.assignments if not assignment.leaving]
+        for assignment in assignments:
+            self.state.evict(assignment)
+        return evictions(assignments, Cause.PREEMPT, group), no_room(self.state, group, pods, Reason.EVICTING)
 
     def _given_up(self, group: PodGroup, pods: tuple[Pod, ...], missing: int) -> list[EvictionUnit]:
-        """First for what is missing, then for one pod more at a time."""
-        rooms = self.board.rooms.matching(group)
-        trial = GangTrial({room.node.name: (room.future, room.pods_left) for room in rooms}, pods)
+        """First for the missing pods, then for one more pod at a time."""
+        capacities = self.state.capacities.matching(group)
+        trial = GangTrial({capacity.node.name: (capacity.future, capacity.pods_left) for capacity in capacities}, pods)
         if trial.alike and self._hopeless.get((selection(group), trial.alike), NO_LIMIT) <= missing:
             return []
         units = self._weaker(group)
@@ -138,17 +138,17 @@ class _Gangs:
         return gone
 
     def _weaker(self, group: PodGroup) -> Sequence[EvictionUnit]:
-        """Whoever has a lower priority, most important first."""
-        units = all_units(self.board)
+        """Units of lower priority, the most important first."""
+        units = all_units(self.state)
         return units[bisect_right(units, -group.priority, key=lambda unit: -unit.priority) :]
 
     def _stays(self, group: PodGroup, least: tuple[Pod, ...], *, could: bool) -> PendingReason:
-        """Why nobody goes: too large for empty nodes, bound to a domain, kept from evicting, or nobody weaker."""
-        spaces = {node.name: empty(node) for node in self.board.usable(group)}
+        """Why no pod is evicted: too large for empty nodes, bound to a domain, policy Never, or no lower priority."""
+        spaces = {node.name: empty(node) for node in self.state.usable(group)}
         never = all(GangTrial(domain, least).fitting() < len(least) for domain in self._domains(group, spaces))
         if group.topology:
             also = (Reason.NEVER_FITS,) if never else ()
-            return replace(no_room(self.board, group, least), also=also)
+            return replace(no_room(self.state, group, least), also=also)
         if never:
-            return never_fits(self.board, group, least)
-        return no_room(self.board, group, least, Reason.PREEMPTION_NEVER if could else Reason.NO_ROOM)
+            return never_fits(self.state, group, least)
+        return no_room(self.state, group, least, Reason.PREEMPTION_NEVER if could else Reason.NO_ROOM)

@@ -2,19 +2,19 @@
 
 Source: kube-scheduler's default preemption, checked decision by decision against a real one (docs/model.md).
 
-- Nothing knows queues or gangs; a queue in the snapshot acts as a ResourceQuota: over it a pod is not even created, so
-  nothing is evicted for it. Pods that exist (`PodGroup.made`) count there while they wait and until they are gone.
-- Room that ending pods will leave is nobody's yet. They count as victims like any other: taking them costs nothing
-  more, but the order below does not spare others for their sake.
-- Room promised to a nominated pod is kept from pods of equal or lower priority, not from stronger ones.
-- On one node all lower-priority pods are taken away, then given back by priority, older start first, while the newcomer
-  still fits. A pod that has not started is the youngest. Preemptibility protects nobody.
-- The node: lowest highest-priority victim, then smallest sum of priorities (each shifted up by 2^31, so fewer victims
-  nearly always win), fewest victims, latest start of the top victims, first node.
-- Who waits for victims on its nominated node evicts nobody else meanwhile.
-- A class with preemptionPolicy Never evicts nobody. Disruption budgets are not modelled.
+- It knows neither queues nor gangs. A queue of the snapshot acts as a ResourceQuota: a pod over it is not created, so
+  nothing is evicted for it. Pods that exist (`PodGroup.made`) count against it from their creation until they are gone.
+- Capacity held by terminating pods is not assigned before it is free. They count as victims like any other pod, at no
+  extra cost, but the order below does not spare other pods in their favour.
+- Capacity reserved for a nominated pod is refused to pods of equal or lower priority only.
+- On each node, remove all pods of lower priority, then reprieve them by priority, earlier start first, while the
+  preemptor still fits. A pod that has not started counts as the latest. Preemptibility does not protect a pod.
+- Choose the node with the lowest highest-priority victim, then the smallest sum of priorities (each shifted up by 2^31,
+  so fewer victims nearly always win), fewest victims, latest start of the top victims, first node.
+- A pod that waits for victims on its nominated node evicts no others until they are gone.
+- A pod with preemptionPolicy Never evicts no pods. Disruption budgets are not modelled.
 
-Shared by every flavour whose single pods kube-scheduler decides about.
+Every flavour whose single pods kube-scheduler places uses these rules.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -27,7 +27,7 @@ from scheduling.model.decisions import Cause, Decision, Start, Wait
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy
-from scheduling.state.cluster_state import Assignment, SchedulingState, evictions, held
+from scheduling.state.cluster_state import NODES, Assignment, SchedulingState, evictions, held
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, selection
 from scheduling.state.refusals import impossible, no_room
 from scheduling.state.workspace import check_time, workspace
@@ -39,7 +39,7 @@ NodeScore = tuple[int, int, int, int]
 
 
 def kube_state(snapshot: Snapshot) -> SchedulingState:
-    """Nodes are filled evenly, and room on its way is nobody's yet."""
+    """The state for kube-scheduler: it spreads pods, and assigns capacity only once it is free."""
     return SchedulingState(snapshot, default=Strategy.SPREAD, counts_on_leaving=False)
 
 
@@ -48,15 +48,15 @@ def schedule_order(waiting: Iterable[PodGroup]) -> list[PodGroup]:
     return sorted(waiting, key=lambda group: (-group.priority, group.created, group.name))
 
 
-def start_time(seat: Assignment) -> int:
-    """When its pod started; one that has not is the youngest."""
-    started = seat.group.started if seat.pod.started is None else seat.pod.started
+def start_time(assignment: Assignment) -> int:
+    """When its pod started; `NOT_STARTED`, later than any, for one that has not."""
+    started = assignment.group.started if assignment.pod.started is None else assignment.pod.started
     return NOT_STARTED if started is None else started
 
 
 @dataclass(slots=True)
 class _GroupAttempt:
-    """What one pod group's turn has brought so far."""
+    """What has been decided for one pod group so far."""
 
     placements: dict[str, str] = field(default_factory=dict)
     nominated: dict[str, str] = field(default_factory=dict)
@@ -65,214 +65,215 @@ class _GroupAttempt:
 
 
 class Nominations:
-    """NodeCapacities that waiting pods were nominated to in earlier cycles, kept from who is not stronger."""
+    """Nodes to which waiting pods were nominated in earlier cycles, reserved against pods of no higher priority."""
 
-    def __init__(self, board: SchedulingState, waiting: list[PodGroup]) -> None:
-        self._board = board
+    def __init__(self, state: SchedulingState, waiting: list[PodGroup]) -> None:
+        self._state = state
         self._coming: list[tuple[int, Pod, NodeCapacity]] = []
         self._kept: dict[str, tuple[Pod, NodeCapacity]] = {}
         for group in reversed(waiting):
             for pod in group.waiting:
-                if room := board.rooms.get(pod.nominated):
-                    self._coming.append((group.priority, pod, room))
+                if capacity := state.capacities.get(pod.nominated):
+                    self._coming.append((group.priority, pod, capacity))
 
-    def keep(self, priority: int) -> None:
-        """From now on keep the promises made to pods of at least this priority."""
+    def reserve_from(self, priority: int) -> None:
+        """Reserve the nominated nodes of pods of at least this priority from now on."""
         while self._coming and self._coming[-1][0] >= priority:
-            _priority, pod, room = self._coming.pop()
-            self._board.reserve(room, pod.requests, 1)
-            self._kept[pod.name] = (pod, room)
+            _priority, pod, capacity = self._coming.pop()
+            self._state.reserve(capacity, pod.requests, 1)
+            self._kept[pod.name] = (pod, capacity)
 
-    def redeem(self, pod: Pod) -> NodeCapacity | None:
-        """The room promised to a pod whose turn has come; from now on it is free again."""
+    def release(self, pod: Pod) -> NodeCapacity | None:
+        """Release and return the nominated node of the pod that is scheduled now."""
         found = self._kept.pop(pod.name, None)
         if found is None:
             return None
-        self._board.reserve(found[1], ZERO - pod.requests, -1)
+        self._state.reserve(found[1], ZERO - pod.requests, -1)
         return found[1]
 
-    def forget(self, room: NodeCapacity) -> None:
-        """Somebody stronger evicts on this node: who was promised room there looks for another."""
-        self._coming = [promise for promise in self._coming if promise[2] is not room]
+    def drop(self, capacity: NodeCapacity) -> None:
+        """Drop the nominations of a node on which a pod of higher priority evicts."""
+        self._coming = [promise for promise in self._coming if promise[2] is not capacity]
 
 
 class KubePreemption:
-    """The pods of one cycle. Whoever decides about other groups in between shares its board and its promises."""
+    """Schedules the single pods of one cycle. Rules for other groups share its state and its nominations."""
 
-    def __init__(self, board: SchedulingState, waiting: list[PodGroup]) -> None:
-        self.board = board
-        self.promises = Nominations(board, waiting)
+    def __init__(self, state: SchedulingState, waiting: list[PodGroup]) -> None:
+        self.state = state
+        self.nominations = Nominations(state, waiting)
         self._rankings: dict[tuple[Selection, Resources, int], _Ranking] = {}
 
     def turn(self, group: PodGroup) -> list[Decision]:
-        """Start what fits, evict for the rest."""
+        """Start the pods that fit, evict for the others."""
         turn = _GroupAttempt()
         refused: set[Resources] = set()
-        self.promises.keep(group.priority)
+        self.nominations.reserve_from(group.priority)
         for pod in group.waiting:
             if (pod.nominated or pod.requests not in refused) and (pend := self._pod(group, pod, turn)):
                 turn.pend = turn.pend or pend
                 refused.add(pod.requests)
         decisions: list[Decision] = []
         if turn.placements:
-            decisions.append(Start(group, turn.placements, self.board.over_quota(group)))
+            decisions.append(Start(group, turn.placements, self.state.over_quota(group)))
         decisions += evictions(turn.victims, Cause.PREEMPT, group)
         if turn.nominated and turn.pend is None:
             coming = tuple(pod for pod in group.waiting if pod.name in turn.nominated)
-            turn.pend = no_room(self.board, group, coming, Reason.EVICTING)
+            turn.pend = no_room(self.state, group, coming, Reason.EVICTING)
         if turn.pend is not None:
             decisions.append(Wait(group, turn.pend, turn.nominated))
         return decisions
 
     def _pod(self, group: PodGroup, pod: Pod, turn: _GroupAttempt) -> PendingReason | None:
-        """One pod: now, later, by eviction, or why not."""
-        promised = self.promises.redeem(pod)
-        if pend := self.board.refusal(group, pod.requests) or impossible(self.board, group, (pod,)):
+        """Decide about one pod: start, wait for capacity, evict, or the reason why none of these."""
+        nominated = self.nominations.release(pod)
+        if pend := self.state.refusal(group, pod.requests) or impossible(self.state, group, (pod,)):
             return pend
-        if room := self._fitting(group, pod, promised):
-            self.board.place(group, pod, room, now=True)
-            turn.placements[pod.name] = room.node.name
+        if capacity := self._fitting(group, pod, nominated):
+            self.state.place(group, pod, capacity, now=True)
+            turn.placements[pod.name] = capacity.node.name
             return None
-        found = self._awaited(group, promised) or self._preempt(group, pod, turn)
+        found = self._awaited(group, nominated) or self._preempt(group, pod, turn)
         if found is None:
             return self._nobody_to_evict(group, pod)
-        self.board.place(group, pod, found, now=False)
+        self.state.place(group, pod, found, now=False)
         turn.nominated[pod.name] = found.node.name
         return None
 
-    def _fitting(self, group: PodGroup, pod: Pod, promised: NodeCapacity | None) -> NodeCapacity | None:
-        """The promised node if there is room by now, else the best one that has."""
-        if promised and promised.fits(pod.requests, now=True):
-            return promised
-        return self.board.find(group, pod.requests, now=True)
+    def _fitting(self, group: PodGroup, pod: Pod, nominated: NodeCapacity | None) -> NodeCapacity | None:
+        """Return the nominated node if the pod fits by now, else the best node on which it fits."""
+        if nominated and nominated.fits(pod.requests, now=True):
+            return nominated
+        return self.state.find(group, pod.requests, now=True)
 
-    def _awaited(self, group: PodGroup, promised: NodeCapacity | None) -> NodeCapacity | None:
-        """The promised node while weaker pods are still ending there."""
-        if promised is None or group.never_preempts:
+    def _awaited(self, group: PodGroup, nominated: NodeCapacity | None) -> NodeCapacity | None:
+        """Return the nominated node while pods of lower priority are terminating there."""
+        if nominated is None or group.never_preempts:
             return None
-        return promised if any(seat.leaving for seat in self._weaker(promised, group.priority)) else None
+        return nominated if any(assignment.leaving for assignment in self._weaker(nominated, group.priority)) else None
 
     def _preempt(self, group: PodGroup, pod: Pod, turn: _GroupAttempt) -> NodeCapacity | None:
-        """Evict on the best node; who is ending there already needs no second eviction."""
-        room = None if group.never_preempts else self._best_node(group, pod.requests)
-        if room is not None:
-            self.promises.forget(room)
-            for seat in self._victims(room, pod.requests, group.priority):
-                if not seat.leaving:
-                    self.board.evict(seat)
-                    turn.victims.append(seat)
-        return room
+        """Evict on the best node. Pods that are terminating there are not evicted again."""
+        capacity = None if group.never_preempts else self._best_node(group, pod.requests)
+        if capacity is not None:
+            self.nominations.drop(capacity)
+            for assignment in self._victims(capacity, pod.requests, group.priority):
+                if not assignment.leaving:
+                    self.state.evict(assignment)
+                    turn.victims.append(assignment)
+        return capacity
 
     def _nobody_to_evict(self, group: PodGroup, pod: Pod) -> PendingReason:
         never = group.never_preempts and self._best_node(group, pod.requests) is not None
-        return no_room(self.board, group, (pod,), Reason.PREEMPTION_NEVER if never else Reason.NO_ROOM)
+        return no_room(self.state, group, (pod,), Reason.PREEMPTION_NEVER if never else Reason.NO_ROOM)
 
     def _best_node(self, group: PodGroup, asked: Resources) -> NodeCapacity | None:
         key = (selection(group), asked, group.priority)
         if key not in self._rankings:
-            bounds = self.board.kept(
+            bounds = self.state.cached(
+                NODES,
                 ("bounds", key),
-                lambda: EvictionCosts(self.board, self.board.rooms.matching(group), asked, group.priority),
+                lambda: EvictionCosts(self.state, self.state.capacities.matching(group), asked, group.priority),
             )
             cost = partial(self.cost_of, asked=asked, priority=group.priority)
-            self._rankings[key] = _Ranking(self.board.rooms, bounds, cost)
+            self._rankings[key] = _Ranking(self.state.capacities, bounds, cost)
         return self._rankings[key].best()
 
-    def cost_of(self, room: NodeCapacity, asked: Resources, priority: int) -> NodeScore | None:
-        """What a preemption on this node costs, the lowest first; None: it frees too little, or nobody has to go."""
-        return self._cost(self._victims(room, asked, priority))
+    def cost_of(self, capacity: NodeCapacity, asked: Resources, priority: int) -> NodeScore | None:
+        """Cost of a preemption on this node, lower is better; None if it frees too little or needs no victim."""
+        return self._cost(self._victims(capacity, asked, priority))
 
-    def _weaker(self, room: NodeCapacity, priority: int) -> list[Assignment]:
-        """The strongest first."""
-        return [seat for seat in by_strength(self.board, room) if seat.group.priority < priority]
+    def _weaker(self, capacity: NodeCapacity, priority: int) -> list[Assignment]:
+        """The highest priority first."""
+        return [assignment for assignment in by_strength(self.state, capacity) if assignment.group.priority < priority]
 
-    def _victims(self, room: NodeCapacity, asked: Resources, priority: int) -> list[Assignment]:
-        """Who has to go from this node; empty when it cannot be made free enough."""
+    def _victims(self, capacity: NodeCapacity, asked: Resources, priority: int) -> list[Assignment]:
+        """Victims needed on this node; empty if evicting all of lower priority is not enough."""
         check_time()
-        weaker = self._weaker(room, priority)
-        free, pods_left = room.future + held(weaker), room.pods_left + len(weaker)
+        weaker = self._weaker(capacity, priority)
+        free, pods_left = capacity.future + held(weaker), capacity.pods_left + len(weaker)
         if not (pods_left > 0 and asked.served_by(free)):
             return []
         victims = []
-        for seat in weaker:
-            left = free - seat.pod.requests
+        for assignment in weaker:
+            left = free - assignment.pod.requests
             if pods_left > 1 and asked.served_by(left):
                 free, pods_left = left, pods_left - 1
             else:
-                victims.append(seat)
+                victims.append(assignment)
         return victims
 
     @staticmethod
     def _cost(victims: list[Assignment]) -> NodeScore | None:
         if not victims:
             return None
-        priorities = [seat.group.priority for seat in victims]
+        priorities = [assignment.group.priority for assignment in victims]
         top = priorities[0]
-        oldest_of_top = min(start_time(seat) for seat in victims if seat.group.priority == top)
+        oldest_of_top = min(start_time(assignment) for assignment in victims if assignment.group.priority == top)
         return (top, sum(priorities) + PRIORITY_SHIFT * len(victims), len(victims), -oldest_of_top)
 
 
-def by_strength(board: SchedulingState, room: NodeCapacity) -> list[Assignment]:
-    """Who sits on a node: higher priority first, then the earlier start. Kept while the same pods are there."""
-    seats = board.seats_on[room.node.name]
-    return board.kept_of_node(room.node.name, "by strength", lambda: sorted(seats, key=_strength))
+def by_strength(state: SchedulingState, capacity: NodeCapacity) -> list[Assignment]:
+    """Pods on a node, higher priority first, then the earlier start. Cached while the same pods are there."""
+    assignments = state.assignments_on[capacity.node.name]
+    return state.cached(("node", capacity.node.name), "by strength", lambda: sorted(assignments, key=_strength))
 
 
-def _strength(seat: Assignment) -> tuple[int, int]:
-    return (-seat.group.priority, start_time(seat))
+def _strength(assignment: Assignment) -> tuple[int, int]:
+    return (-assignment.group.priority, start_time(assignment))
 
 
 Freed = tuple[int, Resources, int]
-"""A priority, and what pods of it and of lower ones hold on a node: amounts, and their number."""
+"""A priority, and the resources and number of the pods of this and lower priorities on a node."""
 
 
-def _freed(board: SchedulingState, room: NodeCapacity) -> list[Freed]:
-    """Of each priority on the node, the lowest first."""
+def _freed(state: SchedulingState, capacity: NodeCapacity) -> list[Freed]:
+    """One entry per priority on the node, the lowest first."""
     found: list[Freed] = []
     amount, count = ZERO, 0
-    for seat in reversed(by_strength(board, room)):
-        amount, count = amount + seat.pod.requests, count + 1
-        if found and found[-1][0] == seat.group.priority:
+    for assignment in reversed(by_strength(state, capacity)):
+        amount, count = amount + assignment.pod.requests, count + 1
+        if found and found[-1][0] == assignment.group.priority:
             found.pop()
-        found.append((seat.group.priority, amount, count))
+        found.append((assignment.group.priority, amount, count))
     return found
 
 
 class EvictionCosts:
-    """The highest priority that has to go from each node, which is what counts first. Kept from cycle to cycle."""
+    """Highest victim priority per node, the first part of the cost. Cached from cycle to cycle."""
 
-    def __init__(self, board: SchedulingState, matching: list[NodeCapacity], asked: Resources, priority: int) -> None:
-        self._board = board
+    def __init__(self, state: SchedulingState, matching: list[NodeCapacity], asked: Resources, priority: int) -> None:
+        self._state = state
         self._asked = asked
         self._priority = priority
         self._entries: dict[int, _Entry] = {}
         self._sorted: list[_Entry] | None = None
-        self._seen = len(board.rooms.moved)
-        self.matching = {room.index: room for room in matching}
-        for room in matching:
-            if entry := self.entry(room):
-                self._entries[room.index] = entry
+        self._seen = len(state.capacities.moved)
+        self.matching = {capacity.index: capacity for capacity in matching}
+        for capacity in matching:
+            if entry := self.entry(capacity):
+                self._entries[capacity.index] = entry
         self._unsettled = self._changed()
-        """Of these it is not known how they were before this cycle."""
+        """Discard what is known of these nodes."""
 
-    def entry(self, room: NodeCapacity) -> "_Entry | None":
-        """None: it cannot be made free enough, or nobody needs to go."""
-        future, asked, left = room.future, self._asked, room.pods_left
+    def entry(self, capacity: NodeCapacity) -> "_Entry | None":
+        """Highest victim priority; None if the node cannot be freed enough or needs no victim."""
+        future, asked, left = capacity.future, self._asked, capacity.pods_left
         if left > 0 and asked.served_by(future):
             return None
-        for priority, amount, count in self._board.kept_of_node(
-            room.node.name, "freed", lambda: _freed(self._board, room)
+        for priority, amount, count in self._state.cached(
+            ("node", capacity.node.name), "freed", lambda: _freed(self._state, capacity)
         ):
             if priority >= self._priority:
                 return None
             if left + count > 0 and asked.served_by(future + amount):
-                return ((priority,), room.index, room.version)
+                return ((priority,), capacity.index, capacity.version)
         return None
 
     def settled(self) -> list["_Entry"]:
-        """Of all nodes as they were before this cycle, sorted."""
-        moved, changed = self._board.rooms.moved, self._changed()
-        again = ({room.index for room in moved[self._seen :]} & self.matching.keys()) | self._unsettled
+        """The costs of all nodes as they were before this cycle, sorted."""
+        moved, changed = self._state.capacities.moved, self._changed()
+        again = ({capacity.index for capacity in moved[self._seen :]} & self.matching.keys()) | self._unsettled
         if self._sorted is None or again:
             for index in again:
                 self._entries.pop(index, None)
@@ -283,75 +284,75 @@ class EvictionCosts:
         return self._sorted
 
     def _changed(self) -> set[int]:
-        """The nodes that this cycle has changed so far, by index."""
-        return {room.index for room in self._board.rooms.changes} & self.matching.keys()
+        """Indexes of the nodes that this cycle has changed so far."""
+        return {capacity.index for capacity in self._state.capacities.changes} & self.matching.keys()
 
 
 _Entry = tuple[tuple[int, ...], int, int]
 
 
 class _Ranking:
-    """Nodes by what a preemption on them costs, as far as that has to be known to find the cheapest.
+    """Nodes ordered by the cost of a preemption, computed only as far as the cheapest needs.
 
-    An entry holds the first part of the cost, or all of it; only nodes that have changed since are looked at again.
+    An entry holds the first part of the cost or all of it. Only nodes that have changed since are computed again.
     """
 
     def __init__(
-        self, rooms: NodeCapacities, bounds: EvictionCosts, cost: Callable[[NodeCapacity], NodeScore | None]
+        self, capacities: NodeCapacities, bounds: EvictionCosts, cost: Callable[[NodeCapacity], NodeScore | None]
     ) -> None:
-        self._rooms = rooms
+        self._capacities = capacities
         self._cost = cost
         self._bounds = bounds
         self._heap = list(bounds.settled())
         self._seen = 0
 
     def best(self) -> NodeCapacity | None:
-        """The cheapest node, the first of equal ones; None when no node can be made free enough."""
+        """Return the cheapest node, the first of equal ones; None if no node can be freed enough."""
         matching = self._bounds.matching
-        changed = {room.index for room in self._rooms.changes[self._seen :]}
-        self._seen = len(self._rooms.changes)
+        changed = {capacity.index for capacity in self._capacities.changes[self._seen :]}
+        self._seen = len(self._capacities.changes)
         for index in sorted(changed & matching.keys()):
             if entry := self._bounds.entry(matching[index]):
                 heappush(self._heap, entry)
         while self._heap:
             score, index, version = self._heap[0]
-            room = matching[index]
-            if room.version == version and len(score) > 1:
-                return room
+            capacity = matching[index]
+            if capacity.version == version and len(score) > 1:
+                return capacity
             heappop(self._heap)
-            if room.version == version and (cost := self._cost(room)) is not None:
+            if capacity.version == version and (cost := self._cost(capacity)) is not None:
                 heappush(self._heap, (cost, index, version))
         return None
 
 
 LEAST_SAMPLE: Final = 100
-"""So many nodes it looks at in any case; of more, at a tenth, from a random one on."""
+"""kube-scheduler tries at least this many nodes; of more, a tenth, from a random one on."""
 
 
 def sample_size(nodes: int) -> int:
-    """On how many of so many nodes it tries an eviction (minCandidateNodesAbsolute and minCandidateNodesPercentage)."""
+    """How many of these nodes it tries (minCandidateNodesAbsolute and minCandidateNodesPercentage)."""
     return min(max(nodes // 10, LEAST_SAMPLE), nodes)
 
 
 def equally_good(snapshot: Snapshot, group: PodGroup) -> tuple[int, list[str]]:
-    """How many nodes a group may use, and those where its first pod costs as many victims of as low priorities as on
-    the best: by name, the one with the youngest first. What else waits is left aside.
+    """How many nodes a group may use, and the names of those on which its first pod costs as few victims of as low
+    priorities as on the best, the one with the latest start first. Other waiting pods are ignored.
     """
-    with workspace(snapshot, kube_state) as board:
-        trial, asked = KubePreemption(board, []), group.waiting[0].requests
-        rooms = board.rooms.matching(group)
-        costs = {room.node.name: trial.cost_of(room, asked, group.priority) for room in rooms}
+    with workspace(snapshot, kube_state) as state:
+        trial, asked = KubePreemption(state, []), group.waiting[0].requests
+        capacities = state.capacities.matching(group)
+        costs = {capacity.node.name: trial.cost_of(capacity, asked, group.priority) for capacity in capacities}
         found = sorted((cost, name) for name, cost in costs.items() if cost is not None)
-        return len(rooms), [name for cost, name in found if cost[:3] == found[0][0][:3]]
+        return len(capacities), [name for cost, name in found if cost[:3] == found[0][0][:3]]
 
 
 class KubeRules:
     """Rules of the flavour `kube`."""
 
     def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
-        """Every waiting pod once, highest priority first, then the older group."""
+        """Decide once about every waiting pod, highest priority first, then the older group."""
         waiting = schedule_order(snapshot.waiting)
-        with workspace(snapshot, kube_state) as board:
-            board.about = about
-            cycle = KubePreemption(board, waiting)
+        with workspace(snapshot, kube_state) as state:
+            state.about = about
+            cycle = KubePreemption(state, waiting)
             return [decision for group in waiting for decision in cycle.turn(group)]

@@ -27,29 +27,29 @@ ANYWHERE: Final = PlacedPods({}, now=True)
 class DomainTally:
     """How many pods that are all alike each domain has room for. Only nodes that have changed are counted again."""
 
-    def __init__(self, board: SchedulingState, group: PodGroup) -> None:
-        self._rooms = board.rooms
+    def __init__(self, state: SchedulingState, group: PodGroup) -> None:
+        self._capacities = state.capacities
         self._each = group.waiting[0].requests
         self._homes: dict[int, int] = {}
         self._slots = Counter[int]()
         self._sums = Counter[int]()
-        self._seen = len(board.rooms.changes)
-        for number, domain in enumerate(board.domains(group)):
-            for room in board.rooms.matching(domain):
-                self._homes[room.index] = number
-                self._count(room)
+        self._seen = len(state.capacities.changes)
+        for number, domain in enumerate(state.domains(group)):
+            for capacity in state.capacities.matching(domain):
+                self._homes[capacity.index] = number
+                self._count(capacity)
 
-    def _count(self, room: NodeCapacity) -> None:
-        if (home := self._homes.get(room.index)) is not None:
-            found = min(slots(room.future, self._each), max(room.pods_left, 0))
-            self._sums[home] += found - self._slots[room.index]
-            self._slots[room.index] = found
+    def _count(self, capacity: NodeCapacity) -> None:
+        if (home := self._homes.get(capacity.index)) is not None:
+            found = min(slots(capacity.future, self._each), max(capacity.pods_left, 0))
+            self._sums[home] += found - self._slots[capacity.index]
+            self._slots[capacity.index] = found
 
     def most(self) -> int:
         """In the domain that has room for most."""
-        for room in {room.index: room for room in self._rooms.changes[self._seen :]}.values():
-            self._count(room)
-        self._seen = len(self._rooms.changes)
+        for capacity in {capacity.index: capacity for capacity in self._capacities.changes[self._seen :]}.values():
+            self._count(capacity)
+        self._seen = len(self._capacities.changes)
         return max(self._sums.values(), default=0)
 
 
@@ -60,7 +60,7 @@ class TopologyCapacity:
         self._levels = snapshot.levels
         nodes = tuple(node if self._usable(node) else replace(node, ready=False) for node in snapshot.nodes)
         known = replace(snapshot, nodes=nodes, groups=snapshot.groups if self._levels else ())
-        self._board = SchedulingState(known, default=Strategy.BINPACK, domains=TightDomains)
+        self._state = SchedulingState(known, default=Strategy.BINPACK, domains=TightDomains)
         self._tallies: dict[str, DomainTally | None] = {}
 
     def _usable(self, node: SnapshotNode) -> bool:
@@ -69,20 +69,20 @@ class TopologyCapacity:
     def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
         """These pod groups leave the cluster, those come into it."""
         if self._levels:
-            self._board.exchange(gone, come)
+            self._state.exchange(gone, come)
 
     def about(self, names: Collection[str] | None) -> None:
         """Whose refusals are wanted with their numbers; None: all."""
-        self._board.about = names
+        self._state.about = names
 
     def restore(self) -> None:
         """Take back everything since it was made or settled."""
-        self._board.restore()
+        self._state.restore()
         self._tallies.clear()
 
     def settle(self) -> None:
         """What it is now is what it is brought back to."""
-        self._board.settle()
+        self._state.settle()
 
     def matter(self, group: PodGroup) -> bool:
         """Does it need places at all?"""
@@ -93,49 +93,49 @@ class TopologyCapacity:
         if not self.matter(group):
             return True
         if group.name not in self._tallies:
-            self._tallies[group.name] = DomainTally(self._board, group) if _alike(group) else None
+            self._tallies[group.name] = DomainTally(self._state, group) if _alike(group) else None
         tally = self._tallies[group.name]
         return self.find(group) is not None if tally is None else tally.most() >= len(group.waiting)
 
     def find(self, group: PodGroup) -> PlacedPods | None:
         """Where all its pods would go; None: there is no room for them."""
-        mark = self._board.mark()
+        mark = self._state.mark()
         placed = self.take(group)
-        self._board.undo(mark)
+        self._state.undo(mark)
         return placed
 
     def take(self, group: PodGroup) -> PlacedPods | None:
         """They go there."""
         if not self.matter(group):
             return ANYWHERE
-        domains, later = self._board.domains(group, total(group.pods)), list[PodGroup]()
+        domains, later = self._state.domains(group, total(group.pods)), list[PodGroup]()
         for domain in domains:
-            mark = self._board.mark()
-            placed = self._board.place_together(domain, group.waiting)
+            mark = self._state.mark()
+            placed = self._state.place_together(domain, group.waiting)
             if placed and placed.now:
                 return placed
             if placed:
                 later.append(domain)
-            self._board.undo(mark)
-        return self._board.place_together(later[0], group.waiting) if later else None
+            self._state.undo(mark)
+        return self._state.place_together(later[0], group.waiting) if later else None
 
     def leave(self, group: PodGroup) -> None:
         """It is evicted: its room is free once its pods have ended. Who is on the way out already is counted so."""
-        for seat in self._board.seats_of.get(group.name, ()):
-            if not seat.pod.terminating:
-                self._board.evict(seat)
+        for assignment in self._state.assignments_of.get(group.name, ()):
+            if not assignment.pod.terminating:
+                self._state.evict(assignment)
 
     def come_back(self, group: PodGroup) -> None:
         """It is not evicted after all."""
-        for seat in self._board.seats_of.get(group.name, ()):
-            if not seat.pod.terminating:
-                self._board.keep(seat)
+        for assignment in self._state.assignments_of.get(group.name, ()):
+            if not assignment.pod.terminating:
+                self._state.keep(assignment)
 
     def refusal(self, group: PodGroup) -> PendingReason:
         """Why it finds no places now, with how many of its pods would find some."""
-        pods, domains = group.waiting, self._board.domains(group)
-        left_out = min((len(pods_without_node(self._board, each, now=True)) for each in domains), default=len(pods))
-        pend = impossible(self._board, group, pods) or no_room(self._board, group, pods)
+        pods, domains = group.waiting, self._state.domains(group)
+        left_out = min((len(pods_without_node(self._state, each, now=True)) for each in domains), default=len(pods))
+        pend = impossible(self._state, group, pods) or no_room(self._state, group, pods)
         return replace(pend, fitting=len(pods) - left_out)
 
 

@@ -49,15 +49,15 @@ class _VolcanoCandidate:
     over_quota: bool = False
     pend: PendingReason | None = None
 
-    def promise(self, rooms: dict[str, str]) -> None:
+    def promise(self, capacities: dict[str, str]) -> None:
         """These pods have room that is on its way."""
-        self.nominated |= rooms
-        self.left = [pod for pod in self.left if pod.name not in rooms]
+        self.nominated |= capacities
+        self.left = [pod for pod in self.left if pod.name not in capacities]
 
-    def start(self, rooms: dict[str, str]) -> None:
+    def start(self, capacities: dict[str, str]) -> None:
         """These pods have room now."""
-        self.placements |= rooms
-        self.left = [pod for pod in self.left if pod.name not in rooms]
+        self.placements |= capacities
+        self.left = [pod for pod in self.left if pod.name not in capacities]
 
 
 Serve = Callable[[_VolcanoCandidate, Pod], tuple[NodeCapacity, list[Assignment]] | None]
@@ -74,16 +74,16 @@ class VolcanoRules:
 
     def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
         """All actions over everything that waits, then the decisions in the order of the snapshot."""
-        with workspace(snapshot, volcano_state) as board:
-            board.about = about
-            return list(_VolcanoCycle(snapshot, board).run())
+        with workspace(snapshot, volcano_state) as state:
+            state.about = about
+            return list(_VolcanoCycle(snapshot, state).run())
 
 
 class _VolcanoCycle:
-    def __init__(self, snapshot: Snapshot, board: SchedulingState) -> None:
+    def __init__(self, snapshot: Snapshot, state: SchedulingState) -> None:
         self.snapshot = snapshot
-        self.board = board
-        self.standing = VolcanoOrder(snapshot, self.board)
+        self.state = state
+        self.ordering = VolcanoOrder(snapshot, self.state)
 
     def run(self) -> Iterator[Decision]:
         cases = [_VolcanoCandidate(group, list(group.waiting), list(group.waiting)) for group in self.snapshot.waiting]
@@ -112,24 +112,24 @@ class _VolcanoCycle:
     def _nowhere(self, case: _VolcanoCandidate) -> PendingReason | None:
         """A pool without nodes, no queue, or pods still to come: nothing is even tried."""
         group, needed = case.group, total(tuple(case.left))
-        if not self.board.nodes.get(group.pool):
+        if not self.state.nodes.get(group.pool):
             return PendingReason(Reason.NO_SUCH_POOL, needed, pool=group.pool)
         if group.queue not in self.snapshot.queue_by_name:
             return PendingReason(Reason.QUEUE_MISSING, needed, queue=group.queue)
-        incomplete = self.board.active[group.name] + len(case.left) < group.min_member
+        incomplete = self.state.active[group.name] + len(case.left) < group.min_member
         return PendingReason(Reason.GANG_INCOMPLETE, needed, pool=group.pool) if incomplete else None
 
     def _starving(self, case: _VolcanoCandidate) -> bool:
-        return not self.standing.ready(case.group)
+        return not self.ordering.ready(case.group)
 
     def _by_queue(self, cases: list[_VolcanoCandidate]) -> Iterator[list[_VolcanoCandidate]]:
         """The cases of one queue after the other, each time of the queue whose turn it is by then."""
         waiting = {case.group.queue for case in cases}
         while waiting:
-            queue = min(waiting, key=self.standing.order.turn)
+            queue = min(waiting, key=self.ordering.order.turn)
             waiting.remove(queue)
             mine = [case for case in cases if case.group.queue == queue]
-            yield sorted(mine, key=lambda case: self.standing.job_turn(case.group))
+            yield sorted(mine, key=lambda case: self.ordering.job_turn(case.group))
 
     def _allocate(self, cases: list[_VolcanoCandidate]) -> None:
         """One group at a time: the minimum together, then pod by pod, the queue chosen anew each time."""
@@ -137,8 +137,8 @@ class _VolcanoCycle:
         for case in cases:
             waiting.setdefault(case.group.queue, []).append(case)
         while waiting:
-            queue = min(waiting, key=self.standing.order.turn)
-            case = min(waiting[queue], key=lambda case: self.standing.job_turn(case.group))
+            queue = min(waiting, key=self.ordering.order.turn)
+            case = min(waiting[queue], key=lambda case: self.ordering.job_turn(case.group))
             if not (self._place(case) and case.untried):
                 waiting[queue].remove(case)
             if not waiting[queue]:
@@ -149,7 +149,7 @@ class _VolcanoCycle:
 
         In the first domain in which it may, where it wants one; else in the first that has room on its way.
         """
-        domains, untried = self.board.domains(case.group), list(case.untried)
+        domains, untried = self.state.domains(case.group), list(case.untried)
         for at_once in (True, False) if len(domains) > 1 else (False,):
             for domain in domains:
                 case.untried = list(untried)
@@ -159,35 +159,35 @@ class _VolcanoCycle:
 
     def _place_in(self, case: _VolcanoCandidate, domain: PodGroup, *, at_once: bool) -> bool | None:
         """The same in one domain. None: not there, or not `at_once`."""
-        mark, now, later = self.board.mark(), dict[str, str](), dict[str, str]()
+        mark, now, later = self.state.mark(), dict[str, str](), dict[str, str]()
         startable = False
         while case.untried and not startable:
             pod = case.untried.pop(0)
-            if room := self._room(case, domain, pod):
-                fits = room.fits(pod.requests, now=True)
-                self.board.place(case.group, pod, room, now=fits)
-                (now if fits else later)[pod.name] = room.node.name
+            if capacity := self._capacity(case, domain, pod):
+                fits = capacity.fits(pod.requests, now=True)
+                self.state.place(case.group, pod, capacity, now=fits)
+                (now if fits else later)[pod.name] = capacity.node.name
                 coming = len(case.nominated) + len(later)
-                startable = self.board.active[case.group.name] - coming >= case.group.min_member
+                startable = self.state.active[case.group.name] - coming >= case.group.min_member
         if self._starving(case) or (at_once and not startable):
-            self.board.undo(mark)
+            self.state.undo(mark)
             return None
         if startable:
             case.start(now)
             case.promise(later)
-            case.over_quota = case.over_quota or self.board.over_quota(case.group)
+            case.over_quota = case.over_quota or self.state.over_quota(case.group)
         else:
             case.promise(now | later)
         return startable
 
-    def _room(self, case: _VolcanoCandidate, domain: PodGroup, pod: Pod) -> NodeCapacity | None:
+    def _capacity(self, case: _VolcanoCandidate, domain: PodGroup, pod: Pod) -> NodeCapacity | None:
         """The node the pod was nominated to, else the best with room now, else the best with room on its way."""
         group, asked = case.group, pod.requests
-        pend = self.board.ledger.refusal(group.queue, asked, preemptible=True)
-        if pend := pend or impossible(self.board, group, (pod,)):
+        pend = self.state.usage.refusal(group.queue, asked, preemptible=True)
+        if pend := pend or impossible(self.state, group, (pod,)):
             case.pend = case.pend or pend
             return None
-        promised = self.board.rooms.get(pod.nominated)
+        promised = self.state.capacities.get(pod.nominated)
         if promised and promised.fits(asked, now=False) and matches(promised.node, domain):
             return promised
         return self._best(self._with_room(domain, asked, now=True) or self._with_room(domain, asked), asked)
@@ -195,28 +195,28 @@ class _VolcanoCycle:
     def _with_room(self, group: PodGroup, asked: Resources, *, now: bool = False) -> list[NodeCapacity]:
         """Nodes that have room, now or else maybe on its way."""
         check_time()
-        rooms = self.board.rooms
-        found = rooms.with_gpus(group, asked.gpu) if asked.gpu else rooms.matching(group)
-        return [room for room in found if room.fits(asked, now=now)]
+        capacities = self.state.capacities
+        found = capacities.with_gpus(group, asked.gpu) if asked.gpu else capacities.matching(group)
+        return [capacity for capacity in found if capacity.fits(asked, now=now)]
 
-    def _best(self, rooms: list[NodeCapacity], asked: Resources) -> NodeCapacity | None:
-        return min(rooms, key=self.standing.by_suitability(asked), default=None)
+    def _best(self, capacities: list[NodeCapacity], asked: Resources) -> NodeCapacity | None:
+        return min(capacities, key=self.ordering.by_suitability(asked), default=None)
 
     def _evict_for(self, case: _VolcanoCandidate, cause: Cause, serve: Serve) -> None:
         """NodeCapacity for the rest of the minimum, or nothing."""
-        mark, rooms, victims = self.board.mark(), dict[str, str](), list[Assignment]()
+        mark, capacities, victims = self.state.mark(), dict[str, str](), list[Assignment]()
         for pod in case.left:
             if pod.name not in case.kept and self._starving(case) and (served := serve(case, pod)):
-                rooms[pod.name] = served[0].node.name
+                capacities[pod.name] = served[0].node.name
                 victims += served[1]
         missed = self._starving(case)
         if missed or case.group.never_preempts:
-            self.board.undo(mark)
+            self.state.undo(mark)
         if not missed and case.group.never_preempts:
-            case.pend = no_room(self.board, case.group, tuple(case.left), Reason.PREEMPTION_NEVER)
+            case.pend = no_room(self.state, case.group, tuple(case.left), Reason.PREEMPTION_NEVER)
         elif not missed:
-            case.promise(rooms | case.kept)
-            waits_on = not victims or self.standing.order.is_beyond(case.group.queue)
+            case.promise(capacities | case.kept)
+            waits_on = not victims or self.ordering.order.is_beyond(case.group.queue)
             case.victims, case.cause, case.pend = victims, cause, case.pend if waits_on else None
 
     def _reclaim_for(self, case: _VolcanoCandidate) -> None:
@@ -231,71 +231,74 @@ class _VolcanoCycle:
         It ends when a domain has room, or as soon as a cycle finds nobody to take. Who went by then is gone.
         """
         while self._starving(case):
-            mark, gone = self.board.mark(), list[Assignment]()
+            mark, gone = self.state.mark(), list[Assignment]()
             for pod in case.left:
                 if self._starving(case) and (served := self._reclaim(case, pod)):
                     gone += served[1]
             missed = self._starving(case)
-            self.board.undo(mark)
+            self.state.undo(mark)
             if missed or not gone:
                 break
-            for seat in gone:
-                self.board.evict(seat)
+            for assignment in gone:
+                self.state.evict(assignment)
             case.victims, case.cause = [*case.victims, *gone], Cause.RECLAIM
             case.untried, case.pend = list(case.left), None
             self._place(case)
 
     def _preempt(self, case: _VolcanoCandidate, pod: Pod) -> tuple[NodeCapacity, list[Assignment]] | None:
-        weaker, asked = self.standing.weaker(case.group), pod.requests
+        weaker, asked = self.ordering.weaker(case.group), pod.requests
         usable = {*weaker, *self._with_room(case.group, asked)}
-        enough = [room for room in usable if asked.served_by(room.future + held(weaker.get(room, [])))]
-        best_first = sorted(enough, key=self.standing.by_suitability(asked))
-        made = ((room, self._make_room(case, pod, room, weaker.get(room, []), self._fits)) for room in best_first)
-        return next(((room, victims) for room, victims in made if victims is not None), None)
+        enough = [capacity for capacity in usable if asked.served_by(capacity.future + held(weaker.get(capacity, [])))]
+        best_first = sorted(enough, key=self.ordering.by_suitability(asked))
+        made = (
+            (capacity, self._make_room(case, pod, capacity, weaker.get(capacity, []), self._fits))
+            for capacity in best_first
+        )
+        return next(((capacity, victims) for capacity, victims in made if victims is not None), None)
 
     def _fill(self, case: _VolcanoCandidate) -> None:
         """Who still waits keeps free room while the next action looks for the rest. Nothing starts by that."""
         for pod in () if case.group.never_preempts else tuple(case.left):
-            room = self._best(self._with_room(case.group, pod.requests), pod.requests)
-            if room is None or not self._fits(case.group, pod, room):
+            capacity = self._best(self._with_room(case.group, pod.requests), pod.requests)
+            if capacity is None or not self._fits(case.group, pod, capacity):
                 break
-            self.board.place(case.group, pod, room, now=False)
-            case.kept[pod.name] = room.node.name
+            self.state.place(case.group, pod, capacity, now=False)
+            case.kept[pod.name] = capacity.node.name
         if not self._starving(case):
             case.promise(case.kept)
 
     def _reclaim(self, case: _VolcanoCandidate, pod: Pod) -> tuple[NodeCapacity, list[Assignment]] | None:
-        if not self.standing.may_reclaim(case.group.queue, pod.requests):
+        if not self.ordering.may_reclaim(case.group.queue, pod.requests):
             return None
-        for room in self.board.rooms.matching(case.group):
-            found = self.standing.reclaimable(room, case.group, pod.requests)
-            victims = None if found is None else self._make_room(case, pod, room, found, _has_room)
+        for capacity in self.state.capacities.matching(case.group):
+            found = self.ordering.reclaimable(capacity, case.group, pod.requests)
+            victims = None if found is None else self._make_room(case, pod, capacity, found, _has_room)
             if victims is not None:
-                return room, victims
+                return capacity, victims
         return None
 
     def _make_room(
-        self, case: _VolcanoCandidate, pod: Pod, room: NodeCapacity, victims: list[Assignment], fits: Fits
+        self, case: _VolcanoCandidate, pod: Pod, capacity: NodeCapacity, victims: list[Assignment], fits: Fits
     ) -> list[Assignment] | None:
         """Evict in turn until the pod fits, then place it; None: nothing has changed."""
         check_time()
-        if not pod.requests.served_by(room.future + held(victims)):
+        if not pod.requests.served_by(capacity.future + held(victims)):
             return None
-        mark, gone, turns = self.board.mark(), list[Assignment](), self.standing.in_turn(victims, case.group.queue)
-        while not fits(case.group, pod, room):
-            seat = next(turns, None)
-            if seat is None:
-                self.board.undo(mark)
+        mark, gone, turns = self.state.mark(), list[Assignment](), self.ordering.in_turn(victims, case.group.queue)
+        while not fits(case.group, pod, capacity):
+            assignment = next(turns, None)
+            if assignment is None:
+                self.state.undo(mark)
                 return None
-            self.board.evict(seat)
-            gone.append(seat)
-        self.board.place(case.group, pod, room, now=False)
+            self.state.evict(assignment)
+            gone.append(assignment)
+        self.state.place(case.group, pod, capacity, now=False)
         return gone
 
-    def _fits(self, group: PodGroup, pod: Pod, room: NodeCapacity) -> bool:
+    def _fits(self, group: PodGroup, pod: Pod, capacity: NodeCapacity) -> bool:
         """Within every limit and on the node."""
-        allowed = self.board.ledger.refusal(group.queue, pod.requests, preemptible=True) is None
-        return allowed and _has_room(group, pod, room)
+        allowed = self.state.usage.refusal(group.queue, pod.requests, preemptible=True) is None
+        return allowed and _has_room(group, pod, capacity)
 
     def _decisions(self, case: _VolcanoCandidate) -> Iterator[Decision]:
         group = case.group
@@ -304,10 +307,10 @@ class _VolcanoCycle:
         yield from evictions(case.victims, case.cause, group)
         if case.nominated:
             coming = tuple(pod for pod in group.waiting if pod.name in case.nominated)
-            pend = case.pend or no_room(self.board, group, coming, Reason.EVICTING)
+            pend = case.pend or no_room(self.state, group, coming, Reason.EVICTING)
             yield Wait(group, pend, case.nominated)
         elif case.left:
-            short = group.min_member - self.board.active[group.name] + len(case.kept)
+            short = group.min_member - self.state.active[group.name] + len(case.kept)
             least = tuple(case.left[: max(short, 1)])
             yield Wait(group, case.pend or self._why(case, least))
 
@@ -315,10 +318,10 @@ class _VolcanoCycle:
         """A queue that has too little for all of them says no before nodes do: more room alone would not help."""
         group = case.group
         more = total(tuple(pod for pod in least if pod.name not in case.kept))
-        over = self.board.ledger.refusal(group.queue, more, preemptible=True)
-        return over or impossible(self.board, group, least) or no_room(self.board, group, least)
+        over = self.state.usage.refusal(group.queue, more, preemptible=True)
+        return over or impossible(self.state, group, least) or no_room(self.state, group, least)
 
 
-def _has_room(_group: PodGroup, pod: Pod, room: NodeCapacity) -> bool:
+def _has_room(_group: PodGroup, pod: Pod, capacity: NodeCapacity) -> bool:
     """On the node, whatever departments have given out already: reclaim does not look at that."""
-    return room.fits(pod.requests, now=False)
+    return capacity.fits(pod.requests, now=False)

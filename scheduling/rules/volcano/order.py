@@ -14,7 +14,7 @@ from scheduling.model.decisions import BELOW_MINIMUM, Cause
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.rules.volcano.queues import QueueOrder
-from scheduling.state.cluster_state import Assignment, SchedulingState
+from scheduling.state.cluster_state import NODES, Assignment, SchedulingState
 from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.node_capacity import NodeCapacity, matches
 
@@ -28,28 +28,33 @@ CRITICAL_NAMESPACE: Final = "kube-system"
 class VolcanoOrder:
     """How queues, jobs and nodes stand at this moment of a cycle: everything moves with the board."""
 
-    def __init__(self, snapshot: Snapshot, board: SchedulingState) -> None:
-        self._board = board
+    def __init__(self, snapshot: Snapshot, state: SchedulingState) -> None:
+        self._state = state
         self._queues = snapshot.queue_by_name
-        self.order = QueueOrder(snapshot, board.ledger)
+        self.order = QueueOrder(snapshot, state.usage)
         self._deserved = self.order.deserved
-        self._protection = MinRuntimeProtection(snapshot, board.ledger.path)
+        self._protection = MinRuntimeProtection(snapshot, state.usage.path)
         self._keeps_minimum = BELOW_MINIMUM in snapshot.leaves_out
 
-    def _seats(self, queue: str) -> list[tuple[Assignment, NodeCapacity]]:
+    def _assignments(self, queue: str) -> list[tuple[Assignment, NodeCapacity]]:
         """Pods of the queue that may be preempted, with their nodes."""
-        groups = self._board.holders[queue].values()
+        groups = self._state.holders[queue].values()
         found = (each for each in groups if each.preemptible and each.namespace != CRITICAL_NAMESPACE)
-        return [(seat, seat.room) for each in found for seat in self._board.seats_of[each.name] if seat.room]
+        return [
+            (assignment, assignment.capacity)
+            for each in found
+            for assignment in self._state.assignments_of[each.name]
+            if assignment.capacity
+        ]
 
     def _ending(self, node: str) -> Resources:
         """What pods hold there that were on their way out before this cycle."""
-        seats = self._board.seats_on[node]
-        return sum((seat.pod.requests for seat in seats if seat.pod.terminating), ZERO)
+        assignments = self._state.assignments_on[node]
+        return sum((assignment.pod.requests for assignment in assignments if assignment.pod.terminating), ZERO)
 
     def ready(self, group: PodGroup) -> bool:
         """Has it the minimum of its pods?"""
-        return self._board.active[group.name] >= group.min_member
+        return self._state.active[group.name] >= group.min_member
 
     def job_turn(self, group: PodGroup) -> tuple[int, bool, int, str]:
         """Higher priority, below its minimum, older."""
@@ -85,7 +90,7 @@ class VolcanoOrder:
         """
         if not self.order.holds(name, asked):
             return False
-        after = self._board.ledger.uses[name].allocated + asked
+        after = self._state.usage.uses[name].allocated + asked
         dimensions = zip(_parts(asked), _pairs(after, self._deserved[name]), strict=True)
         return any(part and used <= deserved for part, (used, deserved) in dimensions)
 
@@ -96,90 +101,97 @@ class VolcanoOrder:
         plugin cdp is, nobody who is younger than it carries.
         """
         found: dict[NodeCapacity, list[Assignment]] = defaultdict(list)
-        seats = self._board.kept_of_queue(group.queue, "seats", lambda: self._seats(group.queue))
-        for seat, room in seats:
-            if not seat.leaving and seat.group.priority < group.priority and matches(room.node, group):
-                found[room].append(seat)
-        gives = {room: self._above_minimum(seats) for room, seats in found.items()} if self._keeps_minimum else found
-        return {room: self._grown(seats, Cause.PREEMPT) for room, seats in gives.items()}
+        assignments = self._state.cached(("queue", group.queue), "assignments", lambda: self._assignments(group.queue))
+        for assignment, capacity in assignments:
+            if not assignment.leaving and assignment.group.priority < group.priority and matches(capacity.node, group):
+                found[capacity].append(assignment)
+        gives = (
+            {capacity: self._above_minimum(assignments) for capacity, assignments in found.items()}
+            if self._keeps_minimum
+            else found
+        )
+        return {capacity: self._grown(assignments, Cause.PREEMPT) for capacity, assignments in gives.items()}
 
-    def reclaimable(self, room: NodeCapacity, group: PodGroup, asked: Resources) -> list[Assignment] | None:
+    def reclaimable(self, capacity: NodeCapacity, group: PodGroup, asked: Resources) -> list[Assignment] | None:
         """Whom the group may reclaim on a node; None when no preemptible work of other queues is left on it.
 
         Where gangs have pods above their minimum, these are all there is to take, whatever their queue deserves. Whom
         the plugin cdp spares is left out last: what a queue has too much is counted with them.
         """
         others = [
-            seat
-            for seat in self._board.seats_on[room.node.name]
-            if seat.group.preemptible
-            and not seat.leaving
-            and seat.group.queue != group.queue
-            and self._gives(seat.group.queue)
+            assignment
+            for assignment in self._state.assignments_on[capacity.node.name]
+            if assignment.group.preemptible
+            and not assignment.leaving
+            and assignment.group.queue != group.queue
+            and self._gives(assignment.group.queue)
         ]
         if not others:
             return None
         surplus = self._grown(self._above_minimum(others), Cause.RECLAIM)
         return surplus or self._grown(self._over_deserved(others, group.queue, asked), Cause.RECLAIM)
 
-    def _grown(self, seats: list[Assignment], action: Cause) -> list[Assignment]:
+    def _grown(self, assignments: list[Assignment], action: Cause) -> list[Assignment]:
         """Those of them that have run for as long as they carry."""
         if action not in self._protection.asks_pods:
-            return seats
-        return [seat for seat in seats if not self._spares(seat, action)]
+            return assignments
+        return [assignment for assignment in assignments if not self._spares(assignment, action)]
 
-    def _spares(self, seat: Assignment, action: Cause) -> bool:
-        started = seat.group.started if seat.pod.started is None else seat.pod.started
-        return self._protection.spares(started, self._protection.carried(seat.group, action))
+    def _spares(self, assignment: Assignment, action: Cause) -> bool:
+        started = assignment.group.started if assignment.pod.started is None else assignment.pod.started
+        return self._protection.spares(started, self._protection.carried(assignment.group, action))
 
     def _gives(self, name: str) -> bool:
         queue = self._queues.get(name)
         return queue is not None and queue.reclaimable
 
-    def _above_minimum(self, seats: list[Assignment]) -> list[Assignment]:
+    def _above_minimum(self, assignments: list[Assignment]) -> list[Assignment]:
         taken: Counter[str] = Counter()
         found = []
-        for seat in seats:
-            if self._board.active[seat.group.name] - taken[seat.group.name] > seat.group.min_member:
-                taken[seat.group.name] += 1
-                found.append(seat)
-        return [seat for seat in found if seat.group.namespace != CRITICAL_NAMESPACE]
+        for assignment in assignments:
+            if self._state.active[assignment.group.name] - taken[assignment.group.name] > assignment.group.min_member:
+                taken[assignment.group.name] += 1
+                found.append(assignment)
+        return [assignment for assignment in found if assignment.group.namespace != CRITICAL_NAMESPACE]
 
-    def _over_deserved(self, seats: list[Assignment], taker: str, asked: Resources) -> list[Assignment]:
+    def _over_deserved(self, assignments: list[Assignment], taker: str, asked: Resources) -> list[Assignment]:
         """In turn, while the queue is over its deserved just before; it may fall below."""
-        used = {seat.group.queue: self._board.ledger.uses[seat.group.queue].allocated for seat in seats}
+        used = {
+            assignment.group.queue: self._state.usage.uses[assignment.group.queue].allocated
+            for assignment in assignments
+        }
         found = []
-        for seat in self.in_turn(seats, taker):
-            name, requests = seat.group.queue, seat.pod.requests
+        for assignment in self.in_turn(assignments, taker):
+            name, requests = assignment.group.queue, assignment.pod.requests
             helps = any(part and wanted for part, wanted in _pairs(requests, asked))
             if helps and _over(requests, used[name], self._deserved[name]):
                 used[name] -= requests
-                found.append(seat)
+                found.append(assignment)
         return found
 
     def by_suitability(self, asked: Resources) -> Callable[[NodeCapacity], tuple[float, int]]:
         """A sort key: the best node has the smallest. It is kept until the node changes."""
-        scores: _Scores = self._board.kept(("scores", asked), dict)
+        scores: _Scores = self._state.cached(NODES, ("scores", asked), dict)
 
-        def key(room: NodeCapacity) -> tuple[float, int]:
-            known = scores.get(room.index)
-            if known is None or known[0] != room.version:
-                known = scores[room.index] = (room.version, self._suits(room, asked))
-            return (-known[1], room.index)
+        def key(capacity: NodeCapacity) -> tuple[float, int]:
+            known = scores.get(capacity.index)
+            if known is None or known[0] != capacity.version:
+                known = scores[capacity.index] = (capacity.version, self._suits(capacity, asked))
+            return (-known[1], capacity.index)
 
         return key
 
-    def _suits(self, room: NodeCapacity, asked: Resources) -> float:
+    def _suits(self, capacity: NodeCapacity, asked: Resources) -> float:
         """Much free CPU and memory, dimensions evenly used, CPU and memory packed tight.
 
         GPUs count for evenness only: where nothing else is asked for, a smaller part in use is better.
         """
-        size = room.node.capacity
-        ending = self._board.kept_of_node(room.node.name, "ending", lambda: self._ending(room.node.name))
-        after = size - room.future + ending + asked
+        size = capacity.node.capacity
+        ending = self._state.cached(("node", capacity.node.name), "ending", lambda: self._ending(capacity.node.name))
+        after = size - capacity.future + ending + asked
         used = list(zip(_parts(after), _parts(size), strict=True))
         least = sum(_free_part(part, whole) for part, whole in used[1:]) // 2
-        return least + _evenness(used if asked.gpu else used[1:]) + _packed(asked, size - room.idle, size)
+        return least + _evenness(used if asked.gpu else used[1:]) + _packed(asked, size - capacity.idle, size)
 
 
 def _over(requests: Resources, used: Resources, deserved: Resources) -> bool:

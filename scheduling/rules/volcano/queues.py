@@ -17,8 +17,8 @@ from scheduling.state.queue_usage import QueueUsage, QueueUsageTracker, over_lim
 class QueueOrder:
     """Queues as they stand at this moment: everything moves with the ledger."""
 
-    def __init__(self, snapshot: Snapshot, ledger: QueueUsageTracker) -> None:
-        self._ledger = ledger
+    def __init__(self, snapshot: Snapshot, usage: QueueUsageTracker) -> None:
+        self._usage = usage
         self._queues = snapshot.queue_by_name
         self._age = {queue.name: (queue.created, place) for place, queue in enumerate(snapshot.queues)}
         self._apart: dict[tuple[str, str], tuple[str, str]] = {}
@@ -43,29 +43,29 @@ class QueueOrder:
 
     def holds(self, name: str, asked: Resources) -> bool:
         """Has the queue itself room for that much under its own limit and those of the queues above it?"""
-        use = QueueUsage(self._ledger.uses[name].allocated)
-        return not any(over_limit(queue, use, asked) for queue in self._ledger.path(name))
+        use = QueueUsage(self._usage.uses[name].allocated)
+        return not any(over_limit(queue, use, asked) for queue in self._usage.path(name))
 
     def is_beyond(self, name: str) -> bool:
         """Has the queue, or one above it, more in use than its limit?"""
-        return any(self._ledger.uses[queue.name].allocated.beyond(queue.limit) for queue in self._ledger.path(name))
+        return any(self._usage.uses[queue.name].allocated.beyond(queue.limit) for queue in self._usage.path(name))
 
     def _nearness(self, name: str, other: str) -> int:
         """How many queues above it are above the other one, too."""
-        above = {queue.name for queue in self._ledger.path(name)[1:]}
-        return sum(queue.name in above for queue in self._ledger.path(other)[1:])
+        above = {queue.name for queue in self._usage.path(name)[1:]}
+        return sum(queue.name in above for queue in self._usage.path(other)[1:])
 
     def _part(self, left: str, right: str) -> tuple[str, str]:
         """The first two queues of both paths that differ, from the root down."""
         if (left, right) not in self._apart:
-            downs = [[queue.name for queue in reversed(self._ledger.path(name))] for name in (left, right)]
+            downs = [[queue.name for queue in reversed(self._usage.path(name))] for name in (left, right)]
             pairs = (pair for pair in zip(*downs, strict=False) if pair[0] != pair[1])
             self._apart[left, right] = next(pairs, (left, right))
         return self._apart[left, right]
 
     def _use(self, name: str) -> tuple[float, bool]:
         """The larger part of its deserved in use; who deserves nothing counts as served, behind who does."""
-        used, whole = self._ledger.uses[name].allocated, self.deserved[name]
+        used, whole = self._usage.uses[name].allocated, self.deserved[name]
         amounts = zip((used.gpu, used.cpu, used.memory), (whole.gpu, whole.cpu, whole.memory), strict=True)
         return max((part / of for part, of in amounts if of), default=1.0), not whole
 

@@ -24,11 +24,11 @@ modest = settings(max_examples=60, deadline=None, suppress_health_check=[HealthC
 
 
 def of(
-    *queues: Queue, holds: dict[str, tuple[int, int]] | None = None, room: PoolCapacity = FULL, sharing: Sharing
+    *queues: Queue, holds: dict[str, tuple[int, int]] | None = None, capacity: PoolCapacity = FULL, sharing: Sharing
 ) -> Headroom:
     """Headroom of the queue `mine`. holds: GPUs, and of them those that are never evicted."""
     holdings = {name: QueueHolding(total * GPU, fixed * GPU) for name, (total, fixed) in (holds or {}).items()}
-    return Headrooms(queues, holdings, room, sharing=sharing).of("mine")
+    return Headrooms(queues, holdings, capacity, sharing=sharing).of("mine")
 
 
 def free(gpus: int, largest: int | None = None) -> PoolCapacity:
@@ -43,27 +43,27 @@ class TestWhatBinds:
     """The smallest of the limits, what is lent and what is free."""
 
     def test_free_gpus_are_split_at_the_deserved_quota(self) -> None:
-        found = of(queue("mine", deserved=4), room=free(12, 8), sharing=Sharing.RECLAIMED)
+        found = of(queue("mine", deserved=4), capacity=free(12, 8), sharing=Sharing.RECLAIMED)
         assert (numbers(found), found.bound, found.now) == ((4, 8, 8, 0), Bound.FREE, 12 * GPU)
 
     def test_a_projects_limit_binds_though_gpus_are_free(self) -> None:
-        found = of(queue("mine", deserved=4, limit=6), holds={"mine": (6, 0)}, room=free(32), sharing=Sharing.TAKEN)
+        found = of(queue("mine", deserved=4, limit=6), holds={"mine": (6, 0)}, capacity=free(32), sharing=Sharing.TAKEN)
         assert (numbers(found), found.bound) == ((0, 0, 0, 0), Bound.PROJECT_LIMIT)
         assert (found.allowed, found.used) == (6 * GPU, 6 * GPU)
 
     def test_a_departments_limit_counts_its_other_projects(self) -> None:
         rows = queue("d", limit=8), queue("mine", "d", deserved=4), queue("other", "d")
-        found = of(*rows, holds={"other": (5, 0)}, room=free(32), sharing=Sharing.RECLAIMED)
+        found = of(*rows, holds={"other": (5, 0)}, capacity=free(32), sharing=Sharing.RECLAIMED)
         assert (numbers(found), found.bound) == ((3, 0, 3, 1), Bound.DEPARTMENT_LIMIT)
         assert (found.allowed, found.used) == (8 * GPU, 5 * GPU)
 
     def test_what_is_lent_binds_though_gpus_are_free(self) -> None:
         rows = queue("d", "root", deserved=8), queue("mine", "d", deserved=4), queue("other", "d", deserved=4)
-        found = of(*rows, holds={"other": (2, 0)}, room=free(32), sharing=Sharing.LENT)
+        found = of(*rows, holds={"other": (2, 0)}, capacity=free(32), sharing=Sharing.LENT)
         assert (numbers(found), found.bound) == ((4, 2, 6, 0), Bound.LENDABLE)
 
     def test_without_any_bound_of_quota_the_nodes_bind(self) -> None:
-        found = of(queue("mine", deserved=None), room=free(3), sharing=Sharing.LENT)
+        found = of(queue("mine", deserved=None), capacity=free(3), sharing=Sharing.LENT)
         assert (numbers(found), found.bound) == ((3, 0, 3, 0), Bound.FREE)
 
 
@@ -75,11 +75,11 @@ class TestWhatIsShortBesideGpus:
     """CPU and memory, where less than half of the GPUs' part of their nodes is left."""
 
     def test_what_the_nodes_have_free(self) -> None:
-        (found,) = of(queue("mine"), room=EIGHT, sharing=Sharing.RECLAIMED).scarce
+        (found,) = of(queue("mine"), capacity=EIGHT, sharing=Sharing.RECLAIMED).scarce
         assert (found.name, found.left, found.bound) == ("cpu", 28_000, Bound.FREE)
 
     def test_enough_for_the_gpus_that_may_start_is_not_named(self) -> None:
-        assert of(queue("mine", limit=3), room=EIGHT, sharing=Sharing.RECLAIMED).scarce == ()
+        assert of(queue("mine", limit=3), capacity=EIGHT, sharing=Sharing.RECLAIMED).scarce == ()
 
     def test_a_limit_of_the_project_or_department(self) -> None:
         used = {"other": QueueHolding(beside=Resources.of(cpu=10))}
@@ -109,7 +109,7 @@ class TestWhatIsShortBesideGpus:
         node = SnapshotNode("n", "default", Resources.of(8, 64, "1Ti"))
         runs = pods_of("old", Resources.of(cpu=36), node="n")
         cluster = Snapshot((node,), (queue("mine"),), (runs,))
-        (found,) = of(queue("mine"), room=EIGHT, sharing=SHARING[Flavour(flavour)]).scarce
+        (found,) = of(queue("mine"), capacity=EIGHT, sharing=SHARING[Flavour(flavour)]).scarce
         for cpu, starts in ((found.left, True), (found.left + 1000, False)):
             new = pods_of("new", Resources(GPU, cpu))
             assert (preview(cluster, new, flavour=flavour).kind is OutcomeKind.PLACED) is starts
@@ -162,7 +162,7 @@ class TestWhatOthersCouldHaveToGiveBack:
 
     def test_a_departments_limit_does_not_keep_a_project_from_what_its_sibling_borrows(self) -> None:
         rows = queue("d", "root", deserved=4, limit=4), queue("mine", "d", deserved=4), queue("other", "d")
-        found = of(*rows, holds={"other": (4, 0)}, room=free(8), sharing=Sharing.LENT)
+        found = of(*rows, holds={"other": (4, 0)}, capacity=free(8), sharing=Sharing.LENT)
         assert (numbers(found), found.bound) == ((0, 0, 0, 4), Bound.DEPARTMENT_LIMIT)
 
 
@@ -186,11 +186,11 @@ def headroom_in(cluster: Snapshot, leaf: str, flavour: str) -> Headroom:
         gpus = group.total.gpu
         had = holdings.get(group.queue, QueueHolding())
         holdings[group.queue] = QueueHolding(had.all + gpus, had.fixed + (0 if group.preemptible else gpus))
-    room = PoolCapacity(ENDLESS, ENDLESS)
+    capacity = PoolCapacity(ENDLESS, ENDLESS)
     if cluster.nodes:
-        amounts = SchedulingState(cluster, default=Strategy.BINPACK).rooms.free(claim(leaf, 1, flavour))
-        room = PoolCapacity(*(each.gpu for each in amounts))
-    return Headrooms(cluster.queues, holdings, room, sharing=SHARING[Flavour(flavour)]).of(leaf)
+        amounts = SchedulingState(cluster, default=Strategy.BINPACK).capacities.free(claim(leaf, 1, flavour))
+        capacity = PoolCapacity(*(each.gpu for each in amounts))
+    return Headrooms(cluster.queues, holdings, capacity, sharing=SHARING[Flavour(flavour)]).of(leaf)
 
 
 def asked(cluster: Snapshot, leaf: str, gpus: int, flavour: str) -> Outcome:
@@ -211,10 +211,10 @@ def check(cluster: Snapshot, leaf: str, flavour: str) -> None:
 
 def within_quota(cluster: Snapshot, leaf: str, gpus: int) -> bool:
     """Would the queue and everything above it still be within what they deserve?"""
-    ledger, asked_for = QueueUsageTracker(cluster.queues), Resources(gpus * GPU)
+    usage, asked_for = QueueUsageTracker(cluster.queues), Resources(gpus * GPU)
     for group in cluster.groups:
-        ledger.charge(group.queue, group.total, preemptible=group.preemptible)
-    return all((ledger.uses[row.name].allocated + asked_for).within(row.deserved) for row in ledger.path(leaf))
+        usage.charge(group.queue, group.total, preemptible=group.preemptible)
+    return all((usage.uses[row.name].allocated + asked_for).within(row.deserved) for row in usage.path(leaf))
 
 
 @modest

@@ -14,7 +14,7 @@ CROWDED = (node("empty", 8, order=0), node("half", 8, order=1), node("full", 8, 
 WORK = (running("a", "half", gpus=4), running("b", "full", gpus=7))
 
 
-def board(*items: SnapshotNode | PodGroup, default: Strategy = Strategy.BINPACK) -> SchedulingState:
+def state(*items: SnapshotNode | PodGroup, default: Strategy = Strategy.BINPACK) -> SchedulingState:
     return SchedulingState(snapshot(*items), default=default)
 
 
@@ -33,14 +33,14 @@ def chosen(on: SchedulingState, group: PodGroup) -> list[str] | None:
 )
 def test_strategy(strategy: Strategy, gpus: int, expected: str) -> None:
     group = gang("new", gpus=gpus)
-    assert chosen(board(*CROWDED, *WORK, group, default=strategy), group) == [expected]
+    assert chosen(state(*CROWDED, *WORK, group, default=strategy), group) == [expected]
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
 def test_equal_nodes_are_taken_in_their_order(strategy: Strategy) -> None:
     group = gang("new")
     nodes = (node("late", order=2), node("early", order=1))
-    assert chosen(board(*nodes, group, default=strategy), group) == ["early"]
+    assert chosen(state(*nodes, group, default=strategy), group) == ["early"]
 
 
 def test_work_without_gpus_is_packed_by_cpu() -> None:
@@ -50,7 +50,7 @@ def test_work_without_gpus_is_packed_by_cpu() -> None:
     pod = cpu_only.pods[0]
     group = PodGroup("web", "team", "team", 1, True, (type(pod)("p", Resources.of(cpu=2)),))
     eater = PodGroup("eater", "team", "team", 1, True, (type(pod)("p", Resources.of(cpu=500), "busy"),))
-    assert chosen(board(*nodes, busy, eater, group), group) == ["busy"]
+    assert chosen(state(*nodes, busy, eater, group), group) == ["busy"]
 
 
 def test_a_pools_own_strategy_wins() -> None:
@@ -68,26 +68,26 @@ def test_only_nodes_of_the_pool_with_the_selected_labels_count() -> None:
         SnapshotNode("down", "default", Resources.of(gpu=8), {"kind": "a"}, ready=False),
     )
     group = gang("new", gpus=8, pods=2, min_member=1, node_selector={"kind": "a"})
-    on = board(*nodes, group)
+    on = state(*nodes, group)
     assert chosen(on, group) is None
     assert on.place_all(group, group.waiting[:1]) == PlacedPods({"new-0": "right"}, now=True)
 
 
 def test_a_gang_is_placed_whole_or_not_at_all() -> None:
     group = gang("gang", gpus=4, pods=3)
-    on = board(node("a", 8), node("b", 4), group)
-    small = board(node("a", 8), group)
+    on = state(node("a", 8), node("b", 4), group)
+    small = state(node("a", 8), group)
     assert chosen(on, group) == ["b", "a", "a"]
     assert chosen(small, group) is None
-    assert small.rooms.free(group) == (Resources.of(gpu=8, cpu=1000, memory="16Ti"),) * 2
+    assert small.capacities.free(group) == (Resources.of(gpu=8, cpu=1000, memory="16Ti"),) * 2
 
 
 def test_a_gang_waits_whole_for_room_on_its_way() -> None:
     group = gang("gang", gpus=4, pods=2)
     ending = gang("ending", gpus=8, nodes=("a",), terminating=True)
-    on = board(node("a", 8), node("b", 4), ending, group)
+    on = state(node("a", 8), node("b", 4), ending, group)
     assert on.place_all(group, group.waiting) == PlacedPods({"gang-0": "b", "gang-1": "a"}, now=False)
-    idle = on.rooms.get("b")
+    idle = on.capacities.get("b")
     assert idle is not None
     assert idle.idle.gpu == 4000
     assert idle.future.gpu == 0
@@ -96,24 +96,24 @@ def test_a_gang_waits_whole_for_room_on_its_way() -> None:
 def test_everything_can_be_undone() -> None:
     group = gang("gang", gpus=2, pods=2)
     victim = running("a", "n", gpus=4)
-    on = board(node("n", 8), victim, group)
-    before = (on.rooms.free(group), dict(on.active))
+    on = state(node("n", 8), victim, group)
+    before = (on.capacities.free(group), dict(on.active))
     mark = on.mark()
-    (seat,) = on.seats_of["a"]
-    on.evict(seat)
+    (assignment,) = on.assignments_of["a"]
+    on.evict(assignment)
     on.place_all(group, group.waiting)
-    on.keep(seat)
+    on.keep(assignment)
     on.undo(mark)
-    assert (on.rooms.free(group), dict(on.active)) == before
-    assert not seat.leaving
+    assert (on.capacities.free(group), dict(on.active)) == before
+    assert not assignment.leaving
 
 
 def test_pods_on_unknown_nodes_take_no_room() -> None:
-    on = board(node("n", 8), running("lost", "gone"))
-    (seat,) = on.seats_of["lost"]
-    on.evict(seat)
-    assert on.rooms.get(None) is None
-    assert on.rooms.free(gang("any"))[0].gpu == 8000
+    on = state(node("n", 8), running("lost", "gone"))
+    (assignment,) = on.assignments_of["lost"]
+    on.evict(assignment)
+    assert on.capacities.get(None) is None
+    assert on.capacities.free(gang("any"))[0].gpu == 8000
 
 
 @pytest.mark.parametrize(
@@ -145,25 +145,25 @@ EQUAL = (node("a", 4, order=0), node("b", 4, order=1), node("c", 4, order=2))
 )
 def test_its_own_wish_comes_before_the_pools_strategy(wish: Strategy, pool: Strategy, expected: list[str]) -> None:
     group = wishing("new", wish)
-    assert chosen(board(*EQUAL, group, default=pool), group) == expected
+    assert chosen(state(*EQUAL, group, default=pool), group) == expected
 
 
 def test_pods_of_its_kin_count_and_those_of_others_do_not() -> None:
     first = replace(running("first", "b", gpus=2), placement=Strategy.BINPACK, kin="mine")
     other = replace(running("other", "c", gpus=2), placement=Strategy.BINPACK, kin="theirs")
     group = wishing("second", Strategy.BINPACK, pods=1, kin="mine")
-    assert chosen(board(*EQUAL, first, other, group, default=Strategy.SPREAD), group) == ["b"]
+    assert chosen(state(*EQUAL, first, other, group, default=Strategy.SPREAD), group) == ["b"]
 
 
 def test_a_wish_keeps_nobody_from_starting() -> None:
     group = wishing("new", Strategy.SPREAD, pods=6)
-    assert sorted(chosen(board(*EQUAL, group), group) or []) == ["a", "a", "b", "b", "c", "c"]
+    assert sorted(chosen(state(*EQUAL, group), group) or []) == ["a", "a", "b", "b", "c", "c"]
 
 
 def test_an_attempt_that_is_taken_back_leaves_nobody_behind() -> None:
     group = wishing("new", Strategy.BINPACK, pods=2)
-    on = board(*EQUAL, group, default=Strategy.SPREAD)
+    on = state(*EQUAL, group, default=Strategy.SPREAD)
     mark = on.mark()
-    on.place(group, group.pods[0], on.rooms.matching(group)[2], now=True)
+    on.place(group, group.pods[0], on.capacities.matching(group)[2], now=True)
     on.undo(mark)
     assert chosen(on, group) == ["a", "a"]

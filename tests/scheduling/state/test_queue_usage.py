@@ -70,23 +70,23 @@ def test_a_dimension_that_is_not_asked_for_never_refuses() -> None:
 
 
 def test_use_counts_for_the_queue_and_all_above_it() -> None:
-    ledger = QueueUsageTracker([queue("dep"), queue("team", "dep"), queue("other", "dep")])
-    ledger.charge("team", GPU * 2, preemptible=True)
-    ledger.charge("team", GPU, preemptible=False)
-    ledger.request("other", GPU)
-    assert ledger.uses["team"] == QueueUsage(GPU * 3, GPU, ZERO)
-    assert ledger.uses["dep"] == QueueUsage(GPU * 3, GPU, GPU)
-    ledger.charge("team", GPU * -3, preemptible=True)
-    assert ledger.uses["other"].allocated == ledger.uses["dep"].allocated == ZERO
+    usage = QueueUsageTracker([queue("dep"), queue("team", "dep"), queue("other", "dep")])
+    usage.charge("team", GPU * 2, preemptible=True)
+    usage.charge("team", GPU, preemptible=False)
+    usage.request("other", GPU)
+    assert usage.uses["team"] == QueueUsage(GPU * 3, GPU, ZERO)
+    assert usage.uses["dep"] == QueueUsage(GPU * 3, GPU, GPU)
+    usage.charge("team", GPU * -3, preemptible=True)
+    assert usage.uses["other"].allocated == usage.uses["dep"].allocated == ZERO
 
 
 def test_an_unknown_queue_has_no_path_and_no_limits() -> None:
-    ledger = QueueUsageTracker([])
-    ledger.charge("nowhere", GPU, preemptible=True)
-    assert ledger.path("nowhere") == ()
-    assert ledger.refusal("nowhere", GPU, preemptible=False) is None
+    usage = QueueUsageTracker([])
+    usage.charge("nowhere", GPU, preemptible=True)
+    assert usage.path("nowhere") == ()
+    assert usage.refusal("nowhere", GPU, preemptible=False) is None
 
 
 def test_a_loop_of_parents_ends() -> None:
-    ledger = QueueUsageTracker([queue("a", "b"), queue("b", "a")])
-    assert [found.name for found in ledger.path("a")] == ["a", "b"]
+    usage = QueueUsageTracker([queue("a", "b"), queue("b", "a")])
+    assert [found.name for found in usage.path("a")] == ["a", "b"]

@@ -96,13 +96,13 @@ def test_a_part_waits_for_one_that_ends_and_takes_its_device() -> None:
 
 def test_undoing_gives_the_part_back() -> None:
     asked = part("asked", "0.5")
-    board = SchedulingState(snapshot(DEP, TEAM, node("n", 1), asked), default=Strategy.BINPACK)
-    mark, room = board.mark(), board.rooms.get("n")
-    assert room is not None
-    board.place(asked, asked.pods[0], room, now=True)
-    assert (room.entire(now=True), bool(room.shared)) == (0, True)
-    board.undo(mark)
-    assert (room.entire(now=True), bool(room.shared)) == (1000, False)
+    state = SchedulingState(snapshot(DEP, TEAM, node("n", 1), asked), default=Strategy.BINPACK)
+    mark, capacity = state.mark(), state.capacities.get("n")
+    assert capacity is not None
+    state.place(asked, asked.pods[0], capacity, now=True)
+    assert (capacity.entire(now=True), bool(capacity.shared)) == (0, True)
+    state.undo(mark)
+    assert (capacity.entire(now=True), bool(capacity.shared)) == (1000, False)
 
 
 def test_a_new_device_has_a_name_that_no_other_one_has() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduling.forecast.cycle import FLAVOURS, cycle, preview
 from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
-from scheduling.state.cluster_state import MOST_KEPT, SchedulingState
+from scheduling.state.cluster_state import MOST_CACHED, NODES, SchedulingState
 from scheduling.state.workspace import OutOfTime, check_time, interrupted_when, successor
 from tests.builders import gang, node, queue, running, snapshot
 from tests.scheduling.test_invariants import after, clusters, life, modest, newcomers
@@ -133,6 +133,6 @@ def test_a_pool_of_a_successor_has_what_changed_in_it() -> None:
 
 def test_a_state_keeps_a_bounded_number_of_answers_about_nodes() -> None:
     state, made = SchedulingState(contested()[0], default=Strategy.SPREAD), list[int]()
-    for number in (*range(MOST_KEPT), 0, MOST_KEPT, 0):
-        state.kept(number, partial(made.append, number))
-    assert made == [*range(MOST_KEPT), MOST_KEPT, 0]
+    for number in (*range(MOST_CACHED), 0, MOST_CACHED, 0):
+        state.cached(NODES, number, partial(made.append, number))
+    assert made == [*range(MOST_CACHED), MOST_CACHED, 0]

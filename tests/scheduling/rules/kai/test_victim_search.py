@@ -123,7 +123,7 @@ def test_who_is_moved_in_one_question_may_be_reclaimed_in_the_next() -> None:
     assert (found.kind, [each.victim for each in found.victims]) == (OutcomeKind.RECLAIMS, [moved])
 
 
-def one_by_one(standing: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> Iterator[Victim]:
+def one_by_one(shares: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> Iterator[Victim]:
     """From the queue that would be served last, again and again; of departments by the project that is next there."""
     left = {name: list(its.victims) for name, its in queues.items()}
     taken = dict.fromkeys(left, ZERO)
@@ -131,20 +131,20 @@ def one_by_one(standing: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> I
     def last(parent: str | None) -> tuple[tuple[object, ...], str] | None:
         below = [
             (each, each.name if left.get(each.name) else last(each.name))
-            for each in standing.queues.values()
+            for each in shares.queues.values()
             if each.parent == parent
         ]
         keys = []
         for each, leaf in below:
             if leaf is not None:
                 name = leaf if isinstance(leaf, str) else leaf[1]
-                after = standing.allocated(each.name) - taken[name] - left[name][0].amount
+                after = shares.allocated(each.name) - taken[name] - left[name][0].amount
                 keys.append(
                     (
                         (
-                            *standing.head(each, standing.allocated(each.name)),
-                            standing.dominant(each, after),
-                            *standing.tail(each),
+                            *shares.head(each, shares.allocated(each.name)),
+                            shares.dominant(each, after),
+                            *shares.tail(each),
                         ),
                         name,
                     )
@@ -161,9 +161,9 @@ def one_by_one(standing: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> I
 @given(chances)
 def test_the_order_of_victims_is_found_by_merging_queues(chance: Random) -> None:
     cluster = contested(chance)
-    board = packed_state(cluster)
-    standing = KaiQueueShares(cluster, board)
-    queues = {name: by_unit(board.seats_of[each] for each in groups) for name, groups in board.holders.items()}
+    state = packed_state(cluster)
+    shares = KaiQueueShares(cluster, state)
+    queues = {name: by_unit(state.assignments_of[each] for each in groups) for name, groups in state.holders.items()}
     if chance.random() < 0.5:
         queues["d1"] = queues.pop("qa", VictimQueue(()))
-    assert list(VictimOrder(standing, queues)) == list(one_by_one(standing, queues))
+    assert list(VictimOrder(shares, queues)) == list(one_by_one(shares, queues))

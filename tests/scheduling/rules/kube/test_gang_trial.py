@@ -38,9 +38,9 @@ def units_and_spaces(chance: Random) -> tuple[list[EvictionUnit], Spaces]:
 def fitting(spaces: Spaces, pods: list[Pod], gone: list[EvictionUnit]) -> int:
     """Each pod in turn on the emptiest node that has room for it."""
     left = {name: [amount, more] for name, (amount, more) in spaces.items()}
-    for seat in (seat for unit in gone for seat in unit.seats if seat.pod.node in left):
-        left[seat.pod.node][0] += seat.pod.requests
-        left[seat.pod.node][1] += 1
+    for assignment in (assignment for unit in gone for assignment in unit.assignments if assignment.pod.node in left):
+        left[assignment.pod.node][0] += assignment.pod.requests
+        left[assignment.pod.node][1] += 1
     count = 0
     for pod in pods:
         takers = [name for name, (amount, more) in left.items() if more > 0 and pod.requests.served_by(amount)]

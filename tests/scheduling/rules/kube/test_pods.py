@@ -217,7 +217,7 @@ def test_a_victim_that_exists_gives_its_quota_back_only_when_it_is_gone() -> Non
 
 
 def test_a_node_with_room_needs_no_eviction() -> None:
-    board = SchedulingState(snapshot(node("n", 2), running("weak", "n", priority="very-low")), default=Strategy.SPREAD)
-    rooms = board.rooms.matching(gang("new"))
-    costs = EvictionCosts(board, rooms, Resources.of(gpu=1), priority=80)
-    assert costs.entry(rooms[0]) is None
+    state = SchedulingState(snapshot(node("n", 2), running("weak", "n", priority="very-low")), default=Strategy.SPREAD)
+    capacities = state.capacities.matching(gang("new"))
+    costs = EvictionCosts(state, capacities, Resources.of(gpu=1), priority=80)
+    assert costs.entry(capacities[0]) is None

@@ -115,10 +115,10 @@ def test_queues_take_turns_by_rank_then_by_the_part_of_their_deserved_in_use() -
     full = queue("full", deserved=1)
     waiting = [gang(name, queue=name) for name in ("best", "full", "half", "empty", "ranked")]
     used = (running("a", "n", queue="half"), running("b", "n", queue="full"))
-    for room, started in enumerate(("ranked", "empty", "half", "full", "best"), start=1):
-        decisions = decide(node("n", 2 + room), queue("best"), full, half, empty, ranked, *used, *waiting)
+    for capacity, started in enumerate(("ranked", "empty", "half", "full", "best"), start=1):
+        decisions = decide(node("n", 2 + capacity), queue("best"), full, half, empty, ranked, *used, *waiting)
         assert (started, "started") in told(decisions)
-        assert sum(said == "started" for _name, said in told(decisions)) == room
+        assert sum(said == "started" for _name, said in told(decisions)) == capacity
 
 
 def test_inside_a_queue_priority_then_the_gang_below_its_minimum_then_age() -> None:
