@@ -1,7 +1,7 @@
 """Run one scheduling cycle, and preview one workload with the same cycle.
 
-`cycle` decides for everything that waits; `preview` adds a candidate and reads its part. Which schedulers are
-modelled: `FLAVOURS`.
+`cycle` decides for all waiting groups; `preview` adds a candidate and returns its part. `FLAVOURS` lists the modelled
+schedulers.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -27,7 +27,7 @@ class Rules(Protocol):
     """How one scheduler decides. Pure: the same snapshot always gives the same decisions."""
 
     def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
-        """One scheduling cycle over everything that waits. about: whose refusals have numbers, by name; None: all."""
+        """Run one cycle over all waiting groups. about: names of groups whose refusals need numbers; None: all."""
         ...
 
 
@@ -53,11 +53,11 @@ FLAVOURS: Final[dict[str, Rules]] = {
 SHARDED: Final = frozenset({Flavour.KAI})
 """These never look beyond a node pool."""
 WITHOUT_NOMINATION: Final = frozenset({Flavour.KAI})
-"""What has to be evicted for whom, these decide again in every cycle, in the order of that moment."""
+"""These schedulers decide again in every cycle for which group they evict."""
 
 
 def cycle(snapshot: Snapshot, *, flavour: str, about: Collection[str] | None = None) -> list[Decision]:
-    """Decide once for all waiting pod groups. about: whose refusals have numbers, by name; None: all of them.
+    """Decide once for all waiting pod groups. about: names of groups whose refusals need numbers; None: all.
 
     Raises ValueError for a flavour without a model.
     """
@@ -68,10 +68,10 @@ def cycle(snapshot: Snapshot, *, flavour: str, about: Collection[str] | None = N
 
 
 def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str) -> Outcome:
-    """What the next cycle would do with the pod groups of one workload, waiting beside everything else.
+    """What the next cycle would do with the pod groups of one workload, beside all other waiting groups.
 
-    Where the scheduler forgets for whom it has evicted: what the cycles after it make of that. Raises ValueError as
-    `cycle`.
+    For schedulers that do not reserve freed capacity for the preemptor, the following cycles are included. Raises
+    ValueError as `cycle` does.
     """
     own, pools = {each.name for each in candidates}, {each.pool for each in candidates}
     if flavour in SHARDED and len(pools) == 1:
@@ -87,7 +87,7 @@ def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str) -> Outcome:
 
 
 def _final_outcome(found: Outcome, later: EvictionSequel) -> Outcome:
-    """The same once its room is really its own. PENDING: workloads are evicted for it, and it still waits."""
+    """The outcome once it has its capacity. PENDING: workloads are evicted for it, and it still waits."""
     placed = found.starting + found.coming + found.waiting - later.waiting
     if (later.waiting, later.victims) == (found.waiting, found.victims):
         return found

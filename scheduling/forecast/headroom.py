@@ -1,8 +1,8 @@
-"""How many GPUs one queue could start now in many small pods: what binds them, and what others could have to give back.
+"""How many GPUs one queue could start now in many small pods, what limits them, and how many others may have to return.
 
-In closed form, since pages ask for every project and pool at once; `tests/scheduling/forecast/test_headroom.py` holds
-it and the rules of every scheduler together. GPUs are counted; CPU and memory are named where less than half of these
-GPUs' part of their nodes is left of them. Gangs and topology are for a forecast.
+A closed form, because pages need it for every project and pool at once; `tests/scheduling/forecast/test_headroom.py`
+checks it against the rules of every scheduler. It counts GPUs; it names CPU and memory if less than half of the GPUs'
+proportional part of them is left. Gangs and topology need a forecast.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from scheduling.rules.kueue.quota import ENDLESS, tree_of
 
 
 class Bound(StrEnum):
-    """What stops a queue first. Of equal ones the first of these: room comes free by itself, a limit is changed."""
+    """What limits a queue first; of equal bounds, the first listed. Capacity frees itself, a limit must be changed."""
 
     PROJECT_LIMIT = "ProjectLimit"
     DEPARTMENT_LIMIT = "DepartmentLimit"
@@ -27,10 +27,10 @@ class Bound(StrEnum):
 
 
 class Sharing(StrEnum):
-    """What happens to what a queue deserves and does not use.
+    """What happens to deserved quota that a queue does not use.
 
-    taken: anybody takes it, and nothing goes back. reclaimed: it goes back from what may be evicted, compared where the
-    paths of two queues part. reclaimed by queues: compared by the queues alone. lent: as quota, back from any borrower.
+    taken: others use it and never return it. reclaimed: it is reclaimed from preemptible work, compared where the paths
+    of two queues part. reclaimed by queues: compared by the queues alone. lent: as quota, reclaimed from any borrower.
     """
 
     TAKEN = "taken"
@@ -55,7 +55,7 @@ SCARCE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class QueueHolding:
-    """What a queue holds, in GPU thousandths, the part of it that is never evicted, and its CPU and memory."""
+    """Use of a queue in GPU thousandths, its non-preemptible part, and its CPU and memory."""
 
     all: int = 0
     fixed: int = 0
@@ -64,7 +64,7 @@ class QueueHolding:
 
 @dataclass(frozen=True, slots=True)
 class ScarceResource:
-    """CPU (millicores) or memory (bytes): at most `left` for all that may start, by `bound`. The rest: Headroom."""
+    """CPU (millicores) or memory (bytes): at most `left` for all new pods, by `bound`. Other fields as in Headroom."""
 
     name: str
     left: int
@@ -77,8 +77,8 @@ class ScarceResource:
 class Headroom:
     """GPU thousandths that may start now: `inside` the deserved quota and `over` it. largest: of one pod.
 
-    back: how many more within quota others could have to give back, at most. bound: what stops it; allowed, used: the
-    bound and what counts against it, where it is a limit. resource: what that limit is of. scarce: what is short beside
+    back: how many more within quota others may have to return, at most. bound: what limits it; allowed, used: the limit
+    and the use that counts against it. resource: the resource of that limit. scarce: other resources that are short for
     the GPUs that may start.
     """
 
@@ -101,7 +101,7 @@ class Headroom:
 class PoolCapacity:
     """Free GPU thousandths of a node pool, and of its emptiest node.
 
-    beside: free CPU and memory of the nodes with a free GPU; whole: all that these nodes have. Zero: not known.
+    beside: free CPU and memory of the nodes with a free GPU; whole: all CPU and memory of these nodes. Zero: not known.
     """
 
     free: int
@@ -112,7 +112,7 @@ class PoolCapacity:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """A queue or department: what it deserves, may use and uses. None: no bound."""
+    """A queue or department: deserved quota, limit and use. None: no bound."""
 
     name: str
     deserved: int | None
@@ -123,30 +123,30 @@ class _Level:
     held: Resources = ZERO
 
     def left_of(self, resource: str) -> int:
-        """CPU or memory below its limit; negative where it is exceeded."""
+        """CPU or memory below its limit; negative if exceeded."""
         limit: int | None = getattr(self.limits, resource)
         return ENDLESS if limit is None else limit - int(getattr(self.held, resource))
 
     @property
     def below(self) -> int:
-        """What is left below its limit; negative where it is exceeded."""
+        """Rest below its limit; negative if exceeded."""
         return ENDLESS if self.limit is None else self.limit - self.used
 
     @property
     def left(self) -> int:
-        """Below what it deserves."""
+        """Rest below its deserved quota."""
         return ENDLESS if self.deserved is None else max(self.deserved - self.used, 0)
 
     @property
     def above(self) -> int:
-        """Over what it deserves."""
+        """Use above its deserved quota."""
         return 0 if self.deserved is None else max(self.used - self.deserved, 0)
 
 
 class Headrooms:
-    """Of all queues of one node pool. holdings: by queue, without what is about to end.
+    """Headroom of all queues of one node pool. holdings: use by queue, without terminating pods.
 
-    every_pod_asks: pods that ask for no CPU or memory are given some where these have a limit (kube-scheduler).
+    every_pod_asks: pods without CPU or memory requests get some if these have a limit (kube-scheduler).
     """
 
     def __init__(
@@ -178,14 +178,14 @@ class Headrooms:
                 self._given[self._beside(name)] += self._gives(level)
 
     def _path(self, name: str) -> Iterator[str]:
-        """The queue and those above it, as far as they have a row."""
+        """The queue and its parents that have a row."""
         step: str | None = name
         while step in self._parents:
             yield step
             step = self._parents[step]
 
     def _beside(self, name: str) -> str | None:
-        """What tells with whom a queue is compared: its parent, or all queues together."""
+        """Key of the queues that a queue is compared with: those of its parent, or all."""
         return None if self._sharing is Sharing.RECLAIMED_BY_QUEUES else self._parents[name]
 
     def _level(self, row: Queue, used: Resources, fixed: int) -> _Level:
@@ -196,7 +196,7 @@ class Headrooms:
         return _Level(row.name, deserved, limit, used.gpu, fixed, row.limit, used)
 
     def of(self, queue: str) -> Headroom:
-        """Of a queue that has no others below it. KeyError: there is none of that name."""
+        """Headroom of a leaf queue. KeyError: unknown name."""
         path = [self._levels[queue], *(self._levels[name] for name in self._path(queue) if name != queue)]
         limits = dict(zip((Bound.PROJECT_LIMIT, Bound.DEPARTMENT_LIMIT), path, strict=False))
         bounds = {bound: max(level.below, 0) for bound, level in limits.items()}
@@ -221,7 +221,7 @@ class Headrooms:
         )
 
     def _exhausted(self, limits: Mapping[Bound, _Level]) -> Headroom | None:
-        """Nothing starts, since every pod asks for some of what a limit leaves nothing of."""
+        """No headroom, because every pod requests some of a resource whose limit is reached."""
         for bound, level in limits.items():
             for name in BESIDE:
                 if level.left_of(name) <= 0:
@@ -244,10 +244,10 @@ class Headrooms:
                 yield ScarceResource(name, left, bound, allowed, getattr(level.held, name) if level else 0)
 
     def _owed(self, path: Iterable[_Level], now: int) -> int:
-        """What others hold above what they deserve and may lose, once `now` more are in use.
+        """Preemptible use of other queues above their deserved quota, once `now` more are in use.
 
-        Two queues are compared where their paths part: what comes from beside a level changes nothing above it, so
-        limits count up to there.
+        Two queues are compared where their paths part. Reclaiming from a sibling does not change the use of parents, so
+        limits count up to that level.
         """
         owed, wall = 0, ENDLESS
         for level in path:

@@ -1,7 +1,7 @@
-"""What a scheduler admits by quota alone, and the nodes have no room for: free quota in pieces that are too small.
+"""Workloads that are admitted by quota alone and do not fit on the nodes.
 
-Kueue lets a job go without a look at nodes where their pool has no topology; its pods then look for some, each for
-itself, and hold the quota meanwhile.
+Kueue admits a job without checking nodes if their pool has no topology. kube-scheduler then places its pods one by one,
+and the job holds its quota until they are placed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,10 +18,10 @@ from scheduling.state.workspace import workspace
 
 @dataclass(frozen=True, slots=True)
 class UnplacedPods:
-    """`pods` of `of` that wait find no node. asked: what the largest of those needs; free: of the pool, in sum; short:
-    what there is too little of.
+    """`pods` of `of` waiting pods find no node. asked: request of the largest; free: sum of the pool; short: resources
+    of which there is too little.
 
-    later: each finds one once pods that are ending have left.
+    later: whether each finds a node once terminating pods are gone.
     """
 
     pods: int
@@ -35,10 +35,10 @@ class UnplacedPods:
 def unplaced_pods(
     snapshot: Snapshot, group: PodGroup, evicted: Sequence[Evict] = (), *, last: bool = False
 ) -> UnplacedPods | None:
-    """None: each of its pods finds a node once the evicted are gone, or no node of its pool has been seen.
+    """Return its pods that find no node; None if each finds one once victims are gone, or no node of its pool is known.
 
-    Admitted pods that wait for a node and come before its own take theirs first: by priority, then by age. last: all
-    of them do, since room that comes free bit by bit is enough for smaller pods sooner.
+    Admitted pods that wait for a node and come first by priority and age are placed first. last: all of them are,
+    because capacity that is freed bit by bit fits smaller pods sooner.
     """
     known = _without(snapshot, evicted)
     with workspace(known, packed_state) as state:
@@ -69,7 +69,7 @@ def _before(snapshot: Snapshot, group: PodGroup, *, last: bool) -> Iterator[PodG
 
 
 def _seat(state: SchedulingState, group: PodGroup) -> None:
-    """Each of its waiting pods where it fits; now, or on room that is on its way."""
+    """Place each of its waiting pods where it fits, now or once capacity is freed."""
     for pod in group.waiting:
         now = state.capacities.find(pod.requests, group, Strategy.BINPACK, now=True)
         if capacity := now or state.capacities.find(pod.requests, group, Strategy.BINPACK, now=False):

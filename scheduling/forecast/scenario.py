@@ -1,4 +1,4 @@
-"""One question to a scheduler and what it really decided, as JSON: for tests that ask the model the same."""
+"""A question to a scheduler and its real decision, as JSON, for tests that compare the model with it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -17,7 +17,7 @@ Read = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Scenario:
-    """A cluster, the pod groups of one workload that comes, and what became of it.
+    """A cluster, the pod groups of one new workload, and what happened to it.
 
     kind: as `OutcomeKind`. victims: names of the pods that were evicted for it.
     """
@@ -29,11 +29,11 @@ class Scenario:
     victims: frozenset[str] = frozenset()
 
     def foretold(self) -> Outcome:
-        """What the model says now. ValueError: there is no model of this flavour."""
+        """The model's answer. ValueError: no model of this flavour."""
         return preview(self.snapshot, *self.candidates, flavour=self.flavour)
 
     def agrees(self) -> bool:
-        """Does the model say what was seen: whether it starts, and which pods go for it?"""
+        """Whether the model agrees with the real decision: whether it starts, and which pods are evicted."""
         said = self.foretold()
         waits = said.kind is OutcomeKind.PENDING
         pods = frozenset(pod for evict in said.victims for pod in evict.pods)
@@ -50,7 +50,7 @@ class Scenario:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `as_json`, also from JSON text. KeyError, TypeError or ValueError where it is none."""
+        """The inverse of `as_json`, also from JSON text. Raises KeyError, TypeError or ValueError for invalid data."""
         outcome = data["outcome"]
         return cls(
             flavour=data["flavour"],
@@ -61,7 +61,7 @@ class Scenario:
         )
 
     def anonymous(self) -> Self:
-        """The same under names that say nothing. Their order stays: schedulers break ties by it."""
+        """The same with meaningless names in the same order, by which schedulers break ties."""
         data, found = self.as_json(), dict[str, str]()
         _renamed(data, lambda name: found.setdefault(name, name))
         known = {name: f"n{number:06}" for number, name in enumerate(sorted(found))}
@@ -139,7 +139,7 @@ _TAINTED: Final = frozenset({"taints", "tolerations"})
 
 
 def _renamed(data: Any, rename: Callable[[str], str], at: str = "") -> Any:
-    """The same with other names of nodes, queues, pods, labels and taints. at: the field that holds it."""
+    """The same with other names of nodes, queues, pods, labels and taints. at: the field that holds the value."""
     if isinstance(data, list):
         return [_renamed(each, rename, at) for each in data]
     if isinstance(data, str):

@@ -1,7 +1,7 @@
-"""What comes of an eviction where the scheduler forgets for whom it was: further cycles, until the candidate is placed.
+"""The cycles after an eviction, for schedulers that do not reserve the freed capacity, until the candidate is placed.
 
-KAI decides again in every cycle. While the evicted end, the group whose turn is first by then gets the room that they
-leave; the candidate evicts once more, or waits though others went for it.
+KAI decides again in every cycle. While the victims terminate, the group that is first by then gets the freed capacity;
+the candidate evicts again, or waits although others were evicted for it.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -18,9 +18,9 @@ MOST: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class EvictionSequel:
-    """victims: all that go for the candidate, the first ones included. waiting: how many of its pods find no place.
+    """victims: all evictions for the candidate, including the first. waiting: number of its pods without a node.
 
-    pend: why those wait. first: who else takes room that was made for it.
+    pend: why those wait. first: other groups that take the freed capacity.
     """
 
     victims: tuple[Evict, ...]
@@ -35,7 +35,7 @@ def sequel(
     first: Sequence[Decision],
     decide: Callable[[Snapshot], Sequence[Decision]],
 ) -> EvictionSequel:
-    """After this first cycle of the snapshot, in which some are evicted for the groups of these names."""
+    """Follow this first cycle of the snapshot, which evicts for the groups of these names."""
     hoped = _placeless(snapshot, own, first)
     evicts = [each for each in first if isinstance(each, Evict)]
     state, decided = _after(snapshot, first), first
@@ -61,7 +61,7 @@ def sequel(
 
 
 def _made(evicts: Sequence[Evict], own: Collection[str]) -> frozenset[str]:
-    """The nodes on which room is made for the candidate."""
+    """Nodes on which capacity is freed for the candidate."""
     return frozenset(node for each in evicts if each.for_group in own for node in each.nodes.values())
 
 
@@ -73,7 +73,7 @@ def _taking(decided: Sequence[Decision], nodes: Collection[str]) -> Iterator[Pod
 
 
 def _placeless(state: Snapshot, own: Collection[str], decided: Sequence[Decision]) -> int:
-    """How many of its pods neither have a node nor are promised one."""
+    """Number of its pods that neither have nor are nominated to a node."""
     groups = filter(None, map(state.group, own))
     waiting = {pod.name for group in groups for pod in group.waiting}
     for each in decided:
@@ -83,7 +83,7 @@ def _placeless(state: Snapshot, own: Collection[str], decided: Sequence[Decision
 
 
 def _following(state: Snapshot, decided: Sequence[Decision]) -> Snapshot | None:
-    """Before the next cycle in which anything changes; None: nothing does any more."""
+    """The snapshot of the next cycle in which anything changes; None if nothing changes any more."""
     if not all(isinstance(each, Wait) for each in decided):
         return _after(state, decided)
     if not state.ending:
@@ -93,7 +93,7 @@ def _following(state: Snapshot, decided: Sequence[Decision]) -> Snapshot | None:
 
 
 def _after(state: Snapshot, decided: Sequence[Decision]) -> Snapshot:
-    """Who was to start has started, and who was to go is about to; their controllers make others later than that."""
+    """The snapshot after these decisions: started pods run, victims terminate; controllers replace them later."""
     nodes: dict[str, str] = {}
     going: set[str] = set()
     touched: dict[str, None] = {}

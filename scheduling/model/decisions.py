@@ -1,4 +1,4 @@
-"""What a scheduling cycle decides. Values only: whoever applies them decides how."""
+"""The decisions of a scheduling cycle, as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ from scheduling.model.snapshot import Pod, PodGroup
 
 
 class Cause(StrEnum):
-    """Why a victim goes: for a stronger workload of its queue (on kube: of any), for another queue's share, or only to
-    another node, so that what is free is in one piece.
+    """Why a victim is evicted: for a workload of higher priority in its queue (kube: in any), for another queue's
+    quota, or to move to another node so that free GPUs are contiguous.
     """
 
     PREEMPT = "preempt"
@@ -27,7 +27,7 @@ INSIDE_MIN_RUNTIME: Final = {Cause.PREEMPT: "preempt the young", Cause.RECLAIM: 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Bind these pods now. placements: pod name to node. over_quota: the queue is then above its deserved quota."""
+    """Bind these pods now. placements: node by pod name. over_quota: the queue then exceeds its deserved quota."""
 
     group: PodGroup
     placements: Mapping[str, str]
@@ -35,16 +35,16 @@ class Start:
 
     @property
     def pods(self) -> tuple[Pod, ...]:
-        """Those that start: all that wait, where the scheduler names no nodes."""
+        """Pods that start; all waiting pods if the scheduler names no nodes."""
         waiting = self.group.waiting
         return tuple(pod for pod in waiting if pod.name in self.placements) if self.placements else waiting
 
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """End these pods of `victim` so that the pod group named `for_group` can start.
+    """Evict these pods of `victim` so that the pod group named `for_group` can start.
 
-    nodes: pod name to the node it leaves. moves_to: pod name to the node the scheduler has found for it meanwhile.
+    nodes: node by pod name. moves_to: new node by name of a pod that moves.
     """
 
     victim: PodGroup
@@ -57,7 +57,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not now, and why. nominated: pod name to the node whose room is on its way (reason Evicting)."""
+    """Wait, with the reason. nominated: node by pod name whose capacity is being freed (reason Evicting)."""
 
     group: PodGroup
     pend: PendingReason
@@ -65,7 +65,7 @@ class Wait:
 
     @property
     def coming(self) -> tuple[Pod, ...]:
-        """Those whose room is on its way: all, where the scheduler names no nodes."""
+        """Pods whose capacity is being freed; all waiting pods if the scheduler names no nodes."""
         waiting = self.group.waiting
         if self.nominated:
             return tuple(pod for pod in waiting if pod.name in self.nominated)
@@ -76,7 +76,7 @@ Decision = Start | Evict | Wait
 
 
 class OutcomeKind(StrEnum):
-    """What happens to a candidate, in one word. Victims of one decision may differ in cause: each carries its own."""
+    """What happens to a candidate, in one word. Each victim carries its own cause."""
 
     PLACED = "placed"
     PREEMPTS = "preempts"
@@ -88,11 +88,11 @@ class OutcomeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The answer of a preview. placements: pod name to node, also of pods that still wait for their victims to end.
+    """The answer of a preview. placements: node by pod name, including pods that wait for their victims to end.
 
-    starting: how many of its pods start now; coming: how many once the evicted have left; waiting: how many others.
-    first: who else takes room that was made for it. Where it waits nevertheless, its kind is PENDING with victims.
-    pend: why pods wait, of the first group that does; where others start, with the numbers of the whole candidate.
+    starting: number of pods that start now; coming: once the victims are gone; waiting: all others.
+    first: other groups that take the freed capacity first. If it then still waits, the kind is PENDING with victims.
+    pend: why pods wait, of the first waiting group; if others start, with the numbers of the whole candidate.
     """
 
     kind: OutcomeKind
@@ -107,5 +107,5 @@ class Outcome:
 
     @property
     def partial(self) -> bool:
-        """Do some of its pods get their place, and others not?"""
+        """Whether some of its pods are placed and others not."""
         return self.waiting > 0 and self.starting + self.coming > 0

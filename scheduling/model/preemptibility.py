@@ -1,4 +1,4 @@
-"""Preemptibility of a workload, what follows from the value of its priority alone, and whom queues may evict."""
+"""Preemptibility of workloads, its default by priority value, and the preemption policies of queues."""
 
 from enum import StrEnum
 from typing import Final
@@ -7,7 +7,7 @@ THRESHOLD: Final = 100
 
 
 class Preemptibility(StrEnum):
-    """May the scheduler evict it? An open enum: stored as text, never as a boolean."""
+    """Whether the scheduler may evict a workload. An open enum: stored as text, never as a boolean."""
 
     PREEMPTIBLE = "preemptible"
     SEMI_PREEMPTIBLE = "semi-preemptible"
@@ -15,12 +15,12 @@ class Preemptibility(StrEnum):
 
 
 def by_value(value: int) -> Preemptibility:
-    """What follows from a priority's value alone: exactly 100 is already non-preemptible."""
+    """Default by priority value: 100 and more is non-preemptible."""
     return Preemptibility.NON_PREEMPTIBLE if value >= THRESHOLD else Preemptibility.PREEMPTIBLE
 
 
 class QueuePreemptionPolicy(StrEnum):
-    """Whom a queue's workloads may evict, in Kueue's words. Newer: created after the one that wants to start."""
+    """What workloads of a queue may evict, in Kueue's terms. Newer: created after the preemptor."""
 
     NEVER = "Never"
     LOWER = "LowerPriority"
@@ -29,10 +29,10 @@ class QueuePreemptionPolicy(StrEnum):
 
 
 class FairSharingStrategy(StrEnum):
-    """When Kueue's fair sharing lets a queue take from another, in Kueue's words.
+    """When Kueue's fair sharing lets a queue evict work of another, in Kueue's terms.
 
-    Its own share, with what wants to start, is at most what the other's is without the victim; or less than what the
-    other's is now.
+    The preemptor's share, with its workload, is at most the other's share without the victim; or less than the other's
+    present share.
     """
 
     AT_MOST_FINAL = "LessThanOrEqualToFinalShare"

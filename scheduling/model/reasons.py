@@ -1,4 +1,4 @@
-"""Why a pod group waits: a reason code with its numbers. Sentences are left to callers."""
+"""Why a pod group waits: a reason code with its numbers. Callers write the sentences."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -7,9 +7,9 @@ from scheduling.model.resources import UNLIMITED, ZERO, Limit, Resources
 
 
 class Reason(StrEnum):
-    """Codes as KAI writes them where KAI has a word, as Kueue does where only Kueue has one.
+    """Reason codes of KAI; those of Kueue where only Kueue has one.
 
-    LargerThanDeserved goes with WaitingForQuota: nobody is evicted for a request that its queue never deserved.
+    LargerThanDeserved accompanies WaitingForQuota: a request above the deserved quota of its queue evicts nothing.
     """
 
     OVER_LIMIT = "OverLimit"
@@ -31,12 +31,12 @@ class Reason(StrEnum):
 class PendingReason:
     """A refusal for now. `also` lists further reasons that hold at the same time.
 
-    needed: what the pod group asks for now. queue, allowed, used, missing: the queue that says no, its bound, what
-    counts against the bound, and the part over it. free: unused in the node pool.
-    lacking: the dimensions of which the nodes have too little; largest_free: on the node that has most of those and
-    room for the rest of what a pod asks for; beside: other nodes have enough of them, but not of the rest.
-    topology: the node label of which it wants one value; domain: the one with most room, and largest_domain that room.
-    fitting: how many of its pods would find a node, in the best domain of its topology (told of Kueue alone).
+    needed: the present request of the pod group. queue, allowed, used, missing: the refusing queue, its bound, the use
+    that counts against it, and the excess. free: unused in the node pool.
+    lacking: resources of which the nodes have too little; largest_free: most of them on a node that fits the rest of a
+    pod; beside: whether other nodes have enough of them, but not of the rest.
+    topology: the node label that must have one value; domain: the value with most free capacity, largest_domain.
+    fitting: how many of its pods would fit, in the best topology domain (Kueue only).
     """
 
     reason: Reason
@@ -58,7 +58,7 @@ class PendingReason:
 
     @property
     def short(self) -> tuple[str, ...]:
-        """The dimensions that say no: more of these alone, and this refusal would be gone."""
+        """The resources that cause the refusal: more of these alone would remove it."""
         return self.missing.dimensions or self.lacking
 
     def numbers(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Exact amounts of GPU, CPU and memory.
 
-Integers only: GPU in thousandths of a device, CPU in millicores, memory in bytes. Nothing is ever rounded: an amount
-that cannot be said exactly in these units raises ValueError where it enters.
+Integers only: GPU in thousandths of a device, CPU in millicores, memory in bytes. Nothing is rounded: an amount that
+these units cannot express raises ValueError.
 """
 
 import re
@@ -34,7 +34,7 @@ def parse_quantity(text: str) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> Fraction:
-    """Kept, since the same few amounts are read all the time; what is kept is no longer than what is taken."""
+    """Cached, because the same few amounts are parsed again and again. The length of the input is bounded."""
     match = _QUANTITY.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a quantity")
@@ -93,11 +93,11 @@ class Resources:
         return bool(self.gpu or self.cpu or self.memory)
 
     def fits_in(self, free: "Resources") -> bool:
-        """True when no dimension is larger than the same dimension of `free`."""
+        """Whether no dimension exceeds that of `free`."""
         return self.gpu <= free.gpu and self.cpu <= free.cpu and self.memory <= free.memory
 
     def served_by(self, free: "Resources") -> bool:
-        """True when every dimension that is asked for is free; the others may be overdrawn."""
+        """Whether every requested dimension is free; others may be negative."""
         return (
             (not self.gpu or self.gpu <= free.gpu)
             and (not self.cpu or self.cpu <= free.cpu)
@@ -105,11 +105,11 @@ class Resources:
         )
 
     def within(self, limit: "Limit") -> bool:
-        """True when no dimension passes its limit."""
+        """Whether no dimension exceeds its limit."""
         return self.beyond(limit) is None
 
     def beyond(self, limit: "Limit") -> "Resources | None":
-        """The part over the limit, None when there is none."""
+        """The part over the limit; None if there is none."""
         over = Resources(
             _over(self.gpu, limit.gpu),
             _over(self.cpu, limit.cpu),
@@ -118,11 +118,11 @@ class Resources:
         return over if over else None
 
     def clamp(self, limit: "Limit") -> "Resources":
-        """The same amounts, cut down to the limit."""
+        """The amounts, at most the limit."""
         return self - (self.beyond(limit) or ZERO)
 
     def floor(self) -> "Resources":
-        """The same amounts, negative ones as zero."""
+        """The amounts, negative ones as zero."""
         return Resources(max(self.gpu, 0), max(self.cpu, 0), max(self.memory, 0))
 
     def only(self, names: Collection[str]) -> "Resources":
@@ -135,7 +135,7 @@ class Resources:
 
     @property
     def dimensions(self) -> tuple[str, ...]:
-        """Those with an amount other than zero."""
+        """Dimensions with an amount other than zero."""
         return tuple(name for name in DIMENSIONS if getattr(self, name))
 
     def __str__(self) -> str:

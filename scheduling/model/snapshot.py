@@ -1,4 +1,4 @@
-"""A snapshot of one cluster: nodes, queues and pod groups at one moment. Immutable; larger time stamps are younger."""
+"""A snapshot of one cluster: nodes, queues and pod groups at one moment. Immutable; larger time stamps are later."""
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """Keeps pods without a matching toleration away from its node. A mere preference is none."""
+    """Keeps pods without a matching toleration off its node. `PreferNoSchedule` is not included."""
 
     key: str
     value: str = ""
@@ -34,7 +34,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """Which taints a pod bears. `operator` Exists asks for no value; without key or effect any will do."""
+    """Which taints a pod tolerates. `operator` Exists ignores the value; an empty key or effect matches any."""
 
     key: str = ""
     operator: str = "Equal"
@@ -42,14 +42,14 @@ class Toleration:
     effect: str = ""
 
     def bears(self, taint: Taint) -> bool:
-        """True when this taint does not keep the pod away."""
+        """Whether the pod tolerates this taint."""
         if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
             return False
         return self.operator == "Exists" or self.value == taint.value
 
 
 def welcome(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
-    """May a pod with these tolerations come to a node with these taints?"""
+    """Whether a pod with these tolerations may run on a node with these taints."""
     borne = tuple(tolerations)
     return all(any(each.bears(taint) for each in borne) for taint in taints)
 
@@ -58,7 +58,7 @@ def welcome(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
 class SnapshotNode:
     """A node of one node pool. `order` breaks ties between otherwise equal nodes. max_pods: None is no limit.
 
-    more: what it has beside, by resource name (ephemeral storage, devices by kind); never counted down.
+    more: other resources by name (ephemeral storage, devices by kind); their use is not tracked.
     """
 
     name: str
@@ -76,14 +76,14 @@ class SnapshotNode:
 class Queue:
     """A project's or department's share of one node pool. Names are unique across pools.
 
-    deserved: guaranteed; None in a dimension is unlimited. rank: a higher one gets surplus first (KAI queue priority).
-    weight: share of the surplus beside other queues of its rank. cpu_weight, memory_weight: None is the same.
-    owner: whose share it is, of the queues of several pools; empty: it is the only one.
+    deserved: guaranteed; None in a dimension is unlimited. rank: higher ranks get surplus first (KAI queue priority).
+    weight: share of the surplus among queues of its rank. cpu_weight, memory_weight: None means the same.
+    owner: identifies queues of one owner in several pools; empty: it has no others.
     preempts, reclaims, reclaims_over_quota: Kueue's withinClusterQueue, reclaimWithinCohort and borrowWithinCohort
     (Never or LowerPriority), with the values that Rung writes; other schedulers ignore them.
-    reclaimable: may other queues take from it what is over its deserved (Volcano asks)?
-    preempt_min_runtime, reclaim_min_runtime: how long its work has run at least before it may be taken, in the unit of
-    the time stamps; None: the queue above says (KAI asks).
+    reclaimable: whether other queues may reclaim its use above deserved quota (Volcano).
+    preempt_min_runtime, reclaim_min_runtime: minimum runtime of its work before it may be evicted, in the unit of the
+    time stamps; None: that of the parent (KAI).
     """
 
     name: str
@@ -107,11 +107,11 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One pod; `node` is None while it waits. A terminating pod still holds its room, but is about to free it.
+    """One pod; `node` is None while it waits. A terminating pod still holds its resources.
 
-    nominated: the node on which somebody was evicted for it (kube-scheduler's nominatedNodeName).
+    nominated: the node on which pods were evicted for it (kube-scheduler's nominatedNodeName).
     started: when this pod started; None: when its group did.
-    device: which shared GPU of its node it has a part of; empty: it shares none, or which is not known.
+    device: the shared GPU of which it holds a fraction; empty: none, or not known.
     """
 
     name: str
@@ -125,17 +125,17 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """What starts together: at least `min_member` pods at once, the rest when there is room.
+    """Pods that start together: at least `min_member` at once, the rest when they fit.
 
-    `name` is unique in a snapshot. preemptible: may the scheduler evict it. never_preempts: its PriorityClass says
-    Never (kube-scheduler obeys, KAI ignores it). started: when its pods started; None while it waits.
-    topology: all its pods on nodes with the same value of this label (kube with gangs, KAI, Kueue, Volcano).
-    Of kube-scheduler with gangs: gang: it is a PodGroup of scheduling.k8s.io, decided about as one; whole: its
+    `name` is unique in a snapshot. preemptible: whether the scheduler may evict it. never_preempts: its PriorityClass
+    has the policy Never (kube-scheduler obeys, KAI ignores it). started: when its pods started; None while it waits.
+    topology: all its pods need nodes with the same value of this label (kube with gangs, KAI, Kueue, Volcano).
+    kube-scheduler with gangs only: gang: it is a PodGroup of scheduling.k8s.io, scheduled as one; whole: its
     disruptionMode is PodGroup, evicted whole or not at all.
-    placement: its own pods on few nodes or on many, whatever the pool's strategy is (soft affinity of pods); kin: pods
+    placement: whether it packs or spreads its own pods, overriding the pool's strategy (soft pod affinity); kin: pods
     of groups of the same kin count as its own; empty: only those of the group.
-    min_runtime: how long its pods have run at least before they may be taken, whoever wants the room, in the unit of
-    the time stamps (Volcano, where it is configured to ask).
+    min_runtime: minimum runtime of its pods before they may be evicted for any workload, in the unit of the time stamps
+    (Volcano, if configured).
     let_in: when a queue of jobs let it in, where its scheduler says so: it may have waited for a node since (Kueue).
     made: all its pods exist, and a ResourceQuota counts them from then on until they are gone (kube); else whoever
     waits asks it first.
@@ -172,27 +172,27 @@ class PodGroup:
 
     @property
     def holding(self) -> tuple[Pod, ...]:
-        """Pods on a node that are not on their way out."""
+        """Pods on a node that are not terminating."""
         return tuple(pod for pod in self.pods if pod.node is not None and not pod.terminating)
 
     @property
     def total(self) -> Resources:
-        """What all its pods ask for."""
+        """Sum of the requests of all its pods."""
         return total(self.pods)
 
     @property
     def age_key(self) -> int:
-        """When it was let in or else started, else when it was created."""
+        """When it was admitted, else started, else created."""
         return next((each for each in (self.let_in, self.started) if each is not None), self.created)
 
 
 def total(pods: tuple[Pod, ...]) -> Resources:
-    """Sum of the requests."""
+    """Sum of the pods' requests."""
     return sum((pod.requests for pod in pods), ZERO)
 
 
 class Derivation(NamedTuple):
-    """A snapshot is another one without these pod groups, by name, and with those."""
+    """The snapshot that another one was derived from, with the names of removed and the added pod groups."""
 
     base: "Snapshot"
     gone: Collection[str]
@@ -201,15 +201,15 @@ class Derivation(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything a decision may depend on. Raises ValueError when two nodes, queues or pod groups share a name.
+    """Everything a decision may depend on. Raises ValueError if two nodes, queues or pod groups share a name.
 
-    now: the moment of the decision, for what has to have lasted; None: nothing has to.
-    leaves_out: causes of evictions that the scheduler's configuration does not have (`decisions.Cause`), and
-    `decisions.BELOW_MINIMUM` where nothing is preempted below its minimum.
-    fair_sharing: Kueue's strategies in their order; none: its fair sharing is off.
-    levels: of each pool's topology the node labels, widest first, where the scheduler goes by them (KAI, Kueue): a
-    domain is then a path of values, of nodes that carry all of the labels.
-    origin: what it was derived from, so that what is known of that need not be found out again.
+    now: time of the decision, for minimum runtimes; None: they do not count.
+    leaves_out: causes of evictions that the scheduler's configuration lacks (`decisions.Cause`), and
+    `decisions.BELOW_MINIMUM` if nothing is preempted below its minimum.
+    fair_sharing: Kueue's strategies in order; empty: fair sharing is off.
+    levels: node labels of each pool's topology, the widest first, if the scheduler uses levels (KAI, Kueue): a domain
+    is then a path of values, of nodes that carry all labels.
+    origin: the snapshot it was derived from, whose working states can be reused.
     """
 
     nodes: tuple[SnapshotNode, ...] = ()
@@ -238,7 +238,7 @@ class Snapshot:
         return MappingProxyType({group.name: group for group in self.groups})
 
     def group(self, name: str) -> PodGroup | None:
-        """The pod group of this name, without a look at all of them where it is derived."""
+        """The pod group of this name; cheap for derived snapshots."""
         if self.origin is None:
             return self.group_by_name.get(name)
         base, gone, come = self.origin
@@ -261,7 +261,7 @@ class Snapshot:
 
     @cached_property
     def waiting(self) -> tuple[PodGroup, ...]:
-        """The pod groups that have a pod without a node, in their order."""
+        """Pod groups with a pod without a node, in order."""
         if self.origin is None:
             return tuple(group for group in self.groups if _waits(group))
         base, gone, come = self.origin
@@ -269,14 +269,14 @@ class Snapshot:
 
     @cached_property
     def has_min_runtimes(self) -> bool:
-        """Do pods of any group carry one?"""
+        """Whether pods of any group carry a minimum runtime."""
         if self.origin is None:
             return any(group.min_runtime for group in self.groups)
         return self.origin.base.has_min_runtimes or any(group.min_runtime for group in self.origin.come)
 
     @cached_property
     def ending(self) -> tuple[PodGroup, ...]:
-        """The pod groups that have a pod on its way out."""
+        """Pod groups with a terminating pod."""
         if self.origin is None:
             return tuple(group for group in self.groups if _ends(group))
         base, gone, come = self.origin
@@ -284,12 +284,12 @@ class Snapshot:
 
     @cached_property
     def workspaces(self) -> dict[Hashable, Any]:
-        """What rules have made of it to work on (`scheduling.state.workspace`). No part of its value."""
+        """Working states of rules (`scheduling.state.workspace`). Not part of its value."""
         return {}
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """Fingerprints of its nodes and of its quotas: a later snapshot shows by them whether those have changed."""
+        """Fingerprints of its nodes and quotas, by which a later snapshot detects changes."""
         if self.origin is not None:
             return self.origin.base.digests
         by_pool = (sorted(self.strategies.items()), sorted(self.levels.items()))
@@ -299,11 +299,11 @@ class Snapshot:
 
     @cached_property
     def shards(self) -> dict[str, "Snapshot"]:
-        """Those that somebody has asked for, by pool."""
+        """Shards created so far, by pool."""
         return {}
 
     def shard(self, pool: str) -> "Snapshot":
-        """The part of one node pool: schedulers with shards never look beyond it."""
+        """The part of one node pool, for schedulers that decide per pool."""
         if self.pools == (pool,):
             return self
         if pool not in self.shards:
@@ -326,19 +326,19 @@ class Snapshot:
         )
 
     def with_groups(self, groups: Iterable[PodGroup]) -> "Snapshot":
-        """The same cluster with more pod groups; those of the same names are replaced. ValueError: two share a name."""
+        """The same cluster with more pod groups; those of equal names are replaced. ValueError: two share a name."""
         return self.changed((), groups, now=self.now)
 
     def without_groups(self, names: Iterable[str]) -> "Snapshot":
-        """The same cluster without these pod groups, as far as it has them."""
+        """The same cluster without these pod groups; unknown names are ignored."""
         return self.changed(names, (), now=self.now)
 
     def at(self, now: int | None) -> "Snapshot":
-        """The same cluster at another moment."""
+        """The same cluster at another time."""
         return self.changed((), (), now=now)
 
     def exchanged(self, gone: Collection[str], come: tuple[PodGroup, ...], *, now: int | None) -> "Snapshot":
-        """As `changed`, but not derived from this one, and without a look at every pod group."""
+        """As `changed`, but not derived from this one, and without visiting every pod group."""
         known, left = self.group_by_name.copy(), {*gone, *(group.name for group in come)}
         for name in left:
             known.pop(name, None)
@@ -359,7 +359,7 @@ class Snapshot:
         return new
 
     def changed(self, gone: Iterable[str], come: Iterable[PodGroup], *, now: int | None) -> "Snapshot":
-        """Without the pod groups of these names, with those (which replace others of their names), at this moment."""
+        """The cluster without the pod groups of these names and with the given ones, which replace equal names."""
         more = tuple(come)
         names = {group.name for group in more}
         if len(names) != len(more):

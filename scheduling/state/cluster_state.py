@@ -185,7 +185,7 @@ class SchedulingState:
             if scope == NODES and len(values) >= MOST_CACHED:
                 values.clear()
             values[key] = make()
-        return cast(Value, values[key])
+        return cast("Value", values[key])
 
     def usable(self, group: PodGroup) -> list[SnapshotNode]:
         """Nodes that the group may use, ready or not."""

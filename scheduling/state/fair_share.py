@@ -27,7 +27,7 @@ NOTHING: Final = Fraction(0)
 
 @dataclass(slots=True)
 class _Claim:
-    """One queue's claim in one dimension, and what it has been given so far."""
+    """One queue's claim in one dimension, and what it has received so far."""
 
     name: str
     rank: int
@@ -39,7 +39,7 @@ class _Claim:
 
     @property
     def open(self) -> int:
-        """What it may still be given."""
+        """What it may still receive."""
         return self.wanted - self.share
 
 

@@ -1,13 +1,13 @@
-"""Who may not be taken yet: the min guaranteed runtime, as KAI reads it of queues and Volcano of pods.
+"""Minimum runtimes: which work may not be evicted yet. KAI reads them from queues, Volcano from pods.
 
-Source of the one: KAI 0.17, its plugin `minruntime` as shipped (no defaults, reclaim resolved at the lowest common
-ancestor). Preempt asks the victim's queue, or the nearest above that says something. Reclaim asks the queue just below
-the one that both have in common, or the nearest above; between two departments that is the victim's department alone,
-so what a project guarantees itself never holds against other departments. Pods above a group's minimum are not
-protected, and nobody is from being moved.
+Source for KAI: 0.17, its plugin `minruntime` as shipped (no defaults, reclaim resolved at the lowest common ancestor).
+For preempt, the victim's queue counts, or the nearest parent with a value. For reclaim, the queue just below the common
+ancestor counts, or the nearest parent with a value. Between departments that is the victim's department, so the value
+of a project does not protect it against other departments. Pods above a group's minimum are not protected, and no pod
+is protected from being moved.
 
-Source of the other: Volcano 1.15, its plugin cdp. Every pod says for itself how long it is left alone, whoever wants
-its room; a configuration decides from which action (`INSIDE_MIN_RUNTIME`).
+Source for Volcano: 1.15, its plugin cdp. Each pod carries its own minimum runtime, which holds against every
+preemptor; the configuration decides for which actions (`INSIDE_MIN_RUNTIME`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,9 +20,9 @@ Path = Callable[[str], Sequence[Queue]]
 
 
 class MinRuntimeProtection:
-    """Asked at the moment of a snapshot; without one nobody is too young. `path`: a queue and those above it.
+    """Minimum runtimes at the time of a snapshot; none without a time. `path`: a queue and its parents.
 
-    asks_pods: the causes for which it counts what pods carry.
+    asks_pods: causes for which the values of pods count.
     """
 
     def __init__(self, snapshot: Snapshot, path: Path) -> None:
@@ -32,7 +32,7 @@ class MinRuntimeProtection:
         self.asks_pods = frozenset(asked if self._now is not None else ())
 
     def least(self, victims: str, taker: str, cause: Cause) -> int:
-        """How long work of the queue `victims` must have run before the queue `taker` may take it."""
+        """How long work of the queue `victims` must have run before the queue `taker` may evict it."""
         if self._now is None or cause is Cause.CONSOLIDATE:
             return 0
         path = self._path(victims)
@@ -43,26 +43,26 @@ class MinRuntimeProtection:
         return _first(queue.reclaim_min_runtime for queue in path[max(below - 1, 0) :])
 
     def carried(self, group: PodGroup, cause: Cause) -> int:
-        """How long its pods must have run by what they carry themselves."""
+        """Minimum runtime that its pods carry."""
         return group.min_runtime if cause in self.asks_pods else 0
 
     def spares_work(self, least: int) -> bool:
-        """Could anything be too young for that?"""
+        """Whether any work could be protected by that minimum."""
         return self._now is not None and least > 0
 
     def spares(self, started: int | None, least: int) -> bool:
-        """Has it run for less than that? What has no known start is not protected, neither in KAI nor in Volcano."""
+        """Whether it has run for less than that. Neither KAI nor Volcano protects work without a known start."""
         return self._now is not None and started is not None and self._now < started + least
 
 
 def is_guaranteed(snapshot: Snapshot) -> bool:
-    """Does any queue or any work say how long work is left alone?"""
+    """Whether any queue or pod group has a minimum runtime."""
     queues = (queue.preempt_min_runtime or queue.reclaim_min_runtime for queue in snapshot.queues)
     return any(queues) or snapshot.has_min_runtimes
 
 
 def protected_until(snapshot: Snapshot, evict: Evict, taker: PodGroup) -> int:
-    """From when on the taker may do what it would do were nobody protected; 0: at any time."""
+    """Time from which no minimum runtime stops the preemptor; 0: now."""
     found, victim = MinRuntimeProtection(snapshot, QueueUsageTracker(snapshot.queues).path), evict.victim
     if least := found.carried(victim, evict.cause):
         return max((pod.started or victim.started or 0) for pod in victim.pods if pod.name in evict.pods) + least

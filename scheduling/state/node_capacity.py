@@ -1,8 +1,8 @@
-"""Where pods fit: rooms on nodes, searched by bin-pack or spread.
+"""Free capacity of nodes, searched by bin-pack or spread.
 
-A room knows two amounts: `idle`, free this moment, and `future`, free once everything on its way out is gone and every
-newcomer that waits for it has moved in. A pod starts now where both suffice; where only the future does, it waits.
-What a pod does not ask for never keeps it out, however overfull the node is.
+A node has two amounts: `idle`, free now, and `future`, free once terminating pods are gone and pods nominated to it
+have started. A pod starts now if both suffice; if only `future` does, it waits. A resource that a pod does not request
+never stops it, however overcommitted the node is.
 """
 
 from bisect import bisect_left, insort
@@ -20,14 +20,14 @@ Selection = tuple[str, tuple[tuple[str, str], ...], tuple[Toleration, ...], tupl
 
 
 def is_gpu_fraction(gpu: int) -> bool:
-    """Is this a part of one GPU, in thousandths?"""
+    """Whether this amount (in thousandths) is a fraction of one GPU."""
     return 0 < gpu < ENTIRE
 
 
 class SharedGpus:
-    """The shared GPUs of one node, by device: how much of each is in use now, and in the future.
+    """The shared GPUs of one node: the amount of each device in use now and in the future.
 
-    A part of one GPU is given out of one device, never out of what several have left.
+    A fraction is allocated on one device, never across several.
     """
 
     __slots__ = ("_later", "_now")
@@ -40,24 +40,24 @@ class SharedGpus:
         return bool(self._now or self._later)
 
     def change(self, device: str, *, now: int = 0, later: int = 0) -> None:
-        """Add to what is in use; a device of which nothing is in use is an ordinary GPU again."""
+        """Add to the amounts in use. An unused device becomes an ordinary GPU again."""
         for used, more in ((self._now, now), (self._later, later)):
             used[device] = used.get(device, 0) + more
             if not used[device]:
                 del used[device]
 
     def left(self, *, now: bool) -> int:
-        """What the shared ones have left: room for parts of a GPU alone."""
+        """Unused rest of the shared GPUs, which only fractions can use."""
         used = self._now if now else self._later
         return sum(ENTIRE - each for each in used.values())
 
     def most(self, *, now: bool) -> int:
-        """The largest part that one of them has left."""
+        """Largest unused rest of one shared GPU."""
         used = self._now if now else self._later
         return max((ENTIRE - each for each in used.values()), default=0)
 
     def device_for(self, part: int, *, now: bool) -> str | None:
-        """The fullest that has room for the part, now or in the future; None: it takes a GPU of its own."""
+        """The fullest device on which the fraction fits; None: it needs an unshared GPU."""
         fitting = [
             (-used, device)
             for device, used in self._later.items()
@@ -66,7 +66,7 @@ class SharedGpus:
         return min(fitting)[1] if fitting else None
 
     def new(self) -> str:
-        """A name for one more."""
+        """A name for another device."""
         return next(name for name in map(str, range(len(self._later) + len(self._now) + 1)) if self._is_free(name))
 
     def _is_free(self, device: str) -> bool:
@@ -74,9 +74,9 @@ class SharedGpus:
 
 
 class NodeCapacity:
-    """The free part of one node. `pods_left`: how many more pods its kubelet takes. Changed by `NodeCapacities` only.
+    """Free capacity of one node. Only `NodeCapacities` changes it. pods_left: how many more pods the kubelet accepts.
 
-    shared: its GPUs of which pods have parts; what these leave of them is free, but for parts alone.
+    shared: GPUs of which pods hold fractions. The rest of these is free for fractions only.
     """
 
     __slots__ = ("future", "idle", "index", "node", "pods_left", "shared", "version")
@@ -91,7 +91,7 @@ class NodeCapacity:
 
     @property
     def open(self) -> Resources:
-        """Free this moment and promised to no newcomer."""
+        """Free now and not reserved for a nominated pod."""
         one, other = self.idle, self.future
         if one is other or (one.gpu <= other.gpu and one.cpu <= other.cpu and one.memory <= other.memory):
             return one
@@ -109,11 +109,11 @@ class NodeCapacity:
         return entire <= self.entire(now=False) and (not now or entire <= self.entire(now=True))
 
     def entire(self, *, now: bool) -> int:
-        """GPU thousandths that are free without what shared GPUs have left."""
+        """Free GPUs in thousandths, without the rest of shared GPUs."""
         return (self.idle.gpu if now else self.future.gpu) - self.shared.left(now=now)
 
     def free(self, *, now: bool = True, part: bool = False) -> Resources:
-        """What may be had, now or in the future; as part: also of GPUs that are shared already, for one pod."""
+        """Free resources, now or in the future; with `part`, one pod's share of shared GPUs included."""
         amount = self.open if now else self.future
         if not self.shared:
             return amount
@@ -123,12 +123,12 @@ class NodeCapacity:
         return replace(amount, gpu=entire)
 
     def device_for(self, gpu: int, *, now: bool) -> str:
-        """On which shared GPU a part would be, maybe one that becomes so; empty: it is no part."""
+        """The device on which a fraction is placed, maybe one that becomes shared; empty for whole GPUs."""
         return (self.shared.device_for(gpu, now=now) or self.shared.new()) if is_gpu_fraction(gpu) else ""
 
 
 class NodeCapacities:
-    """The ready nodes, indexed by free GPUs so that a full cluster is not searched node by node."""
+    """The ready nodes, indexed by free GPUs, so that a search does not visit nodes without free GPUs."""
 
     def __init__(self, nodes: Iterable[SnapshotNode]) -> None:
         ready = sorted((node for node in nodes if node.ready), key=lambda node: node.order)
@@ -148,11 +148,11 @@ class NodeCapacities:
         self.changes: list[NodeCapacity] = []
         """Rooms that have changed since all was settled, in order."""
         self.moved: list[NodeCapacity] = []
-        """Rooms that have changed for good, in order."""
+        """Indexes of nodes that changed, in order."""
 
     @property
     def all(self) -> Sequence[NodeCapacity]:
-        """Every room, by its index."""
+        """All nodes by index."""
         return self._capacities
 
     def get(self, name: str | None) -> NodeCapacity | None:
@@ -161,7 +161,7 @@ class NodeCapacities:
     def change(
         self, capacity: NodeCapacity, *, idle: Resources = ZERO, future: Resources = ZERO, pods: int = 0
     ) -> None:
-        """Add to what is free, and to the pods that may still come; negative amounts take."""
+        """Add to the free amounts and pod slots; negative amounts take."""
         if future.gpu:
             gpu, index = capacity.future.gpu, capacity.index
             del self._fullest[bisect_left(self._fullest, (gpu, index))]
@@ -179,7 +179,7 @@ class NodeCapacities:
         self.changes.append(capacity)
 
     def restored(self) -> None:
-        """Everything has been taken back: rooms are as they were when all was settled."""
+        """Note that all changes since `settle` were undone."""
         for index, version in self._before.items():
             self._capacities[index].version = version
         self._before.clear()
@@ -188,19 +188,19 @@ class NodeCapacities:
         self._free = {key: known for key, known in self._free.items() if known[0] == self.age}
 
     def settle(self) -> None:
-        """As rooms are now they are brought back."""
+        """Make the present amounts the ones that undo returns to."""
         self.moved += [self._capacities[index] for index in self._before]
         self._before.clear()
         self.changes.clear()
         self._settled = self.age
 
     def share(self, capacity: NodeCapacity, device: str, *, now: int = 0, later: int = 0) -> None:
-        """Beside such a change: whose part of which GPU it is. No device: of none."""
+        """Record the fraction of a device that such a change takes. No device: no fraction."""
         if device:
             capacity.shared.change(device, now=now, later=later)
 
     def matching(self, group: PodGroup) -> list[NodeCapacity]:
-        """Ready nodes of the group's pool that it may use."""
+        """Ready nodes that the group may use."""
         return self._match(group)[0]
 
     def _match(self, group: PodGroup) -> tuple[list[NodeCapacity], frozenset[int]]:
@@ -215,7 +215,7 @@ class NodeCapacities:
         return next(self.fitting(asked, group, strategy, now=now), None)
 
     def fitting(self, asked: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> Iterator[NodeCapacity]:
-        """The nodes that fit, best first."""
+        """Nodes that fit, the best first."""
         spread = strategy is Strategy.SPREAD
         capacities = self.with_gpus(group, asked.gpu, spread=spread) if asked.gpu else self.matching(group)
         found = (capacity for capacity in capacities if capacity.fits(asked, now=now))
@@ -227,7 +227,7 @@ class NodeCapacities:
         return iter(sorted(found, key=lambda capacity: (sign * capacity.future.cpu, capacity.index)))
 
     def with_gpus(self, group: PodGroup, gpu: int, *, spread: bool = False) -> Iterator[NodeCapacity]:
-        """Matching rooms whose future has that many GPUs, fullest first; with `spread`, emptiest first."""
+        """Matching nodes with that many future GPUs, the fullest first; with `spread`, the emptiest first."""
         allowed = self._match(group)[1]
         if spread:
             if self._emptiest is None:
@@ -238,7 +238,7 @@ class NodeCapacities:
         return (self._capacities[index] for _gpu, index in found if index in allowed)
 
     def free(self, group: PodGroup) -> tuple[Resources, Resources]:
-        """What may be had now in sum, and on the emptiest node."""
+        """Free resources now: the sum, and those of the emptiest node."""
         part = wants_part(group)
         key, age = (selection(group), part), self.age
         known = self._free.get(key)
@@ -248,16 +248,16 @@ class NodeCapacities:
         return known[1]
 
     def future_gpus(self) -> int:
-        """Free now or in the future, in sum; an overfull node counts as nothing."""
+        """Sum of free GPUs, now or in the future; overcommitted nodes count as zero."""
         return sum(gpu for gpu, _index in self._fullest[bisect_left(self._fullest, (1, -1)) :])
 
     def capacity(self) -> Resources:
-        """Everything the ready nodes have."""
+        """Sum of the resources of the ready nodes."""
         return sum((capacity.node.capacity for capacity in self._capacities), ZERO)
 
 
 def _sum_and_largest(capacities: Iterable[NodeCapacity], *, part: bool) -> tuple[Resources, Resources]:
-    """What may be had now; negative amounts as zero."""
+    """Sum and largest of what is free now; negative amounts count as zero."""
     gpu = cpu = memory = 0
     largest = (0, 0, 0)
     for capacity in capacities:
@@ -269,10 +269,7 @@ def _sum_and_largest(capacities: Iterable[NodeCapacity], *, part: bool) -> tuple
 
 
 def matches(node: SnapshotNode, group: PodGroup) -> bool:
-    """True when the node is in the group's pool, carries every label it selects, and has no taint it does not bear.
-
-    And when it is large enough in what is not counted down.
-    """
+    """Whether the group may use the node: its pool, node selector, tolerations, and resources that are not tracked."""
     if any(node.more.get(name, 0) < amount for name, amount in group.more.items()):
         return False
     if node.pool != group.pool or not welcome(node.taints, group.tolerations):
@@ -281,27 +278,27 @@ def matches(node: SnapshotNode, group: PodGroup) -> bool:
 
 
 def wants_part(group: PodGroup) -> bool:
-    """Does any of its pods want a part of a GPU? Then what shared ones have left is free for it."""
+    """Whether one of its pods requests a GPU fraction, which can use the rest of shared GPUs."""
     return any(is_gpu_fraction(pod.requests.gpu) for pod in group.pods)
 
 
 def empty(node: SnapshotNode) -> tuple[Resources, int]:
-    """What the node has, and how many pods it takes, while it runs none."""
+    """Resources and pod slots of the empty node."""
     return node.capacity, NO_LIMIT if node.max_pods is None else node.max_pods
 
 
 def slots(free: Resources, asked: Resources) -> int:
-    """How many times `asked` fits; asking for nothing fits once."""
+    """How many times `asked` fits; an empty request fits once."""
     parts = ((free.gpu, asked.gpu), (free.cpu, asked.cpu), (free.memory, asked.memory))
     return max(0, min((left // part for left, part in parts if part), default=1))
 
 
 def by_size(amount: Resources) -> tuple[int, int, int]:
-    """GPUs first, then CPU, then memory."""
+    """Sort key: GPUs, then CPU, then memory."""
     return (amount.gpu, amount.cpu, amount.memory)
 
 
 def selection(group: PodGroup) -> Selection:
-    """What decides which nodes a group may use."""
+    """The attributes that decide which nodes a group may use."""
     more = tuple(sorted(group.more.items())) if group.more else ()
     return (group.pool, tuple(sorted(group.node_selector.items())), group.tolerations, more)

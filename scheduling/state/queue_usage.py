@@ -1,7 +1,7 @@
-"""May a queue take more? Limit for every workload, deserved quota for work that is never evicted.
+"""Whether a queue may use more: the limit for all work, the deserved quota for non-preemptible work.
 
 Source: Run:ai over-quota rules, KAI capacity policy: a workload must pass at its project and at every department above
-it; limits are looked at before quotas; a dimension that is not asked for never refuses.
+it; limits are checked before quotas; a dimension that is not requested never refuses.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from scheduling.state.workspace import check_time
 
 @dataclass(frozen=True, slots=True)
 class QueueUsage:
-    """What counts against a queue: in use now, the never-evicted part of it, and in use plus waiting."""
+    """Amounts of a queue: in use, in use by non-preemptible work, and in use plus waiting."""
 
     allocated: Resources = ZERO
     non_preemptible: Resources = ZERO
@@ -27,7 +27,7 @@ UNUSED: Final = QueueUsage()
 
 
 def over_limit(queue: Queue, use: QueueUsage, needed: Resources) -> PendingReason | None:
-    """None when `needed` more stays inside the queue's limit."""
+    """The refusal if `needed` more exceeds the queue's limit, else None."""
     bound = _asked_for(needed, queue.limit)
     if over := (use.allocated + needed).beyond(bound):
         return PendingReason(Reason.OVER_LIMIT, needed, queue.name, queue.limit, use.allocated, over)
@@ -35,7 +35,7 @@ def over_limit(queue: Queue, use: QueueUsage, needed: Resources) -> PendingReaso
 
 
 def over_guarantee(queue: Queue, use: QueueUsage, needed: Resources) -> PendingReason | None:
-    """None when `needed` more non-preemptible work stays inside the queue's deserved quota."""
+    """The refusal if `needed` more non-preemptible work exceeds the deserved quota, else None."""
     bound = _asked_for(needed, queue.deserved)
     if over := (use.non_preemptible + needed).beyond(bound):
         reason = Reason.NON_PREEMPTIBLE_OVER_QUOTA
@@ -46,7 +46,7 @@ def over_guarantee(queue: Queue, use: QueueUsage, needed: Resources) -> PendingR
 def fits_quota(
     path: Iterable[Queue], uses: Mapping[str, QueueUsage], needed: Resources, *, preemptible: bool
 ) -> PendingReason | None:
-    """Walk from the project's queue up to its department. None when everything fits, else the first refusal."""
+    """The first refusal on the path from the project's queue to its department, else None."""
     queues = tuple(path)
     for queue in queues:
         if pend := over_limit(queue, uses.get(queue.name, UNUSED), needed):
@@ -68,7 +68,7 @@ def _asked_for(needed: Resources, bound: Limit) -> Limit:
 
 
 class QueueUsageTracker:
-    """Use per queue, kept as pods come and go: every change counts for the queue and all its ancestors."""
+    """Use per queue. Every change counts for the queue and all its ancestors."""
 
     def __init__(self, queues: Iterable[Queue]) -> None:
         self._queues = {queue.name: queue for queue in queues}
@@ -76,7 +76,7 @@ class QueueUsageTracker:
         self.uses: dict[str, QueueUsage] = dict.fromkeys(self._queues, UNUSED)
 
     def path(self, name: str) -> tuple[Queue, ...]:
-        """The queue and its ancestors, leaf first; empty when unknown. A loop of parents ends where it closes."""
+        """The queue and its ancestors, leaf first; empty if unknown. A cycle of parents ends where it closes."""
         if name not in self._paths:
             found: dict[str, Queue] = {}
             step: str | None = name
@@ -87,19 +87,19 @@ class QueueUsageTracker:
         return self._paths[name]
 
     def charge(self, name: str, amount: Resources, *, preemptible: bool) -> None:
-        """Count `amount` as in use; a refund is a negative amount."""
+        """Add `amount` to the use; negative amounts subtract."""
         for queue in self.path(name):
             use = self.uses[queue.name]
             fixed = use.non_preemptible if preemptible else use.non_preemptible + amount
             self.uses[queue.name] = QueueUsage(use.allocated + amount, fixed, use.requested)
 
     def request(self, name: str, amount: Resources) -> None:
-        """Count `amount` as asked for."""
+        """Add `amount` to the requests."""
         for queue in self.path(name):
             use = self.uses[queue.name]
             self.uses[queue.name] = QueueUsage(use.allocated, use.non_preemptible, use.requested + amount)
 
     def refusal(self, name: str, needed: Resources, *, preemptible: bool) -> PendingReason | None:
-        """`fits_quota` along the queue's path with the use of this moment."""
+        """`fits_quota` along the queue's path with its present use."""
         check_time()
         return fits_quota(self.path(name), self.uses, needed, preemptible=preemptible)

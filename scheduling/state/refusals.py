@@ -1,4 +1,4 @@
-"""The refusals every flavour shares: no such queue or pool, larger than any node, no room at the moment."""
+"""Refusals that all schedulers share: no such pool, larger than any node, no capacity now."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ OF_QUOTA: Final = frozenset({Reason.OVER_LIMIT, Reason.NON_PREEMPTIBLE_OVER_QUOT
 
 
 def impossible(state: SchedulingState, group: PodGroup, pods: tuple[Pod, ...]) -> PendingReason | None:
-    """Could these pods run on the empty node pool? None when each fits a node and all fit the pool."""
+    """The refusal if these pods could not run on the empty node pool; None if each fits a node and all fit the pool."""
     needed = total(pods)
     if not state.nodes.get(group.pool):
         return PendingReason(Reason.NO_SUCH_POOL, needed, pool=group.pool)
@@ -29,7 +29,7 @@ def impossible(state: SchedulingState, group: PodGroup, pods: tuple[Pod, ...]) -
 
 
 def never_fits(state: SchedulingState, group: PodGroup, pods: tuple[Pod, ...]) -> PendingReason:
-    """Too large even for empty nodes: with what they have in sum, and the largest of them."""
+    """Too large even for empty nodes, with the sum of the nodes and the largest of them."""
     if not _is_asked_about(state, group):
         return PendingReason(Reason.NEVER_FITS, total(pods), pool=group.pool)
     found = shortage([[empty(node) for node in state.usable(group)]], [pod.requests for pod in pods])
@@ -40,9 +40,9 @@ def never_fits(state: SchedulingState, group: PodGroup, pods: tuple[Pod, ...]) -
 def no_room(
     state: SchedulingState, group: PodGroup, pods: tuple[Pod, ...], reason: Reason = Reason.NO_ROOM
 ) -> PendingReason:
-    """Nothing can be evicted for them and they do not fit: with what is short, and how much of it is free.
+    """The pods do not fit and nothing is evicted for them: what is short, and how much of it is free.
 
-    Evicting: they have their place, and nothing is short.
+    With reason `Evicting` they have their nodes, and nothing is short.
     """
     if not _is_asked_about(state, group):
         return PendingReason(reason, total(pods), pool=group.pool)
@@ -53,7 +53,7 @@ def no_room(
 
 
 def _is_asked_about(state: SchedulingState, group: PodGroup) -> bool:
-    """Are the numbers of its refusal wanted? They take a look at every node."""
+    """Whether its refusal needs numbers, which cost a look at every node."""
     return state.about is None or group.name in state.about
 
 
@@ -62,7 +62,7 @@ def _lacking(found: Shortage, reason: Reason, pods: tuple[Pod, ...]) -> PendingR
 
 
 def _in_no_domain(state: SchedulingState, group: PodGroup, pend: PendingReason) -> PendingReason:
-    """The same for a gang of one domain: with the one that has most room, and whether the largest could ever do."""
+    """The same for a gang of one topology domain: the domain with most capacity, and whether any could ever fit it."""
     domains = state.domains(group)
     capacities = {state.domain_of(each): state.capacities.free(each)[0] for each in domains}
     best = max(
@@ -80,7 +80,7 @@ def _in_no_domain(state: SchedulingState, group: PodGroup, pend: PendingReason) 
 
 
 def let_start(state: SchedulingState, starts: Iterable[Start]) -> None:
-    """These have started."""
+    """Place these pods as started."""
     for start in starts:
         for pod in start.pods:
             if capacity := state.capacities.get(start.placements.get(pod.name)):
@@ -90,7 +90,7 @@ def let_start(state: SchedulingState, starts: Iterable[Start]) -> None:
 def of_whole(
     pend: PendingReason, candidates: Sequence[PodGroup], placed: Sequence[Pod], state: SchedulingState
 ) -> PendingReason:
-    """Why a part waits, with the numbers of the whole: what all ask for, and what there was before some had a place."""
+    """The refusal of some pods with the numbers of the whole group, as before the others were placed."""
     wanted, given = total(tuple(pod for each in candidates for pod in each.waiting)), total(tuple(placed))
     if pend.reason in OF_ROOM:
         whole, pods = candidates[0], [pod.requests for each in candidates for pod in each.waiting]
@@ -104,7 +104,7 @@ def of_whole(
 
 
 def _more(missing: Resources, more: Resources) -> Resources:
-    """So much more is missing of what already is."""
+    """Add to the missing amounts."""
     return Resources(
         missing.gpu and missing.gpu + more.gpu,
         missing.cpu and missing.cpu + more.cpu,
@@ -113,7 +113,7 @@ def _more(missing: Resources, more: Resources) -> Resources:
 
 
 def pods_without_node(state: SchedulingState, group: PodGroup, *, now: bool = False) -> list[Pod]:
-    """Those that find none, the largest first, each where it fits best. The board is left as it was."""
+    """Pods that fit on no node when placed largest first. The state is not changed."""
     without: list[Pod] = []
     taken: list[tuple[NodeCapacity, Resources]] = []
     for pod in sorted(group.waiting, key=lambda pod: by_size(pod.requests), reverse=True):

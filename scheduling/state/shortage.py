@@ -1,4 +1,4 @@
-"""Which dimension is short: the fewest without which pods would fit, so that more of these alone lets them start."""
+"""Which resources are short: the fewest that would have to grow for the pods to start."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ Space = tuple[Resources, int]
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """names: what is short; empty where no node may be used at all. largest: of the nodes that have room for the rest
-    of the largest pod, the one with most of it. beside: other nodes would have enough of it, but not of the rest.
+    """names: resources that are short; empty if no node may be used. largest: most of it on a node that fits the rest
+    of the largest pod. beside: whether other nodes have enough of it, but not of the rest.
     """
 
     names: tuple[str, ...] = ()
@@ -29,14 +29,14 @@ class Shortage:
 
 
 def shortage(domains: Sequence[Sequence[Space]], pods: Sequence[Resources]) -> Shortage:
-    """Of pods that do not fit together into any of these domains."""
+    """The shortage for pods that do not fit together into any of these domains."""
     spaces = [space for domain in domains for space in domain]
     names = next((each for each in _candidates(spaces, pods) if any(_fit(d, pods, each) for d in domains)), ())
     return measured(spaces, pods, names)
 
 
 def measured(spaces: Sequence[Space], pods: Sequence[Resources], names: tuple[str, ...]) -> Shortage:
-    """How much of these dimensions one node has for the largest of the pods."""
+    """How much of these resources one node has for the largest pod."""
     asked = max(pods, key=by_size)
     rest, counted = asked.without(names), [name for name in DIMENSIONS if name in names]
     most = [free for free, left in spaces if left > 0 and rest.served_by(free)]
@@ -47,7 +47,7 @@ def measured(spaces: Sequence[Space], pods: Sequence[Resources], names: tuple[st
 
 
 def _candidates(spaces: Sequence[Space], pods: Sequence[Resources]) -> Iterator[tuple[str, ...]]:
-    """Single dimensions before several, and first those of which the nodes have too little by themselves."""
+    """Candidates: single resources before several, first those of which the nodes have too little in total."""
     needed = sum(pods, ZERO)
     full = any(left < len(pods) for _free, left in spaces)
     names = [name for name in ORDER if name in needed.dimensions or (name == PODS and full)]
@@ -65,7 +65,7 @@ def _scarce(name: str, spaces: Sequence[Space], pods: Sequence[Resources]) -> bo
 
 
 def _fit(spaces: Sequence[Space], pods: Sequence[Resources], without: tuple[str, ...]) -> bool:
-    """Would they, if they asked for nothing of these? The largest first, each on the first node that takes it."""
+    """Whether the pods would fit without these requests: largest first, each on the first node that takes it."""
     asked = [pod.without(without) for pod in pods]
     left = [(free, len(pods)) for free, _more in spaces] if PODS in without else list(spaces)
     if len(set(asked)) == 1:

@@ -1,10 +1,9 @@
-"""Domains of close nodes: which there are for a group that wants one, and in which order they are tried.
+"""Topology domains: those of a group, and the order in which they are tried.
 
-Without levels a domain is a value of a label. With them it is a path of values, from the widest level to the wanted
-one, of nodes that carry all the labels; the order, and what is not found, are KAI's (its plugin `topology`): level by
-level the domain that the newcomer fills most, then by name; and no domain at all where every node that is looked at is
-in one and the same domain *below* the wanted level, since KAI then counts the room of that one only. Kueue's order
-(its topology-aware scheduling) is that of `TightDomains`.
+Without levels a domain is a value of a label. With levels it is a path of values, from the widest level to the
+requested one, of nodes that carry all labels. The order is that of KAI's plugin `topology`: level by level the domain
+that the new group fills most, then by name. As in KAI, there is no domain if all considered nodes are in one domain
+*below* the requested level, because KAI then counts the capacity of that one only. `TightDomains` has Kueue's order.
 """
 
 from collections import Counter
@@ -23,7 +22,7 @@ Path = tuple[str, ...]
 
 
 class Domains:
-    """The nodes of a snapshot, each with a label more for every level: the path to its domain."""
+    """The nodes of a snapshot, each with an additional label per level: the path of its domain."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._levels = snapshot.levels
@@ -43,7 +42,7 @@ class Domains:
         return replace(node, labels={**node.labels, **marks})
 
     def key(self, group: PodGroup) -> str:
-        """The label by which nodes of one domain are told from others, for this group."""
+        """The label whose value names the domain for this group."""
         level = str(group.topology)
         return _mark(level) if level in self._levels.get(group.pool, ()) else level
 
@@ -64,7 +63,7 @@ class Domains:
         return self._by_level(free, asked, depth)
 
     def _common(self, pool: str, among: Collection[str] | None) -> int:
-        """How many levels deep these nodes are together."""
+        """Number of levels at which all these nodes share a domain."""
         names = (name for name, its in self._pool.items() if its == pool and (among is None or name in among))
         paths = [self._paths[name] for name in names if self._paths[name]]
         depth = 0
@@ -87,7 +86,7 @@ class Domains:
 
 
 class TightDomains(Domains):
-    """The domain first that has room for fewest of its pods (so the first that takes all fits best), then by name."""
+    """First the domain that fits fewest of the pods, so that the first sufficient one is the tightest; then by name."""
 
     def ordered(
         self, group: PodGroup, asked: Resources, capacities: Iterable[NodeCapacity], among: Collection[str] | None
@@ -104,7 +103,7 @@ SEPARATOR: Final = "/"
 
 
 def _mark(level: str) -> str:
-    """No key of a label has a space."""
+    """A label key that no node can have: it contains a space."""
     return f"domain of {level}"
 
 
@@ -113,6 +112,6 @@ def _name(path: Path) -> str:
 
 
 def _part(asked: Resources, free: Resources) -> float:
-    """The largest part of what is free that is asked for, in any dimension."""
+    """Largest requested part of the free amounts, over all resources."""
     pairs = ((asked.gpu, free.gpu), (asked.cpu, free.cpu), (asked.memory, free.memory))
     return max((part / left if left > 0 else NO_ROOM for part, left in pairs if part), default=0.0)

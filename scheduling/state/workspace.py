@@ -1,8 +1,8 @@
-"""What rules work on, made once for a snapshot and used again for all that is derived from it.
+"""Working states for the rules, created once per snapshot and reused for all snapshots derived from it.
 
-A working state is changed while a cycle decides, and brought back afterwards, whatever was tried: a preview costs what
-it changes, not what the cluster holds. A snapshot that was derived from another one works on that one's state, with its
-pod groups exchanged meanwhile. One cycle at a time works on a state; others wait for it.
+A cycle changes its state and restores it afterwards, so a preview costs what it changes, not what the cluster holds. A
+derived snapshot uses the state of its origin with the changed pod groups exchanged. One cycle at a time uses a state;
+others wait for it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ from scheduling.model.snapshot import PodGroup, Snapshot
 
 
 class OutOfTime(Exception):
-    """The time of whoever asks is over before there is an answer."""
+    """The caller's time budget ended before there was an answer."""
 
 
 _is_over: Final[ContextVar[Callable[[], bool] | None]] = ContextVar("is_over", default=None)
@@ -23,7 +23,7 @@ _is_over: Final[ContextVar[Callable[[], bool] | None]] = ContextVar("is_over", d
 
 @contextmanager
 def interrupted_when(is_over: Callable[[], bool]) -> Iterator[None]:
-    """Let searches inside raise OutOfTime once `is_over` says so, or that of a caller around. Here is no clock."""
+    """Make searches inside raise OutOfTime once `is_over`, or that of an outer block, returns True. No clock here."""
     outer = _is_over.get()
     token = _is_over.set(is_over if outer is None else lambda: outer() or is_over())
     try:
@@ -33,7 +33,7 @@ def interrupted_when(is_over: Callable[[], bool]) -> Iterator[None]:
 
 
 def check_time() -> None:
-    """Raise OutOfTime when it is. Called by every step that searches repeat."""
+    """Raise OutOfTime if the budget has ended. Every repeated step of a search calls it."""
     is_over = _is_over.get()
     if is_over is not None and is_over():
         raise OutOfTime
@@ -43,15 +43,15 @@ class Workspace(Protocol):
     """A working state of a snapshot."""
 
     def restore(self) -> None:
-        """Take back everything since it was made or settled."""
+        """Undo everything since the state was created or settled."""
         ...
 
     def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
-        """These pod groups leave the cluster, those come into it."""
+        """Remove and add pod groups."""
         ...
 
     def settle(self) -> None:
-        """What it is now is what it is brought back to from now on."""
+        """Make the present state the one that `restore` returns to."""
         ...
 
 
@@ -59,7 +59,7 @@ Space = TypeVar("Space", bound=Workspace)
 
 
 class _Shared(Generic[Space]):
-    """A state and whose it is: of no snapshot any more once another one has taken it over."""
+    """A state and the snapshot that owns it; `root` changes when a successor takes the state over."""
 
     def __init__(self, root: Snapshot) -> None:
         self.lock = Lock()
@@ -69,7 +69,7 @@ class _Shared(Generic[Space]):
 
 @contextmanager
 def workspace(snapshot: Snapshot, make: Callable[[Snapshot], Space]) -> Iterator[Space]:
-    """The state that `make` makes of a snapshot. `make` stands for its kind: a function or class, not a lambda."""
+    """The state that `make` creates for a snapshot. `make` is also the key: a function or class, not a lambda."""
     root, changes = _lineage(snapshot)
     shared: _Shared[Space] = root.workspaces.setdefault(make, _Shared(root))
     with shared.lock:
@@ -91,7 +91,7 @@ def workspace(snapshot: Snapshot, make: Callable[[Snapshot], Space]) -> Iterator
 
 
 def _lineage(snapshot: Snapshot) -> tuple[Snapshot, list[tuple[Iterable[str], Iterable[PodGroup]]]]:
-    """What the snapshot was derived from in the end, and what was changed since, first things first."""
+    """The first origin of the snapshot, and the changes since, in order."""
     changes: list[tuple[Iterable[str], Iterable[PodGroup]]] = []
     while snapshot.origin is not None:
         changes.append((snapshot.origin.gone, snapshot.origin.come))
@@ -100,9 +100,9 @@ def _lineage(snapshot: Snapshot) -> tuple[Snapshot, list[tuple[Iterable[str], It
 
 
 def successor(snapshot: Snapshot, gone: Iterable[str], come: Iterable[PodGroup], *, now: int | None) -> Snapshot:
-    """The same cluster a moment later, with pod groups exchanged. It takes over the states of the one before.
+    """The same cluster at a later time, with pod groups exchanged. It takes over the states of the earlier snapshot.
 
-    Who still works with the earlier snapshot can: a state is made of it again.
+    The earlier snapshot stays usable: a state is created for it again.
     """
     groups = tuple(come)
     names = frozenset(name for name in {*gone, *(group.name for group in groups)} if snapshot.group(name))

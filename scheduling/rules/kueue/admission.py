@@ -1,18 +1,19 @@
-"""Kueue: admission by quota, all pods of a workload or none; no nodes are looked at but in pools with topology levels.
+"""Kueue: admission by quota, all pods of a workload or none. Nodes count only in pools with topology levels.
 
 Source: Kueue 0.19, checked against recorded decisions (docs/model.md).
 
-- A pod group that has started, or has a pod on a node, is admitted and counts whole. Preemptibility and
-  preemptionPolicy mean nothing. Where its pods go is decided later, by another scheduler: a start names no nodes.
-- In a pool with topology levels it is admitted to places on nodes, which a start names (`kueue_nodes`). Who has quota
-  and no places evicts for them as for quota, whatever its queue deserves, unless not even all of Kueue's work there
-  would leave it some.
-- In rounds: every queue's first, by priority and age, is looked at on the same state; those that need not borrow go
-  first, then higher priority, then age. Who finds its victims taken, or its room, is looked at again in the next round.
-- Where fair sharing is on, shares decide whose turn it is, and who is evicted (`fair_sharing`).
-- More than queue and cohorts could ever give waits for good. More than the queue's whole quota evicts nobody, not even
-  in its own queue, unless a cohort below the root could hold it. (`kueue_victims`: whom the others evict.)
-- Who fits once the evicted of this round are gone waits for that and takes the room.
+- A pod group that has started, or has a pod on a node, is admitted and counts as a whole. Preemptibility and
+  preemptionPolicy have no effect. Another scheduler places its pods later, so a start names no nodes.
+- In a pool with topology levels it is admitted to places on nodes, which a start names (`topology`). A workload with
+  quota but without places evicts for them as it does for quota, regardless of its deserved quota, unless evicting all
+  of Kueue's work there would not be enough.
+- Admission runs in rounds. The head of every queue, by priority and age, is judged on the same state; heads that need
+  not borrow go first, then higher priority, then age. A head whose victims or capacity are taken meanwhile is judged
+  again in the next round.
+- With fair sharing, dominant shares decide the order and the victims (`fair_sharing`).
+- A request larger than queue and cohorts could ever provide never starts. A request larger than the queue's whole quota
+  never evicts, not even in its own queue, unless a cohort below the root could hold it (`preemption`).
+- A workload that fits once the victims of this round are gone waits for them and reserves the capacity.
 """
 
 from bisect import insort
@@ -43,9 +44,9 @@ from scheduling.state.workspace import check_time, workspace
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What would happen to it on the state of this moment. level: how far up the tree it borrows.
+    """What would happen to it on the present state. level: how far up the tree it borrows.
 
-    lack: what it has not, where that is not quota, while it waits for others to end.
+    lack: what is missing other than quota while it waits for others to end.
     """
 
     case: KueueCandidate
@@ -61,7 +62,7 @@ class _Plan:
 
 
 class KueueState:
-    """Quotas in use, admitted work by queue, and room on nodes; everything but what waits."""
+    """Quotas in use, admitted work by queue, and capacity of nodes: everything except waiting work."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.rows = {name: row for name, row in snapshot.queue_by_name.items() if name not in snapshot.parents}
@@ -79,13 +80,13 @@ class KueueState:
             claims.sort(key=_victim_order)
 
     def _claim(self, group: PodGroup) -> AdmittedWorkload | None:
-        """None: no queue of this tree has admitted it."""
+        """The admitted workload; None if no queue of this tree admitted it."""
         if group.queue not in self.rows or not admitted(group):
             return None
         return AdmittedWorkload(group, group.total, self.shares[group.queue], _leaving(group), self.places)
 
     def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
-        """These pod groups leave the cluster, those come into it."""
+        """Remove and add pod groups."""
         names, groups = tuple(gone), tuple(come)
         self.places.exchange(names, groups)
         for name in names:
@@ -106,12 +107,12 @@ class KueueState:
         self.claims[claim.line].remove(claim)
 
     def charge(self, share: QuotaShare, amount: Resources, *, leaving: Resources) -> None:
-        """Count as `QuotaShare.charge`, until it is taken back."""
+        """Charge as `QuotaShare.charge` does; undone by `restore`."""
         back = partial(share.charge, ZERO - amount, leaving=ZERO - leaving)
         self._do(partial(share.charge, amount, leaving=leaving), back)
 
     def evict(self, claim: AdmittedWorkload) -> None:
-        """Its quota is free for others, and its room once it has left."""
+        """Evict: its quota is free at once, its capacity once its pods are gone."""
         self.charge(claim.share, ZERO - claim.amount, leaving=claim.amount)
         self.places.leave(claim.group)
         claims = self.claims[claim.line]
@@ -122,13 +123,13 @@ class KueueState:
         self._journal.append(back)
 
     def restore(self) -> None:
-        """Take back everything since it was made or settled."""
+        """Undo everything since the state was created or settled."""
         while self._journal:
             self._journal.pop()()
         self.places.restore()
 
     def settle(self) -> None:
-        """What it is now is what it is brought back to."""
+        """Make the present state the one that `restore` returns to."""
         self._journal.clear()
         self.places.settle()
 
@@ -141,7 +142,7 @@ class KueueRules:
     """Rules of the flavour `kueue`."""
 
     def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
-        """Rounds of admission until everything that waits has its answer."""
+        """Run rounds of admission until every waiting group is decided."""
         with workspace(snapshot, KueueState) as state:
             state.places.about(about)
             return list(_KueueCycle(snapshot, state).run())
@@ -167,7 +168,7 @@ class _KueueCycle:
             self._homeless.append(group)
 
     def run(self) -> Iterator[Decision]:
-        """Every waiting group is answered once."""
+        """Decide once about every waiting group."""
         for group in self._homeless:
             yield Wait(group, PendingReason(Reason.QUEUE_MISSING, group.total, queue=group.queue))
         while heads := [line[-1] for line in self._lines.values() if line]:
@@ -178,7 +179,7 @@ class _KueueCycle:
                     yield from self._carry_out(plan)
 
     def _in_turn(self, plans: list[_Plan]) -> Iterator[_Plan]:
-        """Under fair sharing each turn depends on what the ones before have taken: one after the other."""
+        """The order of the heads. Under fair sharing each depends on what earlier heads took."""
         if not self._fair:
             yield from sorted(plans, key=lambda plan: plan.order)
             return
@@ -206,7 +207,7 @@ class _KueueCycle:
         return _Plan(case, targets=tuple(targets), level=_level(case, targets), lack=lack)
 
     def _victims(self, case: KueueCandidate, short: tuple[str, ...]) -> list[PreemptionTarget]:
-        """For places on nodes whoever uses anything that it asks for may have to go."""
+        """For places on nodes, work that uses any requested resource is a potential victim."""
         if self._places.matter(case.group):
             if not self._could_have_places(case.group):
                 return []
@@ -217,13 +218,13 @@ class _KueueCycle:
         return VictimSearch(taker, self._claims).victims()
 
     def _could_have_places(self, group: PodGroup) -> bool:
-        """If all of Kueue's work were gone from there."""
+        """Whether it would have places without all of Kueue's work on these nodes."""
         claims = [claim for line in self._claims.values() for claim in line if claim.group.pool == group.pool]
         with without_targets(claims):
             return self._places.suffice(group)
 
     def _still_holds(self, plan: _Plan) -> bool:
-        """Are its victims still there, and is there quota and room once they are gone?"""
+        """Whether its victims are still there, and quota and capacity suffice without them."""
         case, claims = plan.case, [target.claim for target in plan.targets]
         if any(claim not in self._claims[claim.line] for claim in claims):
             return False
@@ -252,12 +253,12 @@ class _KueueCycle:
 
 
 def admitted(group: PodGroup) -> bool:
-    """Does it hold quota: has it started, or got a node for one of its pods?"""
+    """Whether it holds quota: it has started, or one of its pods has a node."""
     return group.started is not None or any(pod.node is not None for pod in group.pods)
 
 
 def _leaving(group: PodGroup) -> bool:
-    """Is it being evicted as a whole?"""
+    """Whether it is being evicted as a whole."""
     return any(pod.terminating for pod in group.pods) and not group.holding
 
 
@@ -266,7 +267,7 @@ def _turn(group: PodGroup) -> tuple[int, int, str]:
 
 
 def _may_evict(case: KueueCandidate, dimension: str) -> bool:
-    """May it evict anybody at all for what is short in this dimension?"""
+    """Whether it may evict at all for what is short in this dimension."""
     asked = case.needed.only((dimension,))
     if case.queue.reclaims_over_quota is not QueuePreemptionPolicy.NEVER or asked.served_by(case.share.nominal):
         return True
@@ -282,7 +283,7 @@ def _level(case: KueueCandidate, targets: Sequence[PreemptionTarget] = ()) -> in
 
 
 def _evict(target: PreemptionTarget, group: PodGroup) -> Evict:
-    """The whole workload goes."""
+    """Evict the whole workload."""
     victim = target.claim.group
     staying = tuple(pod for pod in victim.pods if not pod.terminating)
     return Evict(
@@ -295,13 +296,13 @@ def _evict(target: PreemptionTarget, group: PodGroup) -> Evict:
 
 
 def _coming(case: KueueCandidate, lack: PendingReason | None) -> PendingReason:
-    """It has its turn once others have ended."""
+    """The reason for a workload that is admitted once others have ended."""
     pend = PendingReason(Reason.EVICTING, case.needed, pool=case.group.pool)
     return pend if lack is None else replace(pend, also=(lack.reason,), fitting=lack.fitting)
 
 
 def _never(case: KueueCandidate) -> PendingReason:
-    """More than its queue could ever have, even of what others lend."""
+    """The refusal of more than its queue could ever use, borrowing included."""
     most = case.share.capacity()
     return PendingReason(
         Reason.EXCEEDS_MAX_QUOTA,
@@ -314,7 +315,7 @@ def _never(case: KueueCandidate) -> PendingReason:
 
 
 def _short(case: KueueCandidate, *also: Reason) -> PendingReason:
-    """Not enough unused quota, and nobody to evict."""
+    """The refusal for lack of unused quota without possible victims."""
     return PendingReason(
         Reason.WAITING_FOR_QUOTA,
         case.needed,

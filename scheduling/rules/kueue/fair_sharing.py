@@ -1,17 +1,17 @@
-"""Kueue's fair sharing: whose turn it is, and whom it evicts, by shares of what is borrowed.
+"""Kueue's fair sharing: order of admission and victims by dominant shares of borrowed quota.
 
 Source: Kueue 0.19 (`fairSharing` of its configuration), checked against a real Kueue (docs/model.md). A share is what a
-queue or cohort borrows, of what it could be lent, by its weight (`QuotaShare.dominant_share`).
+queue or cohort borrows, relative to what it could borrow, divided by its weight (`dominant_share`).
 
-- Turns: cohort by cohort from below, who need not borrow for it goes first, then whose share would be least, then
-  higher priority, then age. Everybody who gets a turn changes the shares of those that come after.
-- Whoever borrows may have to give, in any queue of the tree; and lower work of the own queue. The next victim is of the
-  child with the largest share, from the root down; there who is being evicted already, then the lowest priority, then
-  the latest admission.
-- A queue that stays within its quota takes from all of them. Another takes from a queue only what the first strategy
-  allows; if that is not enough, and there is a second one, one more workload of each queue that this allows. The
-  shares of both are compared below the cohort in which they meet.
-- Victims are given back, the last one first, as long as the workload still fits.
+- Order: per cohort from the leaves up, workloads that need not borrow go first, then the smallest resulting share,
+  then higher priority, then age. Each admission changes the shares for the following ones.
+- Potential victims: work of borrowing queues anywhere in the tree, and lower-priority work in the own queue. The next
+  victim belongs to the child with the largest share, from the root down; inside a queue, work that is being evicted
+  already, then the lowest priority, then the latest admission.
+- A queue that stays within its nominal quota may evict all of them. Otherwise the first strategy limits what it may
+  take; if that is not enough and there is a second strategy, one more workload of each queue that this allows. Shares
+  are compared below the common cohort.
+- Victims are put back, the last one first, as long as the workload still fits.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ Lines = Mapping[str, list[AdmittedWorkload]]
 
 
 def fair_turns(candidates: Iterable[KueueCandidate]) -> Iterator[KueueCandidate]:
-    """One at a time, as shares are when it is asked for. At most one candidate of a queue."""
+    """Yield one candidate at a time, by the present shares. At most one candidate per queue."""
     waiting = {candidate.share: candidate for candidate in candidates}
     while waiting:
         for found in _winner(next(iter(waiting)).root, waiting):
@@ -42,7 +42,7 @@ def fair_turns(candidates: Iterable[KueueCandidate]) -> Iterator[KueueCandidate]
 
 
 def _winner(share: QuotaShare, waiting: Mapping[QuotaShare, KueueCandidate]) -> list[KueueCandidate]:
-    """Of a queue its candidate, of a cohort the best of its children's; empty: there is none."""
+    """The candidate of a queue, or the best one below a cohort; empty if there is none."""
     if share in waiting:
         return [waiting[share]]
     found = [winner for child in share.children for winner in _winner(child, waiting)]
@@ -50,7 +50,7 @@ def _winner(share: QuotaShare, waiting: Mapping[QuotaShare, KueueCandidate]) -> 
 
 
 def _turn(candidate: KueueCandidate, cohort: QuotaShare) -> tuple[bool, tuple[bool, float], int, int, str]:
-    """Smaller goes first; shares as they are once it is admitted."""
+    """Sort key: the smallest is admitted first, by the shares after its admission."""
     child, group = _below(candidate.share, cohort), candidate.group
     candidate.share.charge(candidate.needed)
     borrowing, share = child.over_quota(candidate.needed.dimensions), child.dominant_share()
@@ -59,12 +59,12 @@ def _turn(candidate: KueueCandidate, cohort: QuotaShare) -> tuple[bool, tuple[bo
 
 
 def _below(share: QuotaShare, cohort: QuotaShare) -> QuotaShare:
-    """The child of the cohort that it is or is under."""
+    """The child of the cohort that is or contains it."""
     return list(takewhile(lambda each: each is not cohort, share.path()))[-1]
 
 
 class FairVictimSearch:
-    """Finds the victims for one taker. Quotas are changed while it tries, and left as they were."""
+    """Finds the victims for one preemptor. Changes quotas during the search and restores them."""
 
     def __init__(self, taker: PreemptingWorkload, claims: Claims, strategies: Sequence[FairSharingStrategy]) -> None:
         self._taker = taker
@@ -73,7 +73,7 @@ class FairVictimSearch:
         self._taken: list[PreemptionTarget] = []
 
     def victims(self) -> list[PreemptionTarget]:
-        """Who has to go; empty when that would not help."""
+        """The victims; empty if evicting would not help."""
         share, needed = self._taker.share, self._taker.needed
         candidates = self._candidates()
         share.charge(needed)
@@ -85,7 +85,7 @@ class FairVictimSearch:
         return victims if fits else []
 
     def _candidates(self) -> Lines:
-        """Lower work of the own queue, and of all that borrow what is short whom it may take from."""
+        """Work of lower priority in the own queue, and work of queues that borrow what is short."""
         taker, found = self._taker, dict[str, list[AdmittedWorkload]]()
         for share in _queues(taker.share.root):
             own = share is taker.share
@@ -96,7 +96,7 @@ class FairVictimSearch:
         return found
 
     def _try_first(self, lines: Lines) -> bool:
-        """Take until it fits, by the first strategy and then by the second, which looks at those that it refused."""
+        """Evict until it fits by the first strategy, then by the second among those that the first refused."""
         share, refused = self._taker.share, dict[str, list[AdmittedWorkload]]()
         everything = not share.over_quota(self._taker.short)
         for queue in (order := _FairOrder(self._taker, lines)):
@@ -127,7 +127,7 @@ class FairVictimSearch:
         return own <= after
 
     def _try_second(self, lines: Lines) -> bool:
-        """One workload of each queue whose share is still the larger one."""
+        """One workload of each queue whose share is still larger."""
         for queue in (order := _FairOrder(self._taker, lines)):
             common = order.common(queue)
             larger = _below(self._taker.share, common).dominant_share() < _below(queue, common).dominant_share()
@@ -137,7 +137,7 @@ class FairVictimSearch:
         return False
 
     def _take(self, claim: AdmittedWorkload, common: QuotaShare | None) -> bool:
-        """One victim more; does the taker fit now? Its own use is counted meanwhile, for the shares."""
+        """Add a victim; return whether the preemptor fits now. Its own use counts for the shares."""
         share, needed = self._taker.share, self._taker.needed
         claim.go()
         self._taken.append(PreemptionTarget(claim, common))
@@ -148,7 +148,7 @@ class FairVictimSearch:
 
 
 class _FairOrder:
-    """The queue from which the next victim is taken, again and again, as shares are at that moment."""
+    """Yields, repeatedly, the queue of the next victim by the present shares."""
 
     def __init__(self, taker: PreemptingWorkload, lines: Lines) -> None:
         self._own, self._lines = taker.share, lines
@@ -156,11 +156,11 @@ class _FairOrder:
         self._done: set[QuotaShare] = set()
 
     def common(self, queue: QuotaShare) -> QuotaShare:
-        """The cohort in which it meets the taker's queue, which is another one."""
+        """The lowest cohort that contains this queue and the preemptor's."""
         return next(share for share in queue.path() if share in self._cohorts)
 
     def drop(self, queue: QuotaShare) -> None:
-        """Nobody more of this one."""
+        """Take no more victims of this queue."""
         self._done.add(queue)
 
     def __iter__(self) -> Iterator[QuotaShare]:
@@ -172,7 +172,7 @@ class _FairOrder:
                 yield found
 
     def _next(self, cohort: QuotaShare) -> QuotaShare | None:
-        """None: there was nobody below it, which is known now."""
+        """The next queue below this cohort; None, remembered, if there is none."""
         children = [child for child in cohort.children if child not in self._done and not self._is_done(child)]
         queues = [child for child in children if not child.children]
         cohorts = [child for child in children if child.children]
@@ -186,7 +186,7 @@ class _FairOrder:
         return queue
 
     def _is_done(self, child: QuotaShare) -> bool:
-        """It never has a victim again: it does not borrow, or has nobody. The taker's own queue need not borrow."""
+        """Whether it has no more victims: it has no work left, or does not borrow and is not the preemptor's queue."""
         if child.children:
             gives = child.borrows or child in self._cohorts
         else:
@@ -196,7 +196,7 @@ class _FairOrder:
         return not gives
 
     def _order(self, queue: QuotaShare) -> tuple[tuple[bool, float], bool, bool, tuple[int, int, str]]:
-        """Smaller comes first: the larger share, then the next victim of all."""
+        """Sort key: the larger share first, then the next victim of all."""
         zero_weight, part = queue.dominant_share()
         claim = self._lines[queue.name][0]
         return ((not zero_weight, -part), not claim.leaving, queue is self._own, claim.order)

@@ -1,16 +1,16 @@
-"""Whom Kueue evicts so that a workload fits into its quota.
+"""Kueue's victims for a workload that does not fit into its quota.
 
 Source: Kueue 0.19, classical preemption, checked against recorded decisions (docs/model.md). `fair_sharing`: the other.
 
-- Borrowers of other queues first, then the own queue; who is being evicted already before all others. In each part the
-  lowest priority first, then the latest admission; size plays no part.
-- A queue loses work to others only while it borrows, and so do its cohorts up to the one that both have in common. This
-  is looked at before each victim, so that a queue may fall below its quota by the last one.
-- Work that its queue deserves, with what it has, takes from borrowers whatever else happens. So does work that a cohort
-  on the way up deserves, from borrowers outside that cohort. Other work takes from borrowers only if the queue stays
-  within its quota in the end (borrowWithinCohort Never), or else makes room in its own queue only and borrows.
-- Victims are added until the workload fits, then given back, the last one first, as long as it still does. Where nodes
-  matter it fits only with places for all its pods (`kueue_nodes`).
+- Work that is being evicted already comes first, then work of borrowing queues, then the own queue. Inside each, the
+  lowest priority first, then the latest admission. Size does not matter.
+- A queue loses work only while it and its cohorts below the common one borrow. This is checked before each victim, so
+  the last victim may leave a queue below its quota.
+- A workload within the nominal quota of its queue always reclaims from borrowers. A workload within the quota of a
+  cohort on its path reclaims from borrowers outside that cohort. Other workloads evict borrowers only if their queue
+  stays within its quota in the end (borrowWithinCohort Never), or else evict in their own queue only and borrow.
+- Victims are added until the workload fits, then put back, the last one first, as long as it still fits. Where nodes
+  count, it fits only with places for all its pods (`topology`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,29 +40,29 @@ class AdmittedWorkload:
     places: TopologyCapacity
 
     def go(self) -> None:
-        """As if it were not there."""
+        """Remove its use."""
         self.share.charge(ZERO - self.amount)
         self.places.leave(self.group)
 
     def come_back(self) -> None:
-        """It is there."""
+        """Restore its use."""
         self.share.charge(self.amount)
         self.places.come_back(self.group)
 
     @property
     def line(self) -> tuple[str, bool]:
-        """Its queue, and whether it is leaving."""
+        """Its queue, and whether it is being evicted."""
         return (self.share.name, self.leaving)
 
     @property
     def order(self) -> tuple[int, int, str]:
-        """Smaller is evicted first."""
+        """Sort key: the smallest is evicted first."""
         return (self.group.priority, -self.group.age_key, self.group.name)
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionTarget:
-    """Somebody who may be evicted. common: the cohort in which both meet, None in the own queue."""
+    """A potential victim. common: the lowest common cohort, None in the own queue."""
 
     claim: AdmittedWorkload
     common: QuotaShare | None
@@ -73,7 +73,7 @@ class PreemptionTarget:
 
     @property
     def below(self) -> Iterator[QuotaShare]:
-        """Its queue and cohorts that are not the taker's too."""
+        """Its queue and those of its cohorts that do not contain the preemptor's queue."""
         return takewhile(lambda share: share is not self.common, self.claim.share.path())
 
 
@@ -89,13 +89,13 @@ class KueueCandidate:
 
 @dataclass(frozen=True, slots=True)
 class PreemptingWorkload(KueueCandidate):
-    """The workload that wants in. short: dimensions in which there is not enough; all of them where nodes matter."""
+    """The workload to admit. short: resources of which there is not enough; all of them where nodes count."""
 
     short: tuple[str, ...]
     places: TopologyCapacity
 
     def may_evict(self, policy: QueuePreemptionPolicy, victim: AdmittedWorkload) -> bool:
-        """Does the policy allow it, and does the victim use what is short?"""
+        """Whether the policy allows it and the victim uses what is short."""
         if policy is QueuePreemptionPolicy.NEVER or not any(getattr(victim.amount, each) for each in self.short):
             return False
         if policy is QueuePreemptionPolicy.ANY or victim.group.priority < self.group.priority:
@@ -104,13 +104,13 @@ class PreemptingWorkload(KueueCandidate):
         return policy is QueuePreemptionPolicy.LOWER_OR_NEWER and same and victim.group.created > self.group.created
 
     def fits(self, *, borrowing: bool) -> bool:
-        """Is there quota for it now, and room? borrowing: also what others lend."""
+        """Whether quota and capacity suffice now. borrowing: borrowed quota counts."""
         check_time()
         quota = (borrowing or self.share.deserves(self.needed)) and self.needed.served_by(self.share.free())
         return quota and self.places.suffice(self.group)
 
     def needed_of(self, taken: Sequence[PreemptionTarget], *, borrowing: bool) -> list[PreemptionTarget]:
-        """Those of the taken, of whom the last made it fit, without whom it would not. The others come back."""
+        """The victims without which it would not fit, given that the last one made it fit. Restores the others."""
         victims = list(taken[-1:])
         for target in reversed(taken[:-1]):
             target.claim.come_back()
@@ -121,19 +121,19 @@ class PreemptingWorkload(KueueCandidate):
 
 
 Claims: TypeAlias = Mapping[tuple[str, bool], Sequence[AdmittedWorkload]]
-"""By queue and by whether they are leaving, in the order of victims."""
+"""By (queue, whether being evicted), in the order of victims."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A queue with victims. common: the cohort in which it meets the taker's queue; None: it is the taker's queue."""
+    """A queue with victims. common: the lowest common cohort; None for the preemptor's own queue."""
 
     share: QuotaShare
     common: QuotaShare | None = None
 
 
 class VictimSearch:
-    """Finds the victims for one taker. Quotas are changed while it tries, and left as they were."""
+    """Finds the victims for one preemptor. Changes quotas during the search and restores them."""
 
     def __init__(self, taker: PreemptingWorkload, claims: Claims) -> None:
         self._taker = taker
@@ -144,11 +144,11 @@ class VictimSearch:
         self._collect()
 
     def victims(self) -> list[PreemptionTarget]:
-        """Who has to go; empty when that would not help."""
+        """The victims; empty if evicting would not help."""
         return next(filter(None, (self._attempt(borrowing=each) for each in self._attempts())), [])
 
     def _collect(self) -> None:
-        """Queues that borrow, cohort by cohort on the way up."""
+        """Collect borrowing queues, cohort by cohort on the way up."""
         share, needed = self._taker.share, self._taker.needed
         inside, deserved = share, share.deserves(needed)
         for common in list(share.path())[1:]:
@@ -158,7 +158,7 @@ class VictimSearch:
             inside = common
 
     def _borrowers(self, cohort: QuotaShare, known: QuotaShare | None = None) -> Iterator[QuotaShare]:
-        """Queues with victims that borrow, in cohorts that borrow; `known` has been looked at."""
+        """Borrowing queues with victims in borrowing cohorts, except below `known`."""
         for child in cohort.children:
             if child is not known and child.over_quota(self._taker.short):
                 if any(any(self._of(_Source(child, cohort), leaving=each)) for each in (True, False)):
@@ -166,7 +166,7 @@ class VictimSearch:
                 yield from self._borrowers(child)
 
     def _of(self, source: _Source, *, leaving: bool) -> Iterator[PreemptionTarget]:
-        """Its work that may be evicted; no more of it once it does not borrow any more."""
+        """Its potential victims, until it does not borrow any more."""
         policy = self._taker.queue.preempts if source.common is None else self._taker.queue.reclaims
         for claim in self._claims.get((source.share.name, leaving), ()):
             if source.common is not None and not source.share.over_quota(self._taker.short):
@@ -175,7 +175,7 @@ class VictimSearch:
                 yield PreemptionTarget(claim, source.common)
 
     def _targets(self, *, borrowing: bool) -> Iterator[PreemptionTarget]:
-        """Who is leaving already, then who is not: from borrowers, then from the own queue."""
+        """Work that is being evicted, then other work; of borrowers, then of the own queue."""
         for leaving in (True, False):
             yield from self._merged(self._deserved, leaving=leaving)
             for target in self._merged(self._others if self._may_take(borrowing=borrowing) else [], leaving=leaving):
@@ -184,14 +184,14 @@ class VictimSearch:
             yield from self._merged(self._own, leaving=leaving)
 
     def _may_take(self, *, borrowing: bool) -> bool:
-        """From queues whose work it does not take as its own share?"""
+        """Whether it may also evict work that is not above its own nominal share."""
         return not borrowing or self._taker.queue.reclaims_over_quota is not QueuePreemptionPolicy.NEVER
 
     def _merged(self, sources: Sequence[_Source], *, leaving: bool) -> Iterator[PreemptionTarget]:
         return merge(*(self._of(each, leaving=leaving) for each in sources), key=lambda target: target.claim.order)
 
     def _attempts(self) -> tuple[bool, ...]:
-        """May the queue borrow in the end? The answers in the order in which they are tried."""
+        """Whether the queue may borrow in the end: the values in the order in which they are tried."""
         never = self._taker.queue.reclaims_over_quota is QueuePreemptionPolicy.NEVER
         if not (self._deserved or self._others) or (never and not self._below_quota()):
             return (True,)
@@ -218,7 +218,7 @@ class VictimSearch:
 
 @contextmanager
 def without_targets(claims: Sequence[AdmittedWorkload]) -> Iterator[None]:
-    """As if these were not there."""
+    """A context in which these workloads are removed."""
     for claim in claims:
         claim.go()
     yield

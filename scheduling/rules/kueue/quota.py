@@ -1,10 +1,9 @@
-"""Kueue's quotas: a tree of cohorts with queues as leaves, and what every part of it uses.
+"""Kueue's quotas: a tree of cohorts with queues as leaves, and the use of each.
 
 Source: Kueue 0.19. A queue's nominalQuota is `Queue.deserved` (at most its limit), its borrowingLimit what the limit
-has over that, its cohort `Queue.parent`. A department's row is a cohort and says its total; the cohort's own
-nominalQuota is what that total has over the sum of its children, and never negative. A parent without a row is a cohort
-without quota of its own, as in Kueue. There are no lending limits: whatever is unused is lent, so use counts at every
-level.
+has over that, its cohort `Queue.parent`. A department's row is a cohort with its total quota; the cohort's own
+nominalQuota is the total minus the sum of its children, at least zero. A parent without a row is a cohort without quota
+of its own, as in Kueue. There are no lending limits: all unused quota can be borrowed, so use counts at every level.
 """
 
 from collections import defaultdict
@@ -15,14 +14,14 @@ from scheduling.model.resources import DIMENSIONS, UNLIMITED, ZERO, Limit, Resou
 from scheduling.model.snapshot import Queue
 
 ENDLESS: Final = 2**80
-"""More than any sum of amounts: stands for "unlimited" in sums and differences."""
+"""Larger than any sum of amounts: "unlimited" in sums and differences."""
 
 
 class QuotaShare:
-    """One queue or cohort. nominal: what it and everything below it deserve. Changed through `charge` only.
+    """A queue or cohort. nominal: nominal quota including everything below. Changed by `charge` only.
 
-    kin: its owner's share of every pool, itself among them. lendable: what `dominant_share` compares with, once asked.
-    used: counts what is on its way out no longer and what waits for that already; leaving: the difference.
+    kin: the shares of its owner in all pools, itself included. lendable: cached denominator of `dominant_share`.
+    used: without terminating work, with work that waits for it; leaving: the difference.
     """
 
     __slots__ = ("children", "kin", "leaving", "lendable", "limit", "name", "nominal", "parent", "used", "weight")
@@ -40,24 +39,24 @@ class QuotaShare:
         self.leaving = ZERO
 
     def path(self) -> Iterator["QuotaShare"]:
-        """Itself and its cohorts, the root last."""
+        """This queue and its cohorts, the root last."""
         step: QuotaShare | None = self
         while step is not None:
             yield step
             step = step.parent
 
     def charge(self, amount: Resources, *, leaving: Resources = ZERO) -> None:
-        """Count `amount` as in use on every level; a refund is negative."""
+        """Add `amount` to the use at every level; negative amounts subtract."""
         for share in self.path():
             share.used += amount
             share.leaving += leaving
 
     def free(self, *, now: bool = False) -> Resources:
-        """What may still be used here; negative where too much is. now: beside what is still on its way out."""
+        """Unused quota, borrowing included; negative if overcommitted. now: terminating work still counts."""
         return self._rest(lambda share: share.used + share.leaving if now else share.used)
 
     def capacity(self) -> Resources:
-        """The most that could ever be used here."""
+        """The most that could ever be used here, borrowing included."""
         return self._rest(lambda _share: ZERO)
 
     def _rest(self, used: Callable[["QuotaShare"], Resources]) -> Resources:
@@ -68,23 +67,23 @@ class QuotaShare:
         return found
 
     def deserves(self, needed: Resources) -> bool:
-        """Does `needed` more stay inside its nominal quota, in the dimensions that are asked for?"""
+        """Whether `needed` more stays inside its nominal quota in the requested dimensions."""
         return needed.served_by(self.nominal - self.used)
 
     def over_quota(self, dimensions: Iterable[str]) -> bool:
-        """Does it borrow in one of these dimensions?"""
+        """Whether it borrows in one of these dimensions."""
         return any(getattr(self.used, each) > getattr(self.nominal, each) for each in dimensions)
 
     @property
     def borrows(self) -> bool:
-        """Does its owner use more than it deserves, of anything in any pool?"""
+        """Whether its owner uses more than its nominal quota of any resource in any pool."""
         return any(share.over_quota(DIMENSIONS) for share in self.kin)
 
     def dominant_share(self) -> tuple[bool, float]:
-        """What its owner borrows, of what it could be lent, by its weight; the larger, the sooner it has to give.
+        """Its owner's borrowed part of what it could borrow, divided by its weight. Larger shares lose work first.
 
-        The dimension counts of which it borrows the largest part; all pools count together. (True, _): it borrows
-        though its weight is 0, which is more than any other share.
+        The resource with the largest borrowed part counts, over all pools. (True, _): it borrows with weight 0, which
+        ranks above every other share.
         """
         largest = max(map(self._borrowed_part, DIMENSIONS))
         weight = max(share.weight for share in self.kin)
@@ -93,7 +92,7 @@ class QuotaShare:
         return False, largest / weight
 
     def _borrowed_part(self, dimension: str) -> float:
-        """In thousandths of what its cohort could use at most."""
+        """In thousandths of the most that its cohort could use."""
         if self.lendable is None:
             self.lendable = (self.parent or self).of_all_pools()
         borrowed = sum(max(getattr(share.used - share.nominal, dimension), 0) for share in self.kin)
@@ -101,7 +100,7 @@ class QuotaShare:
         return borrowed * 1000 / lendable if borrowed and lendable > 0 else 0.0
 
     def of_all_pools(self) -> Resources:
-        """The most that its owner could use; all of the tree, in pools of which it has no share."""
+        """The most that its owner could use; the whole tree in pools where it has no share."""
         own = {share.root: share for share in self.kin}
         return sum((own.get(root, root).capacity() for root in self.root.kin), ZERO)
 
@@ -110,17 +109,17 @@ class QuotaShare:
         return self if self.parent is None else self.parent.root
 
     def smallest_that_deserves(self, needed: Resources) -> "QuotaShare | None":
-        """Itself or the nearest cohort whose quota could hold `needed` more; None when not even the root's could."""
+        """This queue or the nearest cohort whose quota could hold `needed` more; None if even the root's could not."""
         return next((share for share in self.path() if share.deserves(needed)), None)
 
     @property
     def height(self) -> int:
-        """Levels of the tree below it."""
+        """Number of levels below it."""
         return max((child.height + 1 for child in self.children), default=0)
 
 
 def tree_of(queues: Iterable[Queue]) -> dict[str, QuotaShare]:
-    """Every queue and cohort by name. A loop of parents is cut where it closes."""
+    """All queues and cohorts by name. A cycle of parents is cut where it closes."""
     rows = {queue.name: queue for queue in queues}
     parents = (queue.parent for queue in rows.values() if queue.parent is not None)
     shares = {name: QuotaShare(name, rows.get(name)) for name in dict.fromkeys((*rows, *parents))}
@@ -142,18 +141,18 @@ def tree_of(queues: Iterable[Queue]) -> dict[str, QuotaShare]:
 
 
 def beyond(needed: Resources, free: Resources) -> Resources:
-    """The part of what is asked for that is not free."""
+    """The requested part that is not free."""
     return _each(min, _each(max, needed - free, ZERO), needed)
 
 
 def bounds(amounts: Resources) -> Limit:
-    """Amounts as they are shown: endless is unlimited, a debt is nothing."""
+    """Amounts for display: unlimited as None, negative as zero."""
     shown = [None if each >= ENDLESS // 2 else max(each, 0) for each in (amounts.gpu, amounts.cpu, amounts.memory)]
     return Limit(*shown)
 
 
 def _add_up(share: QuotaShare) -> None:
-    """A cohort's quota: its children's, and what its own row has over them."""
+    """Set a cohort's quota: that of its children and the rest of its own row."""
     for child in share.children:
         _add_up(child)
     children = sum((child.nominal for child in share.children), ZERO)
@@ -161,7 +160,7 @@ def _add_up(share: QuotaShare) -> None:
 
 
 def _join(cohorts: list[QuotaShare]) -> None:
-    """Those without rows of their own are one cohort of several pools where queues of one owner are in them."""
+    """Join cohorts without rows that hold queues of one owner in several pools."""
     joined = list(dict.fromkeys(each for cohort in cohorts for each in cohort.kin))
     for each in joined:
         each.kin = joined
@@ -173,5 +172,5 @@ def _amounts(limit: Limit) -> Resources:
 
 
 def _each(pick: Callable[[int, int], int], one: Resources, other: Resources) -> Resources:
-    """The smaller or larger part in every dimension."""
+    """The smaller or larger amount in every dimension."""
     return Resources(pick(one.gpu, other.gpu), pick(one.cpu, other.cpu), pick(one.memory, other.memory))

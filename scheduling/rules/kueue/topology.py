@@ -1,10 +1,10 @@
-"""Kueue's places on nodes: in a pool with topology levels it admits only what has some, in one domain where it asks so.
+"""Kueue's topology-aware scheduling: in a pool with topology levels it admits only workloads that fit on nodes.
 
 Source: Kueue 0.19, topology-aware scheduling (its flavor assigner and its snapshot of a flavor's topology).
 
-- Nodes that lack the label of a level take nothing of its queues; pods of others count for the room they hold.
-- A domain in which all pods may start now goes before one whose room is on its way; of several, the one that has room
-  for fewest of them. In pools without levels everything has its place.
+- Nodes that lack the label of a level are not used; pods of others count for the capacity they hold.
+- A domain in which all pods can start now precedes one whose capacity is being freed; of several, the one that fits
+  fewest pods. In pools without levels everything fits.
 """
 
 from collections import Counter
@@ -21,11 +21,11 @@ from scheduling.state.refusals import impossible, no_room, pods_without_node
 from scheduling.state.topology_domains import TightDomains
 
 ANYWHERE: Final = PlacedPods({}, now=True)
-"""Where nobody looks at nodes."""
+"""For pools in which nodes do not count."""
 
 
 class DomainTally:
-    """How many pods that are all alike each domain has room for. Only nodes that have changed are counted again."""
+    """How many identical pods fit in each domain. Only nodes that have changed are counted again."""
 
     def __init__(self, state: SchedulingState, group: PodGroup) -> None:
         self._capacities = state.capacities
@@ -46,7 +46,7 @@ class DomainTally:
             self._slots[capacity.index] = found
 
     def most(self) -> int:
-        """In the domain that has room for most."""
+        """The number in the domain that fits most."""
         for capacity in {capacity.index: capacity for capacity in self._capacities.changes[self._seen :]}.values():
             self._count(capacity)
         self._seen = len(self._capacities.changes)
@@ -54,7 +54,7 @@ class DomainTally:
 
 
 class TopologyCapacity:
-    """Room on nodes. Changed by `take`, `leave` and `come_back` only, until it is restored."""
+    """Capacity of nodes. Changed by `take`, `leave` and `come_back` only, until `restore`."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._levels = snapshot.levels
@@ -67,29 +67,29 @@ class TopologyCapacity:
         return node.pool in self._levels and all(map(node.labels.get, self._levels[node.pool]))
 
     def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
-        """These pod groups leave the cluster, those come into it."""
+        """Remove and add pod groups."""
         if self._levels:
             self._state.exchange(gone, come)
 
     def about(self, names: Collection[str] | None) -> None:
-        """Whose refusals are wanted with their numbers; None: all."""
+        """Names of the groups whose refusals need numbers; None: all."""
         self._state.about = names
 
     def restore(self) -> None:
-        """Take back everything since it was made or settled."""
+        """Undo everything since the state was created or settled."""
         self._state.restore()
         self._tallies.clear()
 
     def settle(self) -> None:
-        """What it is now is what it is brought back to."""
+        """Make the present state the one that `restore` returns to."""
         self._state.settle()
 
     def matter(self, group: PodGroup) -> bool:
-        """Does it need places at all?"""
+        """Whether it needs places on nodes."""
         return group.pool in self._levels
 
     def suffice(self, group: PodGroup) -> bool:
-        """Is there room for all its pods, now or on its way?"""
+        """Whether all its pods fit, now or once capacity is freed."""
         if not self.matter(group):
             return True
         if group.name not in self._tallies:
@@ -98,14 +98,14 @@ class TopologyCapacity:
         return self.find(group) is not None if tally is None else tally.most() >= len(group.waiting)
 
     def find(self, group: PodGroup) -> PlacedPods | None:
-        """Where all its pods would go; None: there is no room for them."""
+        """The nodes for all its pods; None if they do not fit."""
         mark = self._state.mark()
         placed = self.take(group)
         self._state.undo(mark)
         return placed
 
     def take(self, group: PodGroup) -> PlacedPods | None:
-        """They go there."""
+        """Take these places."""
         if not self.matter(group):
             return ANYWHERE
         domains, later = self._state.domains(group, total(group.pods)), list[PodGroup]()
@@ -120,19 +120,19 @@ class TopologyCapacity:
         return self._state.place_together(later[0], group.waiting) if later else None
 
     def leave(self, group: PodGroup) -> None:
-        """It is evicted: its room is free once its pods have ended. Who is on the way out already is counted so."""
+        """Evict: its capacity is free once its pods have ended. Terminating pods count so already."""
         for assignment in self._state.assignments_of.get(group.name, ()):
             if not assignment.pod.terminating:
                 self._state.evict(assignment)
 
     def come_back(self, group: PodGroup) -> None:
-        """It is not evicted after all."""
+        """Undo `leave`."""
         for assignment in self._state.assignments_of.get(group.name, ()):
             if not assignment.pod.terminating:
                 self._state.keep(assignment)
 
     def refusal(self, group: PodGroup) -> PendingReason:
-        """Why it finds no places now, with how many of its pods would find some."""
+        """Why it does not fit now, with how many of its pods would."""
         pods, domains = group.waiting, self._state.domains(group)
         left_out = min((len(pods_without_node(self._state, each, now=True)) for each in domains), default=len(pods))
         pend = impossible(self._state, group, pods) or no_room(self._state, group, pods)
@@ -140,6 +140,6 @@ class TopologyCapacity:
 
 
 def _alike(group: PodGroup) -> bool:
-    """Its pods ask for the same, and for something."""
+    """Whether its pods have equal, non-empty requests."""
     asked = {pod.requests for pod in group.waiting}
     return len(asked) == 1 and ZERO not in asked

@@ -3,21 +3,21 @@
 Source: Volcano 1.15 with the actions allocate, preempt, reclaim, backfill and the plugins priority, gang (not asked
 about preemption), conformance, predicates, capacity, nodeorder, binpack; and recorded decisions of it (docs/model.md).
 Domains: its plugin network-topology-aware.
-What a cluster's configuration does not have (as shipped: preempt and reclaim) the snapshot leaves out, and preemption
-below the minimum where the plugin gang is asked about it. It also says from which of the two the plugin cdp keeps what
-is younger than the min guaranteed runtime that it carries.
+`Snapshot.leaves_out` names actions that the cluster's configuration lacks (as shipped: preempt and reclaim), preemption
+below the minimum if the plugin gang forbids it, and the actions that the plugin cdp keeps from work inside its minimum
+runtime.
 
-- A gang gets its minimum or nothing; what it is refused in one action it asks for in the next. Only the minimum evicts.
-- Preempt: strictly lower, preemptible work of the same queue, also to get below the queue's limit. Node by node in the
-  scheduler's own order of nodes: the first on which there is enough to take, not the one with the least loss.
-- Reclaim: within the queue's own deserved, from queues over theirs just before each victim; job priority plays no part.
-  What departments have given out already is not looked at: somebody may go for what then still waits at their limit.
-  Nodes in their plain order, and only those that have something to take: room that is free, or that the gang's own
-  victims leave, does not count elsewhere.
-- Nothing is given back: whoever was taken in turn goes, though a later one alone would have done.
-- Gangs are not protected: one pod of a gang may go.
-- A gang of one domain starts in one, and is never preempted for. Reclaim does not look at domains, and goes on in the
-  next cycle where they are several: more may go than it needs, or somebody for what then still waits.
+- A gang starts its minimum or nothing. If one action refuses it, the next action tries. Only the minimum evicts.
+- Preempt: preemptible work of strictly lower priority in the same queue, also to get below the queue's limit. Nodes
+  are tried in the scheduler's own order: the first with enough victims is taken, not the one with the smallest loss.
+- Reclaim: within the queue's deserved quota, from queues that exceed theirs just before each victim; job priority does
+  not matter. The use of departments is not checked, so it may evict for work that then still waits at their limit.
+  Nodes are tried in their plain order, and only those with victims: capacity that is free, or that the gang's other
+  victims free, does not count elsewhere.
+- Victims are not reprieved: all victims taken on the way are evicted, even if a later one alone were enough.
+- Gangs are not protected: one pod of a gang may be evicted.
+- A gang of one topology domain starts in one domain, and never preempts. Reclaim ignores domains and goes on in the
+  next cycle if there are several, so it may evict more than the gang needs, or evict for a gang that still waits.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -36,7 +36,7 @@ from scheduling.state.workspace import check_time, workspace
 
 @dataclass(slots=True)
 class _VolcanoCandidate:
-    """One waiting pod group on its way through the actions of a cycle."""
+    """A waiting pod group and what the actions of the cycle have decided for it."""
 
     group: PodGroup
     left: list[Pod]
@@ -50,12 +50,12 @@ class _VolcanoCandidate:
     pend: PendingReason | None = None
 
     def promise(self, capacities: dict[str, str]) -> None:
-        """These pods have room that is on its way."""
+        """Nominate these pods to capacity that is about to be freed."""
         self.nominated |= capacities
         self.left = [pod for pod in self.left if pod.name not in capacities]
 
     def start(self, capacities: dict[str, str]) -> None:
-        """These pods have room now."""
+        """Start these pods now."""
         self.placements |= capacities
         self.left = [pod for pod in self.left if pod.name not in capacities]
 
@@ -65,7 +65,7 @@ Fits = Callable[[PodGroup, Pod, NodeCapacity], bool]
 
 
 def volcano_state(snapshot: Snapshot) -> SchedulingState:
-    """Nodes are filled evenly, and room on its way is given out."""
+    """The state for Volcano: it spreads pods, and assigns capacity that is about to be freed."""
     return SchedulingState(snapshot, default=Strategy.SPREAD)
 
 
@@ -73,7 +73,7 @@ class VolcanoRules:
     """Rules of the flavour `volcano`."""
 
     def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
-        """All actions over everything that waits, then the decisions in the order of the snapshot."""
+        """Run all actions over the waiting groups, then decide in the order of the snapshot."""
         with workspace(snapshot, volcano_state) as state:
             state.about = about
             return list(_VolcanoCycle(snapshot, state).run())
@@ -103,14 +103,14 @@ class _VolcanoCycle:
             yield from self._decisions(case)
 
     def _hungry(self, cases: list[_VolcanoCandidate], action: Cause) -> list[_VolcanoCandidate]:
-        """Whom an action is for; nobody where the configuration leaves it out. Preempt: nobody of one domain."""
+        """Groups that an action serves; none if the configuration lacks it. Preempt serves no groups of one domain."""
         if action in self.snapshot.leaves_out:
             return []
         rigid = action is Cause.PREEMPT
         return [case for case in cases if self._starving(case) and not (rigid and case.group.topology)]
 
     def _nowhere(self, case: _VolcanoCandidate) -> PendingReason | None:
-        """A pool without nodes, no queue, or pods still to come: nothing is even tried."""
+        """Why the group is not tried: no such pool, no such queue, or missing pods; else None."""
         group, needed = case.group, total(tuple(case.left))
         if not self.state.nodes.get(group.pool):
             return PendingReason(Reason.NO_SUCH_POOL, needed, pool=group.pool)
@@ -123,7 +123,7 @@ class _VolcanoCycle:
         return not self.ordering.ready(case.group)
 
     def _by_queue(self, cases: list[_VolcanoCandidate]) -> Iterator[list[_VolcanoCandidate]]:
-        """The cases of one queue after the other, each time of the queue whose turn it is by then."""
+        """Yield the groups of one queue after the other, each time of the queue that is served next."""
         waiting = {case.group.queue for case in cases}
         while waiting:
             queue = min(waiting, key=self.ordering.order.turn)
@@ -132,7 +132,7 @@ class _VolcanoCycle:
             yield sorted(mine, key=lambda case: self.ordering.job_turn(case.group))
 
     def _allocate(self, cases: list[_VolcanoCandidate]) -> None:
-        """One group at a time: the minimum together, then pod by pod, the queue chosen anew each time."""
+        """Place one group at a time: the minimum together, then pod by pod; the queue is chosen again each time."""
         waiting: dict[str, list[_VolcanoCandidate]] = {}
         for case in cases:
             waiting.setdefault(case.group.queue, []).append(case)
@@ -145,9 +145,9 @@ class _VolcanoCycle:
                 del waiting[queue]
 
     def _place(self, case: _VolcanoCandidate) -> bool:
-        """Place up to the minimum, or one more pod. True when the group may start now.
+        """Place up to the minimum, or one more pod. Return whether the group may start now.
 
-        In the first domain in which it may, where it wants one; else in the first that has room on its way.
+        A group of one domain gets the first domain in which it can start, else the first whose capacity is being freed.
         """
         domains, untried = self.state.domains(case.group), list(case.untried)
         for at_once in (True, False) if len(domains) > 1 else (False,):
@@ -158,7 +158,7 @@ class _VolcanoCycle:
         return False
 
     def _place_in(self, case: _VolcanoCandidate, domain: PodGroup, *, at_once: bool) -> bool | None:
-        """The same in one domain. None: not there, or not `at_once`."""
+        """The same in one domain. None: it does not fit, or not `at_once`."""
         mark, now, later = self.state.mark(), dict[str, str](), dict[str, str]()
         startable = False
         while case.untried and not startable:
@@ -181,7 +181,7 @@ class _VolcanoCycle:
         return startable
 
     def _capacity(self, case: _VolcanoCandidate, domain: PodGroup, pod: Pod) -> NodeCapacity | None:
-        """The node the pod was nominated to, else the best with room now, else the best with room on its way."""
+        """Its nominated node, else the best with free capacity, else the best whose capacity is being freed."""
         group, asked = case.group, pod.requests
         pend = self.state.usage.refusal(group.queue, asked, preemptible=True)
         if pend := pend or impossible(self.state, group, (pod,)):
@@ -193,7 +193,7 @@ class _VolcanoCycle:
         return self._best(self._with_room(domain, asked, now=True) or self._with_room(domain, asked), asked)
 
     def _with_room(self, group: PodGroup, asked: Resources, *, now: bool = False) -> list[NodeCapacity]:
-        """Nodes that have room, now or else maybe on its way."""
+        """Nodes that fit the pod now, else nodes that may fit it once capacity is freed."""
         check_time()
         capacities = self.state.capacities
         found = capacities.with_gpus(group, asked.gpu) if asked.gpu else capacities.matching(group)
@@ -203,7 +203,7 @@ class _VolcanoCycle:
         return min(capacities, key=self.ordering.by_suitability(asked), default=None)
 
     def _evict_for(self, case: _VolcanoCandidate, cause: Cause, serve: Serve) -> None:
-        """NodeCapacity for the rest of the minimum, or nothing."""
+        """Evict for the rest of the minimum; all of it or nothing."""
         mark, capacities, victims = self.state.mark(), dict[str, str](), list[Assignment]()
         for pod in case.left:
             if pod.name not in case.kept and self._starving(case) and (served := serve(case, pod)):
@@ -226,9 +226,9 @@ class _VolcanoCycle:
             self._evict_for(case, Cause.RECLAIM, self._reclaim)
 
     def _reclaim_until_near(self, case: _VolcanoCandidate) -> None:
-        """For a gang of one domain: cycle after cycle, since what was reclaimed anywhere does not let it start.
+        """For a gang of one domain: reclaim in cycle after cycle, because capacity anywhere may not let it start.
 
-        It ends when a domain has room, or as soon as a cycle finds nobody to take. Who went by then is gone.
+        Ends when a domain fits it, or once a cycle finds no victim. Evictions up to then are not undone.
         """
         while self._starving(case):
             mark, gone = self.state.mark(), list[Assignment]()
@@ -257,7 +257,7 @@ class _VolcanoCycle:
         return next(((capacity, victims) for capacity, victims in made if victims is not None), None)
 
     def _fill(self, case: _VolcanoCandidate) -> None:
-        """Who still waits keeps free room while the next action looks for the rest. Nothing starts by that."""
+        """Let waiting groups hold free capacity while the next action evicts for the rest. Starts nothing."""
         for pod in () if case.group.never_preempts else tuple(case.left):
             capacity = self._best(self._with_room(case.group, pod.requests), pod.requests)
             if capacity is None or not self._fits(case.group, pod, capacity):
@@ -280,7 +280,7 @@ class _VolcanoCycle:
     def _make_room(
         self, case: _VolcanoCandidate, pod: Pod, capacity: NodeCapacity, victims: list[Assignment], fits: Fits
     ) -> list[Assignment] | None:
-        """Evict in turn until the pod fits, then place it; None: nothing has changed."""
+        """Evict in order until the pod fits, then place it; None: nothing has changed."""
         check_time()
         if not pod.requests.served_by(capacity.future + held(victims)):
             return None
@@ -296,7 +296,7 @@ class _VolcanoCycle:
         return gone
 
     def _fits(self, group: PodGroup, pod: Pod, capacity: NodeCapacity) -> bool:
-        """Within every limit and on the node."""
+        """Whether the pod fits within every limit and on the node."""
         allowed = self.state.usage.refusal(group.queue, pod.requests, preemptible=True) is None
         return allowed and _has_room(group, pod, capacity)
 
@@ -315,7 +315,7 @@ class _VolcanoCycle:
             yield Wait(group, case.pend or self._why(case, least))
 
     def _why(self, case: _VolcanoCandidate, least: tuple[Pod, ...]) -> PendingReason:
-        """A queue that has too little for all of them says no before nodes do: more room alone would not help."""
+        """The queue's refusal if it has too little for all pods, since more nodes would not help; else the nodes'."""
         group = case.group
         more = total(tuple(pod for pod in least if pod.name not in case.kept))
         over = self.state.usage.refusal(group.queue, more, preemptible=True)
@@ -323,5 +323,5 @@ class _VolcanoCycle:
 
 
 def _has_room(_group: PodGroup, pod: Pod, capacity: NodeCapacity) -> bool:
-    """On the node, whatever departments have given out already: reclaim does not look at that."""
+    """Whether the pod fits on the node. Reclaim ignores the use of departments."""
     return capacity.fits(pod.requests, now=False)

@@ -1,4 +1,4 @@
-"""Whom Volcano turns to first: queues, jobs, victims, nodes; and what its queues may take from each other.
+"""Volcano's order of queues, jobs, victims and nodes, and what its queues may reclaim from each other.
 
 Source: the plugins priority, gang, conformance, capacity, nodeorder and binpack of Volcano 1.15 with the weights they
 are shipped with, and recorded decisions of it (docs/model.md).
@@ -26,7 +26,7 @@ CRITICAL_NAMESPACE: Final = "kube-system"
 
 
 class VolcanoOrder:
-    """How queues, jobs and nodes stand at this moment of a cycle: everything moves with the board."""
+    """The order of queues, jobs and nodes at this moment of a cycle; it follows the state."""
 
     def __init__(self, snapshot: Snapshot, state: SchedulingState) -> None:
         self._state = state
@@ -37,7 +37,7 @@ class VolcanoOrder:
         self._keeps_minimum = BELOW_MINIMUM in snapshot.leaves_out
 
     def _assignments(self, queue: str) -> list[tuple[Assignment, NodeCapacity]]:
-        """Pods of the queue that may be preempted, with their nodes."""
+        """Pods of the queue that can be preempted, with their nodes."""
         groups = self._state.holders[queue].values()
         found = (each for each in groups if each.preemptible and each.namespace != CRITICAL_NAMESPACE)
         return [
@@ -48,22 +48,22 @@ class VolcanoOrder:
         ]
 
     def _ending(self, node: str) -> Resources:
-        """What pods hold there that were on their way out before this cycle."""
+        """Resources on the node of pods that were terminating before this cycle."""
         assignments = self._state.assignments_on[node]
         return sum((assignment.pod.requests for assignment in assignments if assignment.pod.terminating), ZERO)
 
     def ready(self, group: PodGroup) -> bool:
-        """Has it the minimum of its pods?"""
+        """Whether it has its minimum of pods."""
         return self._state.active[group.name] >= group.min_member
 
     def job_turn(self, group: PodGroup) -> tuple[int, bool, int, str]:
-        """Higher priority, below its minimum, older."""
+        """Sort key: higher priority, below its minimum, older."""
         return (-group.priority, self.ready(group), group.created, group.name)
 
     def in_turn(self, victims: Iterable[Assignment], taker: str) -> Iterator[Assignment]:
-        """By queue, then weakest, then of a gang that has its minimum, then youngest.
+        """Victims by queue, lowest priority, gangs that have their minimum, latest start.
 
-        The order moves as victims go, but who is next has been chosen just before.
+        The order changes with each victim; the next one was chosen just before.
         """
         left, turn = list(victims), cmp_to_key(partial(self._compare, taker=taker))
         coming = min(left, key=turn, default=None)
@@ -73,7 +73,7 @@ class VolcanoOrder:
             yield now
 
     def _compare(self, left: Assignment, right: Assignment, *, taker: str) -> int:
-        """Negative when the left one goes first."""
+        """Negative if the left one goes first."""
         mine, theirs = left.group, right.group
         if mine.queue != theirs.queue:
             return self.order.compare_victims(mine.queue, theirs.queue, taker)
@@ -84,9 +84,9 @@ class VolcanoOrder:
         return (group.priority, not self.ready(group), -group.created)
 
     def may_reclaim(self, name: str, asked: Resources) -> bool:
-        """Would the queue stay within its deserved in one of the dimensions asked for, and within limits?
+        """Whether the queue stays within its deserved quota in one requested resource, and within limits.
 
-        Of the departments above only the limits themselves count here, not what they have given out already.
+        Of departments only the limits themselves count here, not their use.
         """
         if not self.order.holds(name, asked):
             return False
@@ -95,10 +95,10 @@ class VolcanoOrder:
         return any(part and used <= deserved for part, (used, deserved) in dimensions)
 
     def weaker(self, group: PodGroup) -> dict[NodeCapacity, list[Assignment]]:
-        """Whom the group may preempt, by node: preemptible work of its queue with a lower priority.
+        """What the group may preempt, by node: preemptible work of its queue with lower priority.
 
-        Where the plugin gang is asked too, only what is above its minimum: never a pod that stands alone. Where the
-        plugin cdp is, nobody who is younger than it carries.
+        If the plugin gang decides too, only pods above the minimum of their group. If the plugin cdp decides, no work
+        inside its minimum runtime.
         """
         found: dict[NodeCapacity, list[Assignment]] = defaultdict(list)
         assignments = self._state.cached(("queue", group.queue), "assignments", lambda: self._assignments(group.queue))
@@ -113,10 +113,10 @@ class VolcanoOrder:
         return {capacity: self._grown(assignments, Cause.PREEMPT) for capacity, assignments in gives.items()}
 
     def reclaimable(self, capacity: NodeCapacity, group: PodGroup, asked: Resources) -> list[Assignment] | None:
-        """Whom the group may reclaim on a node; None when no preemptible work of other queues is left on it.
+        """What the group may reclaim on a node; None if no preemptible work of other queues is left there.
 
-        Where gangs have pods above their minimum, these are all there is to take, whatever their queue deserves. Whom
-        the plugin cdp spares is left out last: what a queue has too much is counted with them.
+        If gangs have pods above their minimum, only these can be reclaimed, whatever their queue deserves. Work that
+        the plugin cdp spares is removed last: it counts for what a queue has beyond its deserved quota.
         """
         others = [
             assignment
@@ -132,7 +132,7 @@ class VolcanoOrder:
         return surplus or self._grown(self._over_deserved(others, group.queue, asked), Cause.RECLAIM)
 
     def _grown(self, assignments: list[Assignment], action: Cause) -> list[Assignment]:
-        """Those of them that have run for as long as they carry."""
+        """Those that have run for their minimum runtime."""
         if action not in self._protection.asks_pods:
             return assignments
         return [assignment for assignment in assignments if not self._spares(assignment, action)]
@@ -155,7 +155,7 @@ class VolcanoOrder:
         return [assignment for assignment in found if assignment.group.namespace != CRITICAL_NAMESPACE]
 
     def _over_deserved(self, assignments: list[Assignment], taker: str, asked: Resources) -> list[Assignment]:
-        """In turn, while the queue is over its deserved just before; it may fall below."""
+        """In order, while the queue exceeds its deserved quota just before; the last victim may bring it below."""
         used = {
             assignment.group.queue: self._state.usage.uses[assignment.group.queue].allocated
             for assignment in assignments
@@ -170,7 +170,7 @@ class VolcanoOrder:
         return found
 
     def by_suitability(self, asked: Resources) -> Callable[[NodeCapacity], tuple[float, int]]:
-        """A sort key: the best node has the smallest. It is kept until the node changes."""
+        """Sort key of nodes, the best first; cached until the node changes."""
         scores: _Scores = self._state.cached(NODES, ("scores", asked), dict)
 
         def key(capacity: NodeCapacity) -> tuple[float, int]:
@@ -182,9 +182,9 @@ class VolcanoOrder:
         return key
 
     def _suits(self, capacity: NodeCapacity, asked: Resources) -> float:
-        """Much free CPU and memory, dimensions evenly used, CPU and memory packed tight.
+        """Score: much free CPU and memory, evenly used resources, tightly packed CPU and memory.
 
-        GPUs count for evenness only: where nothing else is asked for, a smaller part in use is better.
+        GPUs count for evenness only: if nothing else is requested, a smaller used part is better.
         """
         size = capacity.node.capacity
         ending = self._state.cached(("node", capacity.node.name), "ending", lambda: self._ending(capacity.node.name))
@@ -195,7 +195,7 @@ class VolcanoOrder:
 
 
 def _over(requests: Resources, used: Resources, deserved: Resources) -> bool:
-    """Is the queue over its deserved where the pod counts? Nothing deserved there: it is."""
+    """Whether the queue exceeds its deserved quota in the pod's resources. Without deserved quota it does."""
     if requests.gpu and not deserved.gpu:
         return True
     dimensions = zip(_parts(requests), _pairs(used, deserved), strict=True)
@@ -216,14 +216,14 @@ def _free_part(used: int, size: int) -> int:
 
 
 def _evenness(used: list[tuple[int, int]]) -> int:
-    """100 less the standard deviation of the parts in use."""
+    """100 minus the standard deviation of the used parts."""
     fractions = [min(part / whole, 1.0) if whole else 0.0 for part, whole in used]
     mean = sum(fractions) / len(fractions)
     return int((1 - sqrt(sum((part - mean) ** 2 for part in fractions) / len(fractions))) * TOP_SCORE)
 
 
 def _packed(asked: Resources, used: Resources, size: Resources) -> float:
-    """Part of CPU and memory in use afterwards, of those asked for; 0 when one does not fit."""
+    """Used part of requested CPU and memory afterwards; 0 if one does not fit."""
     dimensions = zip(_parts(asked)[1:], _parts(used)[1:], _parts(size)[1:], strict=True)
     parts = [(part + taken) / whole if whole else 0.0 for part, taken, whole in dimensions if part]
     return 0.0 if not parts or max(parts) > 1 else sum(parts) / len(parts) * TOP_SCORE

@@ -1,8 +1,8 @@
-"""Whose turn it is among Volcano's queues, and whose victims go first, in a tree of queues.
+"""Volcano's order of queues in their tree: which is served first, and whose victims go first.
 
 Source: the plugin capacity of Volcano 1.15 with enableHierarchy, and its decisions on a live cluster (docs/model.md).
-Two queues are compared where their paths from the root part: projects of one department by themselves, projects of two
-departments by these. Only the rank is each project's own.
+Two queues are compared where their paths from the root part: projects of one department directly, projects of different
+departments by their departments. Only the rank is that of the project.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from scheduling.state.queue_usage import QueueUsage, QueueUsageTracker, over_lim
 
 
 class QueueOrder:
-    """Queues as they stand at this moment: everything moves with the ledger."""
+    """The order of queues by their present use."""
 
     def __init__(self, snapshot: Snapshot, usage: QueueUsageTracker) -> None:
         self._usage = usage
@@ -27,9 +27,9 @@ class QueueOrder:
         """A key by which the queue that is served first is the smallest."""
 
     def compare(self, left: str, right: str) -> int:
-        """Negative when the left one is served first.
+        """Negative if the left one is served first.
 
-        Higher rank; where the paths part the smaller part of the deserved in use, and any deserved at all; older.
+        Higher rank; where the paths part, the smaller used part of deserved quota, any deserved quota at all; older.
         """
         mine, theirs = -self._queues[left].rank, -self._queues[right].rank
         if mine != theirs:
@@ -38,25 +38,25 @@ class QueueOrder:
         return _sign(self._use(above), self._use(beside)) or _sign(self._age[left], self._age[right])
 
     def compare_victims(self, left: str, right: str, taker: str) -> int:
-        """Negative when victims of the left one go first: the nearer to who takes, then the one that is served last."""
+        """Negative if victims of the left one go first: the queue nearer to the preemptor, then the one served last."""
         return _sign(self._nearness(right, taker), self._nearness(left, taker)) or self.compare(right, left)
 
     def holds(self, name: str, asked: Resources) -> bool:
-        """Has the queue itself room for that much under its own limit and those of the queues above it?"""
+        """Whether that much fits under the limits of the queue and its parents."""
         use = QueueUsage(self._usage.uses[name].allocated)
         return not any(over_limit(queue, use, asked) for queue in self._usage.path(name))
 
     def is_beyond(self, name: str) -> bool:
-        """Has the queue, or one above it, more in use than its limit?"""
+        """Whether the queue or a parent uses more than its limit."""
         return any(self._usage.uses[queue.name].allocated.beyond(queue.limit) for queue in self._usage.path(name))
 
     def _nearness(self, name: str, other: str) -> int:
-        """How many queues above it are above the other one, too."""
+        """Number of common ancestors."""
         above = {queue.name for queue in self._usage.path(name)[1:]}
         return sum(queue.name in above for queue in self._usage.path(other)[1:])
 
     def _part(self, left: str, right: str) -> tuple[str, str]:
-        """The first two queues of both paths that differ, from the root down."""
+        """The first queues, from the root, at which both paths differ."""
         if (left, right) not in self._apart:
             downs = [[queue.name for queue in reversed(self._usage.path(name))] for name in (left, right)]
             pairs = (pair for pair in zip(*downs, strict=False) if pair[0] != pair[1])
@@ -64,7 +64,7 @@ class QueueOrder:
         return self._apart[left, right]
 
     def _use(self, name: str) -> tuple[float, bool]:
-        """The larger part of its deserved in use; who deserves nothing counts as served, behind who does."""
+        """Largest used part of its deserved quota. Queues without deserved quota count as fully used and come last."""
         used, whole = self._usage.uses[name].allocated, self.deserved[name]
         amounts = zip((used.gpu, used.cpu, used.memory), (whole.gpu, whole.cpu, whole.memory), strict=True)
         return max((part / of for part, of in amounts if of), default=1.0), not whole
@@ -75,7 +75,7 @@ def _sign(left: Any, right: Any) -> int:
 
 
 def _deserved(queue: Queue) -> Resources:
-    """Never above the limit; CPU and memory that are not counted are nothing deserved, as Rung writes them."""
-    told = queue.deserved
-    gpu = LARGEST if told.gpu is None else told.gpu
-    return Resources(gpu, told.cpu or 0, told.memory or 0).clamp(queue.limit)
+    """The deserved quota, at most the limit. Unset CPU and memory count as zero, as Rung writes them."""
+    deserved = queue.deserved
+    gpu = LARGEST if deserved.gpu is None else deserved.gpu
+    return Resources(gpu, deserved.cpu or 0, deserved.memory or 0).clamp(queue.limit)
