@@ -48,7 +48,7 @@ from tenants.organisation.api.departments import DepartmentCount, DepartmentDeta
 from tenants.organisation.api.projects import ProjectCount, ProjectDetail, ProjectResources, Projects
 from tenants.organisation.models import Department, Project
 from tenants.quotas.api.caps_and_limits import (
-    MinRuntimes,
+    MinRuntimeList,
     PriorityCapDetail,
     PriorityCaps,
     limit_route,
@@ -129,7 +129,7 @@ api_patterns = [
     path("v1/org-unit/departments/<int:unit_id>/metrics", DepartmentMetrics.as_view()),
     path("v1/org-unit/priority-caps", PriorityCaps.as_view()),
     path("v1/org-unit/projects/<int:unit_id>/priority-caps/<str:priority_name>", PriorityCapDetail.as_view()),
-    path("v1/org-unit/min-runtimes", MinRuntimes.as_view()),
+    path("v1/org-unit/min-runtimes", MinRuntimeList.as_view()),
     path("v1/org-unit/projects/<int:unit_id>/min-runtime", min_runtime_route(Project).as_view()),
     path("v1/org-unit/departments/<int:unit_id>/min-runtime", min_runtime_route(Department).as_view()),
     path("v1/org-unit/time-limits", limits_route(TimeLimit).as_view()),

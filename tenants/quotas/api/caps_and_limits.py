@@ -150,7 +150,7 @@ def limit_route(unit: Unit, kind: type[RuntimeLimit]) -> type[Route]:
     return LimitDetail
 
 
-class MinRuntimes(Route):
+class MinRuntimeList(Route):
     """Minimum runtimes of the projects and departments that the caller may see."""
 
     access = {"GET": RoutePermission()}
