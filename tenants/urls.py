@@ -46,7 +46,16 @@ from tenants.audit_log.api import AuditFile, AuditLogs
 from tenants.organisation import views as organisation_views
 from tenants.organisation.api.departments import DepartmentCount, DepartmentDetail, DepartmentResources, Departments
 from tenants.organisation.api.projects import ProjectCount, ProjectDetail, ProjectResources, Projects
-from tenants.quotas.api import (
+from tenants.organisation.models import Department, Project
+from tenants.quotas.api.caps_and_limits import (
+    MinRuntimeList,
+    PriorityCapDetail,
+    PriorityCaps,
+    limit_route,
+    limits_route,
+    min_runtime_route,
+)
+from tenants.quotas.api.pool_quotas import (
     DepartmentPoolCount,
     DepartmentPools,
     DepartmentTelemetry,
@@ -55,6 +64,7 @@ from tenants.quotas.api import (
     ProjectTelemetry,
     Ranks,
 )
+from tenants.quotas.models import IdleLimit, TimeLimit
 from tenants.usage.api import DepartmentMetrics, ProjectMetrics
 
 app_name = "tenants"
@@ -117,6 +127,18 @@ api_patterns = [
     path("v1/org-unit/departments/node-pool-resources", DepartmentPools.as_view()),
     path("v1/org-unit/departments/node-pool-resources/count", DepartmentPoolCount.as_view()),
     path("v1/org-unit/departments/<int:unit_id>/metrics", DepartmentMetrics.as_view()),
+    path("v1/org-unit/priority-caps", PriorityCaps.as_view()),
+    path("v1/org-unit/projects/<int:unit_id>/priority-caps/<str:priority_name>", PriorityCapDetail.as_view()),
+    path("v1/org-unit/min-runtimes", MinRuntimeList.as_view()),
+    path("v1/org-unit/projects/<int:unit_id>/min-runtime", min_runtime_route(Project).as_view()),
+    path("v1/org-unit/departments/<int:unit_id>/min-runtime", min_runtime_route(Department).as_view()),
+    path("v1/org-unit/time-limits", limits_route(TimeLimit).as_view()),
+    path("v1/org-unit/idle-limits", limits_route(IdleLimit).as_view()),
+    *(
+        path(f"v1/org-unit/{units}/<int:unit_id>/{limits}/<str:category_name>", limit_route(unit, kind).as_view())
+        for units, unit in (("projects", Project), ("departments", Department))
+        for limits, kind in (("time-limits", TimeLimit), ("idle-limits", IdleLimit))
+    ),
     path("v1/whoami", WhoAmI.as_view()),
     path("v1/token", TokenExchange.as_view()),
     path("v1/audit/log", AuditLogs.as_view()),

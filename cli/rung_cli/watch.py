@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from rung_cli.errors import ApiError, Unreachable
 from rung_cli.http.client import Api
@@ -22,6 +23,13 @@ FIRST: Final = 0.5
 LONGEST: Final = 5.0
 STREAMED: Final = 8
 """Workloads that are told of by streams, of which a portal keeps ten open for one reader; the others are asked for."""
+
+CHANGES: Final = frozenset({"ready", "change", "reset"})
+"""Events of the change feed after which a list may be another one."""
+TOGETHER: Final = 0.3
+"""Seconds that changes are waited for after the first, so that many at once are one look."""
+UNTOLD: Final = 60.0
+"""Seconds after which one looks although no change was told: allocated GPUs and times are in no change."""
 
 Row = dict[str, Any]
 
@@ -118,6 +126,41 @@ class Watch:
     def _say(self, life: WatchedWorkload, phase: str, reason: str | None = "", message: str = "") -> None:
         life.now = {**life.now, "phase": phase, "phaseReason": reason, "phaseMessage": message}
         self._news.put(life.now)
+
+
+class ChangeFeed:
+    """Says when workloads of a project, or any, have changed: by the portal's change feed, by the clock without one."""
+
+    def __init__(self, api: Api, project: str, interval: float) -> None:
+        query = urlencode({"filterBy": f"projectName=={project}"}) if project else ""
+        self._api, self._path, self._interval = api, f"v1/workloads/stream?{query}".rstrip("?"), interval
+        self._speaks, self._changed = False, Event()
+        _begin(self._follow)
+
+    def wait(self) -> None:
+        """Until there is something to look at."""
+        if self._changed.wait(UNTOLD if self._speaks else self._interval):
+            time.sleep(TOGETHER)
+        self._changed.clear()
+
+    def _follow(self) -> None:
+        """Stream after stream, each from where the last one ended; none more after one that never said anything."""
+        last, spoke = "", True
+        while spoke:
+            spoke = False
+            try:
+                for event in self._api.wire.events(self._path, self._api.token(), last):
+                    spoke = self._speaks = True
+                    last = event.id or last
+                    if event.event in CHANGES:
+                        self._changed.set()
+            except (Unreachable, ApiError) as error:  # looking goes on
+                self._api.wire.debug(f"the change feed ended: {error}")
+            finally:
+                self._speaks = False
+            if spoke:
+                self._changed.set()
+                time.sleep(self._interval)
 
 
 def fetch_workload(api: Api, known: Mapping[str, Any]) -> Row:

@@ -12,9 +12,9 @@ RungError
 └── Unavailable    503   database read-only, full or away
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +134,25 @@ class ServiceUnavailable(RungError):
 
     status = 503
     code = "unavailable"
+
+
+def check_together(*checks: Callable[[], Any]) -> list[Any]:
+    """What each of them answers. The first refusal is raised with the problems of the others: one answer says all."""
+    answers = []
+    for place, check in enumerate(checks, start=1):
+        try:
+            answers.append(check())
+        except (BadRequest, ValidationFailed, Conflict) as error:
+            raise_with(error, *checks[place:])
+    return answers
+
+
+def raise_with(error: RungError, *checks: Callable[[], object]) -> NoReturn:
+    """Raise it with what these checks refuse besides, each field once."""
+    for check in checks:
+        try:
+            check()
+        except (BadRequest, ValidationFailed, Conflict) as other:
+            known = {each.pointer for each in error.problems}
+            error.problems += tuple(each for each in other.problems if each.pointer not in known)
+    raise error

@@ -6,9 +6,12 @@ from typing import Any, Final
 from rest_framework import serializers
 
 from clusters.inventory.models import NodePool
+from portal.kit.api.pagination import ListSchema
 from portal.kit.api.serializers import schema
+from portal.kit.db.validation import MAX_REASON_LENGTH
 from portal.kit.errors import Problem
 from scheduling.model.resources import Resources
+from tenants.quotas.models import LONGEST_MINUTES
 from tenants.quotas.services.pool_quotas import PoolWarnings
 from tenants.quotas.services.quotas import QuotaWarning
 from tenants.usage.selectors import Usage
@@ -102,3 +105,71 @@ class PoolResourcesPageSchema(serializers.Serializer[Any]):
 
     nodePoolResources = PoolResourcesSchema(many=True)
     next = serializers.IntegerField(allow_null=True)
+
+
+class PriorityCapSchema(serializers.Serializer[Any]):
+    """At most this many GPUs of one priority in one project at a time."""
+
+    projectId = serializers.CharField()
+    projectName = serializers.CharField()
+    priority = serializers.CharField(help_text="Name of a priority.")
+    gpuLimit = serializers.FloatField(help_text="GPU devices.")
+
+
+class ReasonWrite(serializers.Serializer[Any]):
+    """What every change may say besides."""
+
+    reason = serializers.CharField(
+        required=False, allow_blank=True, max_length=MAX_REASON_LENGTH, help_text="Kept in the history."
+    )
+
+
+class PriorityCapWrite(ReasonWrite):
+    """A cap."""
+
+    gpuLimit = serializers.DecimalField(
+        max_digits=None,
+        decimal_places=3,
+        min_value=0,
+        max_value=10**9,
+        coerce_to_string=False,
+        help_text="GPU devices.",
+    )
+
+
+class RuntimeLimitSchema(serializers.Serializer[Any]):
+    """After how long a run of a category, or its idleness, ends, as set at one project or department."""
+
+    orgUnitType = serializers.ChoiceField(["project", "department"])
+    orgUnitId = serializers.CharField()
+    orgUnitName = serializers.CharField()
+    category = serializers.CharField(help_text="Name of a workload category.")
+    minutes = serializers.IntegerField(help_text="Until the workload is stopped.")
+    noticeMinutes = serializers.IntegerField(help_text="Notice before the workload is stopped.")
+
+
+class RuntimeLimitWrite(ReasonWrite):
+    """A limit. Without a notice: 15 minutes, or less where the limit is shorter."""
+
+    minutes = serializers.IntegerField(min_value=1, max_value=LONGEST_MINUTES)
+    noticeMinutes = serializers.IntegerField(required=False, min_value=0, max_value=LONGEST_MINUTES)
+
+
+class MinRuntimeSchema(serializers.Serializer[Any]):
+    """For how long preemptible runs are left alone after their start, as set at one project or department."""
+
+    orgUnitType = serializers.ChoiceField(["project", "department"])
+    orgUnitId = serializers.CharField()
+    orgUnitName = serializers.CharField()
+    minutes = serializers.IntegerField(help_text="0: no protection, whatever the department guarantees.")
+
+
+class MinRuntimeWrite(ReasonWrite):
+    """A minimum runtime."""
+
+    minutes = serializers.IntegerField(min_value=0, max_value=LONGEST_MINUTES)
+
+
+PriorityCapsSchema = schema("PriorityCapsSchema", "One page.", ListSchema, priorityCaps=PriorityCapSchema(many=True))
+RuntimeLimitsSchema = schema("RuntimeLimitsSchema", "One page.", ListSchema, limits=RuntimeLimitSchema(many=True))
+MinRuntimesSchema = schema("MinRuntimesSchema", "One page.", ListSchema, minRuntimes=MinRuntimeSchema(many=True))

@@ -60,7 +60,7 @@ class Portal:
             self.tokens += 1
             return Answer(body={"accessToken": TOKEN, "expiresIn": 3600})
         self.asked.append(asked)
-        answers = self.streams if asked.path.endswith("/stream") else self.answers
+        answers = self.streams if asked.path.partition("?")[0].endswith("/stream") else self.answers
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
     def asked_for(self, end: str) -> list[Asked]:

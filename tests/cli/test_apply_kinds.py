@@ -12,7 +12,7 @@ from rung_cli.http.client import Api
 from rung_cli.manifests.kinds import KINDS
 from tenants.access.models import AccessRole, Membership, ServiceAccount
 from tenants.organisation.models import Project
-from tenants.quotas.models import ProjectQuota
+from tenants.quotas.models import IdleLimit, MinRuntime, PriorityCap, ProjectQuota, TimeLimit
 from tests.cli.conftest import Rung
 from tests.cli.fake_portal import Answer, portal_that
 from workloads.dictionary.models import Priority
@@ -85,6 +85,26 @@ apiVersion: rung.dev/v1
 kind: Priority
 metadata: {name: urgent}
 spec: {value: 110}
+---
+apiVersion: rung.dev/v1
+kind: MinRuntime
+metadata: {project: genomics}
+spec: {minutes: 0}
+---
+apiVersion: rung.dev/v1
+kind: IdleLimit
+metadata: {category: Deploy, department: biology, cluster: lab}
+spec: {minutes: 90}
+---
+apiVersion: rung.dev/v1
+kind: TimeLimit
+metadata: {category: Build, project: genomics}
+spec: {minutes: 600, noticeMinutes: 5}
+---
+apiVersion: rung.dev/v1
+kind: PriorityCap
+metadata: {priority: urgent, project: genomics}
+spec: {gpuLimit: 2.5}
 """
 GPUS = "requests.nvidia.com/gpu"
 
@@ -121,7 +141,7 @@ def writes() -> int:
 
 def test_every_kind_is_made_exported_and_then_unchanged(admin: Rung, everything: str, tmp_path: Path) -> None:
     ended = admin("apply", "-f", "-", "--yes", stdin=everything)
-    assert (ended.code, ended.out.splitlines()[-1]) == (0, "11 created, 1 updated, 1 unchanged.")
+    assert (ended.code, ended.out.splitlines()[-1]) == (0, "15 created, 1 updated, 1 unchanged.")
     assert ended.out.splitlines()[0] == "Cluster lab: unchanged"
     assert "WorkloadType PyTorchJob: updated" in ended.out
     assert "AccessRule service-account robot: Auditor in project genomics: created" in ended.out
@@ -130,12 +150,16 @@ def test_every_kind_is_made_exported_and_then_unchanged(admin: Rung, everything:
     assert Policy.objects.get().department == Project.objects.get(name="genomics").department
     assert WorkloadTemplate.objects.get().project == Project.objects.get(name="genomics")
     assert NotificationChannel.objects.get().config["smtpHost"] == "mail.example.org"
+    assert PriorityCap.objects.get(project__name="genomics", priority="urgent").gpu_limit == 2500
+    assert TimeLimit.objects.get(project__name="genomics").notice_minutes == 5
+    assert IdleLimit.objects.get(department__name="biology").category == "Deploy"
+    assert MinRuntime.objects.get(project__name="genomics").minutes == 0
 
     before, file = writes(), tmp_path / "all.yaml"
     file.write_text(admin("export").out)
     kinds = {each["kind"] for each in yaml.safe_load_all(file.read_text())}
     assert kinds == set(KINDS)
-    assert admin("apply", "-f", "-", "--yes", stdin=everything).out.endswith("\n13 unchanged.\n")
+    assert admin("apply", "-f", "-", "--yes", stdin=everything).out.endswith("\n17 unchanged.\n")
     assert admin("apply", "-f", str(file), "--plan", "--prune").out == "No changes.\n"
     assert writes() == before
     assert "canary-password" not in ended.out + ended.err + file.read_text()
@@ -149,7 +173,7 @@ def test_a_failed_document_stops_only_what_depends_on_it(admin: Rung, everything
     assert "Project genomics on lab: failed" in lines
     assert "WorkloadTemplate night (Training) in project genomics: skipped, depends on Project genomics on lab" in lines
     assert "Policy training in department biology on lab: created" in lines
-    assert lines[-1] == "8 created, 1 updated, 1 failed, 2 skipped, 1 unchanged."
+    assert lines[-1] == "9 created, 1 updated, 1 failed, 5 skipped, 1 unchanged."
     assert "stdin, document 8: create Project genomics on lab: refused." in ended.err
     assert "lower than the deserved quota" in ended.err
     assert AccessRole.objects.filter(name="Auditor").exists()
@@ -216,6 +240,14 @@ def test_a_lost_connection_says_what_was_done_by_then(
         ("flavour: kai", "flavour: volcano", "flavour of Cluster lab is kai and cannot change"),
         ("metadata: {name: lab}", "metadata: {name: moon}", "A new one needs /spec/kubeconfigFrom"),
         ("passwordFrom: {env: MAIL_PASSWORD}", "passwordFrom: hunter2", "/spec/passwordFrom must be {env: NAME}"),
+        ("priority: urgent, project", "priority: bogus, project", "unknown priority bogus: "),
+        (
+            "metadata: {project: genomics}\nspec: {minutes",
+            "metadata: {cluster: lab}\nspec: {minutes",
+            "must name a project",
+        ),
+        ("gpuLimit: 2.5", "gpuLimit: many", "/spec/gpuLimit must be a number"),
+        ("{minutes: 90}", "{noticeMinutes: 5}", "/spec/minutes is missing"),
         ("username: rung", "password: hunter2", "/spec/config must be a mapping without secrets"),
     ],
 )
@@ -235,6 +267,19 @@ def test_a_secret_that_is_not_set_is_missed_before_anything_is_done(
     ended = admin("apply", "-f", "-", "--yes", stdin=everything)
     assert (ended.code, "the environment variable MAIL_PASSWORD is not set" in ended.err) == (64, True)
     assert not Priority.objects.filter(name="urgent").exists()
+
+
+def test_a_limit_that_a_project_already_says_is_neither_exported_again_nor_pruned(admin: Rung, everything: str) -> None:
+    text = everything.replace(
+        "{namespace: genes,", "{namespace: genes, schedulingRules: {trainingJobTimeLimitSeconds: 600},"
+    )
+    assert admin("apply", "-f", "-", "--yes", stdin=text).code == 0
+    exported = list(yaml.safe_load_all(admin("export", "--kind", "TimeLimit").out))
+    assert [each["metadata"]["category"] for each in exported] == ["Build"]
+    assert admin("apply", "-f", "-", "--plan", "--prune", stdin=yaml.safe_dump_all(exported)).out == "No changes.\n"
+    again = text.replace("spec: {minutes: 600, noticeMinutes: 5}", "spec: {minutes: 700}")
+    assert "TimeLimit Build in project genomics: updated" in admin("apply", "-f", "-", "--yes", stdin=again).out
+    assert TimeLimit.objects.get(category="Build").notice_minutes == 5
 
 
 def test_what_one_may_not_see_is_left_out_of_an_export_and_told(signed_in: Rung) -> None:
@@ -306,13 +351,21 @@ class TestKubernetesObjects:
         assert Priority.objects.get(name="gpu-training").value == 1000
         assert admin("apply", "-f", "-", "--translate", "--plan", stdin=text).out == "No changes.\n"
 
-    def test_a_quota_of_one_priority_is_told_and_not_left_out_silently(self, admin: Rung, llm_team: Project) -> None:
-        selector = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["gpu-training"]}]}
-        text = CLASS + "---\n" + quota("cap", llm_team.namespace, {GPUS: "6"}, scopeSelector=selector)
+    @pytest.mark.parametrize(("priorities", "code"), [(["gpu-training"], 0), (["gpu-training", "high"], 1)])
+    def test_a_quota_of_one_priority_is_a_cap_and_one_of_several_is_not_left_out_silently(
+        self, admin: Rung, llm_team: Project, priorities: list[str], code: int
+    ) -> None:
+        selector = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": priorities}]}
+        text = CLASS + "---\n" + quota("cap", llm_team.namespace, {GPUS: "6", "pods": "3"}, scopeSelector=selector)
         ended = admin("apply", "-f", "-", "--translate", "--yes", stdin=text)
-        assert (ended.code, "Priority gpu-training: created" in ended.out) == (1, True)
-        assert "caps the GPUs of gpu-training at 6 in project llm-team" in ended.err
-        assert "1 not translated" in ended.err
+        assert (ended.code, "Priority gpu-training: created" in ended.out) == (code, True)
+        caps = list(PriorityCap.objects.values_list("project__name", "priority", "gpu_limit"))
+        assert caps == ([] if code else [("llm-team", "gpu-training", 6000)])
+        said = (
+            "counts the pods of gpu-training and high together" if code else "pods of one priority has no counterpart"
+        )
+        assert said in ended.err
+        assert ("1 not translated" in ended.err) == bool(code)
 
     @pytest.mark.parametrize(
         ("text", "said"),

@@ -14,6 +14,7 @@ import pytest
 from django.utils import timezone
 
 from rung_cli.http import transport
+from rung_cli.watch import ChangeFeed
 from tenants.access.models import Role
 from tests.cli.conftest import Rung, account_of
 from tests.cli.fake_portal import Answer, Portal, portal_that
@@ -155,6 +156,84 @@ def test_what_is_printed_in_the_end_is_all_of_it(rung: Rung) -> None:
     with portal_that(standing("Running"), last, streams=[stream(phase("Completed"), FOR_EVER)]) as portal:
         (found,) = waiting(rung, portal, "--timeout", "20", "-o", "json").data
     assert found["completedAt"] == "2026-01-01T00:00:00Z"
+
+
+WORKLOAD: Final = {
+    "type": "Training",
+    "createdAt": "2026-01-01T00:00:00Z",
+    "priorityClassName": "low",
+    "priority": 40,
+    "preemptible": True,
+    "workloadRequestedResources": {"gpu": {"request": 1}},
+    "currentNodePools": [],
+    "requestedNodePools": ["h100"],
+    "submittedBy": "bob",
+}
+
+
+def page(phase: str) -> Answer:
+    """A list of one workload."""
+    row = {**WORKLOAD, **standing(phase).body}
+    return Answer(body={"workloads": [row], "next": None})
+
+
+class Watching:
+    """`rung list --watch`, interrupted after so many looks; each wait is the real one."""
+
+    def __init__(self, rung: Rung, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._rung, self._monkeypatch, self._real = rung, monkeypatch, ChangeFeed.wait
+
+    def __call__(self, portal: Portal, looks: int, *args: str) -> Any:
+        left = [None] * (looks - 1)
+
+        def wait(feed: ChangeFeed) -> None:
+            if not left:
+                raise KeyboardInterrupt
+            left.pop()
+            self._real(feed)
+
+        self._monkeypatch.setattr(ChangeFeed, "wait", wait)
+        return self._rung("--url", portal.url, "list", "--watch", *args)
+
+
+@pytest.fixture
+def watching(rung: Rung, monkeypatch: pytest.MonkeyPatch) -> Watching:
+    return Watching(rung, monkeypatch)
+
+
+def phases(ended: Any) -> list[str]:
+    """What a watched list printed."""
+    return [name for line in ended.out.splitlines() for name in ("Pending", "Running", "Completed") if name in line]
+
+
+def test_a_watched_list_is_asked_again_when_the_change_feed_says_so(watching: Watching) -> None:
+    feed = stream(event("ready", "5"), 1.5, event("change", "6", phase="Running"), FOR_EVER)
+    with portal_that(page("Pending"), page("Pending"), page("Running"), streams=[feed]) as portal:
+        began = time.monotonic()
+        ended = watching(portal, 3, "-p", "llm-team", "--interval", "60")
+        took = time.monotonic() - began
+        (asked,) = portal.asked_for("/stream?filterBy=projectName%3D%3Dllm-team")
+    assert (ended.code, phases(ended)) == (130, ["Pending", "Running"])
+    assert took < 30
+    assert "Last-Event-ID" not in asked.headers
+
+
+def test_a_change_feed_that_is_cut_goes_on_where_it_was(watching: Watching) -> None:
+    cut, rest = stream(event("ready", "5"), event("change", "6")), stream(event("ready", "6"), FOR_EVER)
+    with portal_that(page("Pending"), page("Running"), page("Completed"), streams=[cut, rest]) as portal:
+        ended = watching(portal, 3, "-A", "--interval", "0.5")
+        eventually(lambda: len(portal.asked_for("/stream")) > 1, seconds=20)
+        keys = [each.headers.get("Last-Event-ID") for each in portal.asked_for("/stream")]
+    assert (phases(ended), keys) == (["Pending", "Running", "Completed"], [None, "6"])
+
+
+@pytest.mark.parametrize("status", [404, 429, 501])
+def test_a_watched_list_is_asked_again_and_again_where_there_is_no_change_feed(watching: Watching, status: int) -> None:
+    refused = Answer(status, {"code": status, "message": "no"})
+    with portal_that(page("Pending"), page("Running"), page("Completed"), streams=[refused]) as portal:
+        ended = watching(portal, 3, "-A", "--interval", "0.5")
+        streams = portal.asked_for("/stream")
+    assert (phases(ended), len(streams)) == (["Pending", "Running", "Completed"], 1)
 
 
 INTERRUPTIBLE: Final = (

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rung_cli.watch import ChangeFeed
 from tenants.organisation.models import Project
 from tests.cli.conftest import Rung, job
 from tests.factories.workloads import WorkloadFactory
@@ -130,12 +131,13 @@ def test_a_watched_list_shows_every_change_until_it_is_interrupted(
         lambda: Workload.objects.filter(name="second").update(phase=Phase.FAILED),
     ]
 
-    def sleep(_seconds: float) -> None:
+    def wait(_feed: ChangeFeed) -> None:
         if not changes:
             raise KeyboardInterrupt
         changes.pop(0)()
 
-    monkeypatch.setattr("rung_cli.commands.describe.time.sleep", sleep)
+    monkeypatch.setattr("rung_cli.watch._begin", lambda *_: None)
+    monkeypatch.setattr(ChangeFeed, "wait", wait)
     ended = signed_in("list", "--watch")
     assert ended.code == 130
     assert [tuple(line.split()[place] for place in (0, 3)) for line in ended.out.splitlines()[1:]] == [

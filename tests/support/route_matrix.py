@@ -12,6 +12,7 @@ from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.security.actors import SYSTEM, Actor
 from tenants.access.services.roles import create_role
 from tenants.organisation.models import Project
+from tenants.quotas.models import IdleLimit, MinRuntime, PriorityCap, TimeLimit
 from tests.factories.cast import acting
 from tests.factories.tenants import AccessKeyFactory, MembershipFactory, ServiceAccountFactory, UserFactory
 from tests.factories.workloads import (
@@ -152,6 +153,11 @@ def world_of(project: Project, person: Person | None = None) -> World:
     first["subscription_id"] = Subscription.objects.create(
         subject_kind="user", subject_id=str(person.user.pk) if person else "0"
     )
+    words["priority_name"] = PriorityCap.objects.create(project=project, priority="high", gpu_limit=2000).priority
+    for owner in ({"project": project}, {"department": project.department}):
+        MinRuntime.objects.create(minutes=10, **owner)
+        for limit in (TimeLimit, IdleLimit):
+            words["category_name"] = limit._default_manager.create(category="Train", minutes=600, **owner).category
     first["report_id"] = ReportFactory(subject_id=str(person.user.pk) if person else "0")
     keeper = acting(person.user) if person else SYSTEM
     first |= {f"{name}_id": row for name, row in prepared_for(project, keeper).items()}

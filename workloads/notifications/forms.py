@@ -161,3 +161,20 @@ POINTERS: Final[Mapping[str, str]] = {
 
 class TestMessageForm(PageForm):
     to = _line(_("To"), required=True)
+
+
+class WebhookForm(PageForm):
+    """Where a webhook sends. What the address may be is the service's to judge."""
+
+    name = _line(
+        _("Name"),
+        _("Lower-case letters, digits and dashes. Users select the webhook by this name."),
+        required=True,
+        longest=63,
+    )
+    url = _line(_("URL"), _("https://host[:port], with a path and a query if needed."), required=True, longest=1000)
+
+    def __init__(self, *args: Any, old: NotificationChannel | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, initial={"url": old.config["url"]} if old else {}, **kwargs)
+        if old is not None:
+            del self.fields["name"]

@@ -83,6 +83,11 @@ def deliveries_of(actor: Actor) -> QuerySet[Delivery]:
     return own.select_related("event__workload__project", "channel")
 
 
+def deliveries_by(row: NotificationChannel) -> QuerySet[Delivery]:
+    """What a channel sends, the newest first."""
+    return Delivery.objects.filter(channel=row).select_related("event__workload__project", "channel").order_by("-pk")
+
+
 def readable_deliveries(actor: Actor, rows: Sequence[Delivery]) -> list[ReadableDelivery]:
     """These messages as their subscriber may read them now: a channel's other addresses are its admins' to know."""
     projects = {each.event.workload.project_id for each in rows}

@@ -229,3 +229,22 @@ def channel_delete_request(row: NotificationChannel) -> ApiRequest:
 
 def mail_switch_request(*, on: bool) -> ApiRequest:
     return ApiRequest("PATCH", "/api/v1/notification-state", {"email": {"enabled": on}})
+
+
+WEBHOOKS: Final = "/api/v1/webhooks"
+
+
+def webhook_request(old: NotificationChannel | None, name: str, url: str) -> ApiRequest:
+    """A webhook, made or sent elsewhere; the answer to a new one holds its secret, once."""
+    if old:
+        return ApiRequest("PATCH", f"{WEBHOOKS}/{old.name}", {"url": url})
+    return ApiRequest("POST", WEBHOOKS, {"name": name, "url": url})
+
+
+def webhook_action_request(row: NotificationChannel, action: str) -> ApiRequest:
+    """`secret`: rotate it; `trial-messages`: send a test event."""
+    return ApiRequest("POST", f"{WEBHOOKS}/{row.name}/{action}", None)
+
+
+def webhook_delete_request(row: NotificationChannel) -> ApiRequest:
+    return ApiRequest("DELETE", f"{WEBHOOKS}/{row.name}")

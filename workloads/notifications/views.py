@@ -1,4 +1,4 @@
-"""Pages of notifications: my subscriptions and messages, and the mail channels for platform admins."""
+"""Pages of notifications: my subscriptions and messages, and for platform admins the mail channels and webhooks."""
 
 from typing import Any, Final
 
@@ -19,21 +19,32 @@ from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import can
-from workloads.notifications.forms import POINTERS, ChannelForm, SubscriptionForm, TestMessageForm
+from workloads.notifications.forms import POINTERS, ChannelForm, SubscriptionForm, TestMessageForm, WebhookForm
 from workloads.notifications.models import NotificationChannel, Subscription
-from workloads.notifications.selectors import channel_uses, deliveries_of, own_address, readable_deliveries, use_of
+from workloads.notifications.selectors import (
+    channel_uses,
+    deliveries_by,
+    deliveries_of,
+    own_address,
+    readable_deliveries,
+    use_of,
+)
 from workloads.notifications.serializers import (
     channel_delete_request,
     channel_request,
     mail_switch_request,
     subscription_request,
     test_message_request,
+    webhook_action_request,
+    webhook_delete_request,
+    webhook_request,
 )
-from workloads.notifications.services import channels
+from workloads.notifications.services import channels, webhooks
 from workloads.notifications.services.channels import send_trial
 
 LIST: Final = "workloads:notifications"
 ONE: Final = "workloads:channel"
+WEBHOOK_PAGE: Final = "workloads:webhook"
 MAIL: Final = "email"
 
 
@@ -218,3 +229,97 @@ def _saved(request: HttpRequest, form: SubscriptionForm, wish: Subscription | No
     said = _("Subscribed to %(events)s via %(channels)s.")
     messages.success(request, said % {"events": ", ".join(types), "channels": ", ".join(names)})
     return redirect(f"{reverse(PAGE)}?subscription={wish.pk}")
+
+
+SHOWN: Final = 10
+"""How many of a webhook's messages its page lists."""
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "POST"])
+def add_webhook(request: HttpRequest) -> HttpResponse:
+    """A new webhook; the answer shows its secret, once."""
+    actor = actor_of(request)
+    channels.require_channels(actor)
+    form = WebhookForm(form_data(request))
+    if shown := form_snippets(
+        request, form, lambda: webhook_request(None, form.cleaned_data["name"], form.cleaned_data["url"])
+    ):
+        return shown
+    if request.method == "POST" and form.is_valid():
+        try:
+            row, secret = webhooks.add_webhook(actor=actor, **form.cleaned_data)
+        except (ValidationFailed, Conflict) as error:
+            form.show(error)
+        else:
+            return _show_secret(request, row, secret)
+    return render(request, "workloads/notifications/webhook.html", {"form": form}, status=422 if form.errors else 200)
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "POST"])
+def edit_webhook(request: HttpRequest, name: str) -> HttpResponse:
+    """Where it sends, what became of its last messages, and what can be done with it."""
+    actor = actor_of(request)
+    row = webhooks.webhook_named(name=name, actor=actor)
+    form = WebhookForm(form_data(request), old=row)
+    if shown := form_snippets(request, form, lambda: webhook_request(row, row.name, form.cleaned_data["url"])):
+        return shown
+    if request.method == "POST" and form.is_valid():
+        try:
+            webhooks.change_webhook(row=row, url=form.cleaned_data["url"], actor=actor)
+        except ValidationFailed as error:
+            form.show(error)
+        else:
+            messages.success(request, _("Saved. Waiting messages are sent to the new URL."))
+            return redirect(WEBHOOK_PAGE, name=row.name)
+    last = readable_deliveries(actor, list(deliveries_by(row)[:SHOWN]))
+    context = {"form": form, "webhook": row, "use": use_of(row), "last": last}
+    return render(request, "workloads/notifications/webhook.html", context, status=422 if form.errors else 200)
+
+
+@login_required
+@require_POST
+def try_webhook(request: HttpRequest, name: str) -> HttpResponse:
+    """A test event to it, now."""
+    actor = actor_of(request)
+    row = webhooks.webhook_named(name=name, actor=actor)
+    if copied := action_snippet(request, webhook_action_request(row, "trial-messages")):
+        return copied
+    if trouble := webhooks.try_webhook(row=row, actor=actor):
+        messages.error(request, _("The test event failed. %(trouble)s") % {"trouble": trouble})
+    else:
+        messages.success(request, _("The webhook accepted a test event."))
+    return redirect(WEBHOOK_PAGE, name=row.name)
+
+
+@login_required
+@never_cache
+@require_POST
+def rotate_webhook(request: HttpRequest, name: str) -> HttpResponse:
+    """Another secret, shown once. The old one signs, too, for a day."""
+    actor = actor_of(request)
+    row = webhooks.webhook_named(name=name, actor=actor)
+    if copied := action_snippet(request, webhook_action_request(row, "secret")):
+        return copied
+    return _show_secret(request, row, webhooks.rotate_webhook_secret(row=row, actor=actor), rotated=True)
+
+
+@login_required
+@require_POST
+def remove_webhook(request: HttpRequest, name: str) -> HttpResponse:
+    """Gone, with what waited for it."""
+    actor = actor_of(request)
+    row = webhooks.webhook_named(name=name, actor=actor)
+    if copied := action_snippet(request, webhook_delete_request(row)):
+        return copied
+    channels.remove_channel(row=row, actor=actor)
+    messages.success(request, _("Deleted webhook %(name)s.") % {"name": row.name})
+    return redirect(LIST)
+
+
+def _show_secret(request: HttpRequest, row: NotificationChannel, secret: str, *, rotated: bool = False) -> HttpResponse:
+    context = {"webhook": row, "secret": secret, "rotated": rotated}
+    return render(request, "workloads/notifications/webhook_secret.html", context)

@@ -216,18 +216,18 @@ def type_of(spec: WorkloadSpec) -> WorkloadType:
 
 def resolve_for(spec: WorkloadSpec, project: Project) -> Effective:
     """The effective pair for this spec, with sources. ValidationFailed where nothing may be resolved."""
-    effective = resolve_pair(spec, type_of(spec), project)
+    effective = resolve_pair(spec.request, type_of(spec), project)
     check_enforceable(effective, project)
     return effective
 
 
-def resolve_pair(spec: WorkloadSpec, type_: WorkloadType, project: Project) -> Effective:
+def resolve_pair(request: Request, type_: WorkloadType, project: Project) -> Effective:
     """Policies fill in before the type's defaults do; their rules are checked against what came out."""
     _check_offered(type_)
     nvcf = project.namespace == NVCF_NAMESPACE
     policy = {} if nvcf else policy_for(type_.name, project)
     defaults = NVCF_PAIR if nvcf else defaults_of(type_)
-    answer = resolve(spec.request, defaults=defaults, dictionary=current_dictionary(), policy=defaults_in(policy))
+    answer = resolve(request, defaults=defaults, dictionary=current_dictionary(), policy=defaults_in(policy))
     if isinstance(answer, Refusal):
         pointer = RESOLUTION_POINTERS.get(answer.field, answer.field)
         raise ValidationFailed.at(pointer, answer.code, answer.message, allowed=answer.allowed)

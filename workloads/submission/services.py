@@ -25,7 +25,7 @@ from django.utils import timezone
 from clusters.inventory.models import NodePool
 from portal.audit.services import audited_transaction, record
 from portal.kit.db.read_cache import cached_reads
-from portal.kit.errors import BadRequest, Conflict, ValidationFailed
+from portal.kit.errors import BadRequest, Conflict, ValidationFailed, check_together
 from portal.kit.security.actors import Actor
 from scheduling.model.resources import MILLI, parse_quantity
 from tenants.access.rules import Permission
@@ -165,15 +165,19 @@ def _accept(
     spec: WorkloadSpec, project: Project, actor: Actor, raw: Mapping[str, Any], ticket: Ticket | None
 ) -> Workload:
     type_ = type_of(spec)
-    effective = resolve_pair(spec, type_, project)
-    check_enforceable(effective, project)
-    check_kind_served(spec, project)
-    check_kind_scheduled(spec, project)
-    check_placement(spec, project)
-    check_priority_cap(spec, effective, project)
-    pools = pools_for(spec, project)
-    pool = pick_pool(spec, effective, project, pools)
-    check_gang_capacity(spec, project, pools)
+    effective, *_, pools = check_together(
+        lambda: resolve_pair(spec.request, type_, project),
+        lambda: check_kind_served(spec, project),
+        lambda: check_kind_scheduled(spec, project),
+        lambda: check_placement(spec, project),
+        lambda: pools_for(spec, project),
+    )
+    *_, pool, _gang = check_together(
+        lambda: check_enforceable(effective, project),
+        lambda: check_priority_cap(spec, effective, project),
+        lambda: pick_pool(spec, effective, project, pools),
+        lambda: check_gang_capacity(spec, project, pools),
+    )
     workload = _draft(spec, type_, effective, project, actor)
     workload.priority = current_rows()[effective.priority.name]
     _place(workload, pools, pool)

@@ -1,6 +1,5 @@
 """`list`, `describe`, `events`: what there is, and why it is so."""
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, NoReturn
 
@@ -20,7 +19,7 @@ from rung_cli.output.formats import Columns, Format, Output, TableColumn
 from rung_cli.output.stderr import note
 from rung_cli.output.units import PHASES, age, amount, clock, phase_style
 from rung_cli.session import session
-from rung_cli.watch import fetch_workload
+from rung_cli.watch import ChangeFeed, fetch_workload
 
 Workload = dict[str, Any]
 WORKLOADS: Final[Columns] = (
@@ -82,7 +81,7 @@ def list_workloads(
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = FEW,
     all_of_them: Annotated[bool, typer.Option("--all", "-a", help="All pages.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Then print every change, until Ctrl-C.")] = False,
-    interval: Annotated[float, typer.Option(min=0.5, help="Seconds between looks of --watch.")] = 2.0,
+    interval: Annotated[float, typer.Option(min=0.5, help="Seconds between looks without a change feed.")] = 2.0,
     output: OutputFlag = None,
 ) -> None:
     """List workloads, newest first.
@@ -100,7 +99,8 @@ def list_workloads(
     flags = {"deleted": deleted, "failedToApply": failed_to_apply}
     most = None if all_of_them else limit
     if watch:
-        _watch(out, held.api, lambda: _listed(held.api, {**query, **flags}, most), interval)
+        feed = ChangeFeed(held.api, owner, interval)
+        _watch(out, held.api, lambda: _listed(held.api, {**query, **flags}, most), feed)
     # one more than is shown tells whether there are more
     found = _listed(held.api, {**query, **flags}, None if most is None else most + 1)
     shown = found if most is None else found[:most]
@@ -118,7 +118,7 @@ def _name(row: Mapping[str, Any]) -> str:
     return f"{row['projectName']}/{row['name']}"
 
 
-def _watch(out: Output, api: Api, look: Callable[[], list[Workload]], interval: float) -> NoReturn:
+def _watch(out: Output, api: Api, look: Callable[[], list[Workload]], feed: ChangeFeed) -> NoReturn:
     """What there is, then each workload anew whenever something that is shown of it has changed, for ever.
 
     What is no longer on the list is shown once more: it was deleted, or is not what was asked for any more.
@@ -131,7 +131,7 @@ def _watch(out: Output, api: Api, look: Callable[[], list[Workload]], interval: 
         if new or left or not known:
             add(left + new)
         known = found
-        time.sleep(interval)
+        feed.wait()
 
 
 def _shown(row: Mapping[str, Any] | None) -> list[object]:

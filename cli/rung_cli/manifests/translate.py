@@ -13,12 +13,9 @@ from rung_cli.manifests.resources import VERSION, DeclaredObject, ServerState
 PRIORITY_CLASS: Final = ("scheduling.k8s.io/v1", "PriorityClass")
 RESOURCE_QUOTA: Final = ("v1", "ResourceQuota")
 NO_DEFAULT: Final = "globalDefault has no counterpart. Set the default priority of each workload type instead."
-NO_CAPS: Final = (
-    "caps the GPUs of {priorities} at {gpus} in project {project}. The portal writes such caps in its admin console "
-    "only (GPU caps of priorities), not over REST."
-)
+GPUS: Final = "requests.nvidia.com/gpu"
 RESOURCES: Final[Mapping[str, str]] = {
-    "requests.nvidia.com/gpu": "gpu",
+    GPUS: "gpu",
     "requests.cpu": "cpu",
     "cpu": "cpu",
     "requests.memory": "memory",
@@ -85,9 +82,7 @@ def _quota(
     project = _project(source, str(body["metadata"].get("namespace") or "default"), server)
     priorities, other = _scopes(spec)
     if priorities and not other:
-        gpus = hard.get("requests.nvidia.com/gpu", "any number")
-        told = NO_CAPS.format(priorities=" and ".join(priorities), gpus=gpus, project=project.key.name)
-        found.left.append(f"ResourceQuota {name} {told}")
+        _cap(source, name, hard, priorities, project, found)
         return
     if other:
         found.left.append(f"ResourceQuota {name} counts only pods of the scope {other}: Rung has no such quota.")
@@ -103,6 +98,21 @@ def _quota(
             found.remarks.append(f"ResourceQuota {name}: {resource} has no counterpart and is left out.")
             continue
         _limit(entry, RESOURCES[resource], _quantity(source, resource, amount))
+
+
+def _cap(
+    source: str, name: str, hard: Body, priorities: Sequence[str], project: DeclaredObject, found: Translation
+) -> None:
+    """A quota of one priority is a cap; one that counts several priorities together is none."""
+    if len(priorities) > 1 or GPUS not in hard:
+        what = f"the pods of {' and '.join(priorities)} together" if len(priorities) > 1 else f"no {GPUS}"
+        found.left.append(f"ResourceQuota {name} counts {what}: a PriorityCap caps the GPUs of one priority.")
+        return
+    for resource in hard.keys() - {GPUS}:
+        found.remarks.append(f"ResourceQuota {name}: {resource} of one priority has no counterpart and is left out.")
+    metadata = {"priority": priorities[0], "project": project.key.name}
+    spec = {"gpuLimit": _quantity(source, GPUS, hard[GPUS])}
+    found.bodies.append((source, {"apiVersion": VERSION, "kind": "PriorityCap", "metadata": metadata, "spec": spec}))
 
 
 def _limit(entry: dict[str, Any], part: str, amount: float) -> None:

@@ -177,7 +177,7 @@ RULES: Final[Mapping[str, RuleKey]] = {
 }
 PREEMPT_IDLE: Final = "interactiveJobPreemptIdleDurationSeconds"
 NOTICE: Final = 15
-"""Minutes; Run:ai's rules have no notice of their own."""
+"""Minutes for a new limit without a notice of its own; Run:ai's rules have none."""
 
 
 def rules_json(minutes: Mapping[RuleKey, int]) -> dict[str, int | None]:
@@ -218,12 +218,13 @@ def _unsupported(said: Mapping[str, Any]) -> list[Problem]:
 
 def _set(owner: Department | Project, which: RuleKey, seconds: object, pointer: str, actor: Actor) -> None:
     kind, category = which
+    row = kind._default_manager.filter(category=category, **owner_fields(owner)).first()
     if seconds is None:
-        if row := kind._default_manager.filter(category=category, **owner_fields(owner)).first():
+        if row:
             remove_limit(limit=row, actor=actor)
         return
     if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds < 60 or seconds % 60:
         raise ValidationFailed.at(pointer, "whole_minutes", _("Whole minutes, as seconds: 60, 120 and so on."))
     minutes = seconds // 60
-    notice = min(NOTICE, minutes - 1)
+    notice = min(row.notice_minutes if row else NOTICE, minutes - 1)
     set_limit(kind, owner=owner, category=category, minutes=minutes, notice_minutes=notice, actor=actor)

@@ -30,10 +30,10 @@ def happens(workload: Workload, phase: str, message: str = "") -> None:
     note(workload=workload, at=timezone.now(), type_=EventType.PHASE, message=message)
 
 
-def read(robot: Robot, after: str = "") -> list[Change]:
+def read(robot: Robot, after: str = "", wanted: str = "") -> list[Change]:
     """What there is after an id; the last event of such an answer, `end`, is left out."""
     headers = {"Last-Event-ID": after} if after else {}
-    answer = robot.client.get(f"/api/{PATH}", headers=headers)
+    answer = robot.client.get(f"/api/{PATH}", {"filterBy": wanted}, headers=headers)
     assert (answer.status_code, answer["Content-Type"]) == (200, "text/event-stream")
     *found, last = events_in(answer.content.decode())
     assert last[1:] == ("end", {"reason": "again"})
@@ -47,8 +47,8 @@ def begun(robot: Robot) -> str:
     return place
 
 
-def changes(robot: Robot, after: str) -> list[Change]:
-    (_place, name, _data), *found = read(robot, after)
+def changes(robot: Robot, after: str, wanted: str = "") -> list[Change]:
+    (_place, name, _data), *found = read(robot, after, wanted)
     assert name == "ready"
     return found
 
@@ -125,6 +125,46 @@ def test_many_changes_come_in_several_answers(robot: Robot, workload: Workload) 
     found = changes(robot, place)
     found += changes(robot, found[-1][0])
     assert len({key for key, _name, _change in found}) == 230
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ("projectName==llm-team", ["train", "train"]),
+        ("projectName==vision-team,phase==Running", ["theirs"]),
+        ("type!=phase", []),
+        ("workloadName=@the", ["theirs"]),
+        ("phase==Failed", ["train"]),
+    ],
+)
+def test_a_filter_leaves_out_what_does_not_match_and_resumes_at_the_same_places(
+    robot: Robot, workload: Workload, vision_team: Project, wanted: str, names: list[str]
+) -> None:
+    place = begun(robot)
+    happens(workload, "Running")
+    happens(WorkloadFactory.create(project=vision_team, name="theirs"), "Running")
+    happens(workload, "Failed")
+    found = changes(robot, place, wanted)
+    assert [change["workloadName"] for _key, _name, change in found] == names
+    everything = changes(robot, place)
+    assert [each for each in everything if each in found] == found
+    for key, _name, _change in found:
+        assert changes(robot, key, wanted) == [each for each in found if int(each[0]) > int(key)]
+
+
+def test_a_filter_never_shows_more_than_the_reader_may_see(member: Robot, vision_team: Project) -> None:
+    place = begun(member)
+    theirs = WorkloadFactory.create(project=vision_team, name="theirs")
+    happens(theirs, "Running")
+    assert changes(member, place, f"workloadId=={theirs.pk}") == []
+    answer = member.client.get(f"/api/{PATH}", {"filterBy": "projectName==vision-team"})
+    assert (answer.status_code, answer.json()["details"]) == (400, "unknown_name")
+
+
+@pytest.mark.parametrize("wanted", ["phase==Bogus", "type==Phase", "message==x", "projectName==nowhere", "phase"])
+def test_what_is_no_filter_is_400_before_anything_is_streamed(robot: Robot, wanted: str) -> None:
+    answer = robot.client.get(f"/api/{PATH}", {"filterBy": wanted})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, "/filterBy")
 
 
 @pytest.mark.parametrize("said", ["-1", "x", "1" * 30, "१"])

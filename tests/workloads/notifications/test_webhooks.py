@@ -1,21 +1,23 @@
 """Webhooks: every change signed, retried until it is taken or three days old, never to an address out of bounds."""
 
+import html
 import json
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from portal.audit.models import AuditRecord
 from portal.kit.security.actors import SYSTEM
-from tenants.access.models import Role
+from tenants.access.models import Role, User
 from tenants.organisation.models import Project
 from tests.factories.workloads import WorkloadFactory
 from tests.support.repository import ROOT
@@ -28,6 +30,7 @@ from workloads.state.services import note
 
 pytestmark = pytest.mark.enable_socket
 PATH = "v1/webhooks"
+PAGE = "/notifications/webhooks/ci/"
 DOCUMENT = ROOT / "docs" / "notifications.md"
 ANY = {"events": [{"category": "Workload change", "types": ["Any"]}], "channels": ["ci"]}
 
@@ -314,3 +317,93 @@ def test_every_change_is_not_for_mail(robot: Robot, secret: str) -> None:
     channels.add_channel(name="mail", type_="email", config={**config, "recipients": ["b@example.org"]}, actor=SYSTEM)
     answer = robot.send("POST", "v1/subscriptions", {**ANY, "channels": ["ci", "mail"]})
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/channels/1")
+
+
+@pytest.fixture
+def browser(client_of: Callable[[User], Client], admin: User) -> Client:
+    """A platform admin's."""
+    return client_of(admin)
+
+
+def page(client: Client, path: str = PAGE) -> str:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    return " ".join(answer.content.decode().split())
+
+
+def test_an_admin_adds_a_webhook_on_a_page_and_sees_its_secret_once(browser: Client, receiver: Receiver) -> None:
+    assert 'href="/notifications/add-webhook/"' in page(browser, "/notifications/")
+    made = browser.post("/notifications/add-webhook/", {"name": "ci", "url": receiver.url})
+    (secret,) = re.findall(r"whsec_[A-Za-z0-9+/=]+", html.unescape(made.content.decode()))
+    assert "no-store" in made.headers["Cache-Control"]
+    assert AuditRecord.objects.filter(action="notifications.add_webhook", entity_name="ci").exists()
+    shown = page(browser)
+    assert "whsec_" not in shown
+    assert "No messages yet." in shown
+    assert "accepted a test event" in browser.post(f"{PAGE}test/", follow=True).content.decode()
+    assert verify(secret, *receiver.requests[0][1:])
+    receiver.status = 500
+    assert "The webhook answered 500." in browser.post(f"{PAGE}test/", follow=True).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("typed", "field"),
+    [
+        ({"name": "CI", "url": "https://a.example.org"}, "name"),
+        ({"name": "ci", "url": "https://a.example.org"}, "__all__"),
+        ({"name": "new", "url": "ftp://a.example.org"}, "url"),
+        ({"name": "new", "url": ""}, "url"),
+    ],
+)
+def test_what_is_no_webhook_is_refused_at_its_field_of_the_form(
+    browser: Client, secret: str, typed: dict[str, str], field: str
+) -> None:
+    answer = browser.post("/notifications/add-webhook/", typed)
+    assert (answer.status_code, list(answer.context["form"].errors)) == (422, [field])
+    assert NotificationChannel.objects.count() == 1
+
+
+def test_the_page_of_a_webhook_changes_it_rotates_its_secret_and_deletes_it(
+    browser: Client, secret: str, receiver: Receiver
+) -> None:
+    saved = browser.post(PAGE, {"url": f"{receiver.url}&more=1"}, follow=True)
+    assert "Waiting messages are sent to the new URL." in saved.content.decode()
+    assert NotificationChannel.objects.get().config["url"].endswith("more=1")
+    refused = browser.post(PAGE, {"url": "no-url"})
+    assert (refused.status_code, list(refused.context["form"].errors)) == (422, ["url"])
+    rotated = html.unescape(browser.post(f"{PAGE}secret/").content.decode())
+    assert "whsec_" in rotated
+    assert secret not in rotated
+    assert "previous secret" in rotated
+    assert "Deleted webhook ci." in browser.post(f"{PAGE}delete/", follow=True).content.decode()
+    assert browser.get(PAGE).status_code == 404
+    told = set(AuditRecord.objects.values_list("action", flat=True))
+    assert {"notifications.change_webhook", "notifications.rotate_webhook_secret"} <= told
+
+
+def test_the_page_of_a_webhook_lists_its_last_messages_and_their_errors(
+    browser: Client, receiver: Receiver, workload: Workload
+) -> None:
+    happens(workload, message="It runs now.")
+    receiver.status = 503
+    turn()
+    shown = page(browser)
+    assert "The webhook answered 503." in shown
+    assert "Not delivered yet" in shown
+    assert "train" in shown
+    assert "failing" in shown
+
+
+@pytest.mark.parametrize("path", ["", "test/", "secret/", "delete/"])
+def test_the_pages_of_webhooks_are_for_platform_admins(
+    client_of: Callable[[User], Client], bob: User, secret: str, path: str
+) -> None:
+    assert client_of(bob).post(f"{PAGE}{path}", {}).status_code == 403
+    assert client_of(bob).get("/notifications/add-webhook/").status_code == 403
+
+
+def test_every_form_of_a_webhook_is_shown_as_a_request(browser: Client, secret: str) -> None:
+    for path, request in (("test/", "trial-messages"), ("secret/", "/secret"), ("delete/", "DELETE")):
+        answer = browser.post(f"{PAGE}{path}", headers={"HX-Target": "act-copies"})
+        assert (answer.status_code, request in answer.content.decode()) == (200, True)
+    assert NotificationChannel.objects.count() == 1

@@ -4,6 +4,7 @@ import time
 from typing import Any, Final
 from uuid import UUID
 
+from django.db.models import Q
 from django.http.response import HttpResponseBase
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -12,15 +13,22 @@ from rest_framework.request import Request
 
 from clusters.watch.rules import clean_message
 from portal.kit.api.event_stream import EventSource, OpenStreams, end, frame, stream
-from portal.kit.api.filters import id_number
+from portal.kit.api.filters import Column, Columns, KnownWords, as_number, as_time, as_uuid, filters, id_number
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema
 from portal.kit.errors import BadRequest, RungError, TooManyRequests
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
+from tenants.access.api.filter_values import (
+    CLUSTER_ID,
+    DEPARTMENT_ID,
+    DEPARTMENT_NAME,
+    PROJECT_ID,
+    PROJECT_NAME,
+)
 from workloads.lifecycle.serializers.pods import ChangeEventSchema, StreamEventSchema
-from workloads.state.models import Workload, WorkloadEvent
+from workloads.state.models import EventType, Phase, Workload, WorkloadEvent
 from workloads.state.selectors.timeline import (
     CurrentPhase,
     change_json,
@@ -181,7 +189,29 @@ timeline:
 
 An entry comes after its transaction has committed, usually within two seconds. Ids only grow, and no entry is skipped:
 one that commits late gets a later id. Whether you may see an entry is decided when it is sent. To hold a list that is
-always right, open the stream, list the workloads at `ready`, then apply the changes."""
+always right, open the stream, list the workloads at `ready`, then apply the changes.
+
+`filterBy` leaves out what does not match; ids and `Last-Event-ID` are those of the whole feed, so the filter may change
+from one stream to the next."""
+FILTER: Final = OpenApiParameter(
+    "filterBy",
+    str,
+    description="Conditions on changes, as in lists: projectName==llm-team,type==phase,phase==Running. Fields: type, "
+    "phase, reason, at, workloadId, workloadName, projectId, projectName, departmentId, departmentName, clusterId.",
+)
+COLUMNS: Final[Columns] = {
+    "type": Column("type", known=KnownWords(EventType.values)),
+    "phase": Column("phase", known=KnownWords(Phase.values)),
+    "reason": Column("reason"),
+    "at": Column("at", as_time),
+    "workloadId": Column("workload_id", as_uuid),
+    "workloadName": Column("workload__name"),
+    "projectId": Column("workload__project_id", as_number, PROJECT_ID),
+    "projectName": Column("workload__project__name", known=PROJECT_NAME),
+    "departmentId": Column("workload__project__department_id", as_number, DEPARTMENT_ID),
+    "departmentName": Column("workload__project__department__name", known=DEPARTMENT_NAME),
+    "clusterId": Column("workload__project__cluster_id", as_uuid, CLUSTER_ID),
+}
 READY_EVERY: Final = 60.0
 """Seconds after which a reader who sees nothing of what happens gets a newer id."""
 
@@ -195,7 +225,7 @@ class WorkloadChanges(Route):
         operation_id="stream_workload_changes",
         summary="Stream the changes of all workloads",
         description=FEED,
-        parameters=[SINCE],
+        parameters=[SINCE, FILTER],
         responses={
             (200, "text/event-stream"): OpenApiResponse(
                 ChangeEventSchema, description="One event of the feed; `end` is the last."
@@ -206,14 +236,15 @@ class WorkloadChanges(Route):
     )
     def get(self, request: Request) -> Any:
         """Events, until `end`."""
-        return _opened(request, FeedReader(self, request, _last_event_id(request)))
+        wanted = filters(request.query_params.get("filterBy", ""), COLUMNS, actor_of(request))
+        return _opened(request, FeedReader(self, request, _last_event_id(request), wanted))
 
 
 class FeedReader:
     """One reader's place in the change feed."""
 
-    def __init__(self, view: Route, request: Request, after: int | None) -> None:
-        self._view, self._request, self._actor = view, request, actor_of(request)
+    def __init__(self, view: Route, request: Request, after: int | None, wanted: Q) -> None:
+        self._view, self._request, self._actor, self._wanted = view, request, actor_of(request), wanted
         self._read_to, self._after, self._started = 0, after, False
         self._said = time.monotonic()
         self._names: dict[UUID, frozenset[str]] = {}
@@ -223,7 +254,7 @@ class FeedReader:
         place_events()
         self._names.clear()
         first = "" if self._started else self._start()
-        events, read_to = changes_after(self._actor, self._read_to)
+        events, read_to = changes_after(self._actor, self._read_to, self._wanted)
         frames = [frame("change", change_json(each, self._hidden(each)), key=str(each.position)) for each in events]
         moved, self._read_to = read_to > self._read_to, read_to
         now = time.monotonic()

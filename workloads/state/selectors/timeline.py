@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from django.db.models import Q
 from django.utils import timezone
 
 from clusters.connection.services.gateways import gateway_for
@@ -179,13 +180,13 @@ def is_in_feed(position: int) -> bool:
     return oldest is None or oldest > timezone.now() - FEED_REACH
 
 
-def changes_after(actor: Actor, position: int) -> tuple[list[WorkloadEvent], int]:
-    """The next entries of workloads that the actor may see now, and the position up to which the feed was read."""
+def changes_after(actor: Actor, position: int, wanted: Q) -> tuple[list[WorkloadEvent], int]:
+    """The next `wanted` entries of workloads that the actor may see now, and the position up to which it was read."""
     last = feed_end()
     if last <= position:
         return [], position
     rows = WorkloadEvent.objects.filter(position__gt=position, position__lte=last)
-    seen = rows.filter(workload__project__in=visible_projects(actor)).select_related("workload__project")
+    seen = rows.filter(wanted, workload__project__in=visible_projects(actor)).select_related("workload__project")
     found = list(seen.order_by("position")[:MOST])
     return found, found[-1].position or position if len(found) == MOST else last
 

@@ -170,7 +170,7 @@ class NimServices(NativeFields):
             metadata = sent["metadata"]
             project = project_named(actor, metadata["projectId"], None, at="/metadata")
             body = {**metadata, "spec": sent["spec"]}
-            spec = read_body(KIND, body, project, actor)
+            spec = self.read(KIND, body, project, actor)
             workload = self.taken(request, spec, project, body)
         return Response(nim_json(workload) | self.foreseen, status=202)
 

@@ -14,16 +14,18 @@ from rest_framework.response import Response
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import AcceptedSchema, operation, validated_body
 from portal.kit.db.read_cache import cached_reads
-from portal.kit.errors import BadRequest, Conflict, NotFound, RungError, ValidationFailed
+from portal.kit.errors import BadRequest, Conflict, NotFound, RungError, ValidationFailed, raise_with
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.api.authentication import reads_of
 from tenants.organisation.models import Project
+from workloads.dictionary.selectors import type_named
 from workloads.intake import NativeBody, WorkloadSpec
-from workloads.intake.rules.native.reader import native_pointer
-from workloads.intake.services import read_native_body
+from workloads.intake.rules.native.reader import native_pointer, requested_pair
+from workloads.intake.services import grants_of, read_native_body
 from workloads.lifecycle.api.workloads import ACTIONS
 from workloads.policies.serializers import issue_json
+from workloads.policies.services import resolve_pair
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import workload_or_404
 from workloads.submission.api.submissions import (
@@ -43,6 +45,14 @@ REFUSED: Final = {**ANSWERS, 400: SubmissionErrorSchema}
 class NativeFields(Submission):
     """What comes in has native fields."""
 
+    def read(self, kind: str, body: Mapping[str, Any], project: Project, actor: Actor) -> WorkloadSpec:
+        """What a body asks for. Its refusal also names what policies say of the priority and preemptibility."""
+        native = native_of(kind, body)
+        try:
+            return read_native_body(native=native, project=project, actor=actor)
+        except ValidationFailed as error:
+            raise_with(error, lambda: _check_pair(native, project))
+
     def taken(self, request: Request, spec: WorkloadSpec, project: Project, raw: Mapping[str, Any]) -> Workload:
         """Submitted; what is refused then is said of the native fields."""
         try:
@@ -58,14 +68,31 @@ class NativeSubmission(NativeFields):
 
     def post(self, request: Request) -> Response:
         """Accepted with the effective values; refused at its fields."""
-        body, actor = validated_body(new_schema(self.kind), request.data), actor_of(request)
+        actor = actor_of(request)
         with cached_reads(reads_of(request)):
+            body = self._body(request, actor)
             project = project_named(actor, body["projectId"], body.get("clusterId"))
             filled = from_template(self.kind, body, project)
             with naming_sources(filled):
-                spec = read_body(self.kind, {**body, **filled}, project, actor)
+                spec = self.read(self.kind, {**body, **filled}, project, actor)
                 workload = self.taken(request, spec, project, {**dict(request.data), **filled})
         return Response(native_json(workload) | self.foreseen, status=202)
+
+    def _body(self, request: Request, actor: Actor) -> dict[str, Any]:
+        """The body as its schema has it. Its refusal also names what is wrong inside `spec` and `masterSpec`."""
+        try:
+            return validated_body(new_schema(self.kind), request.data)
+        except ValidationFailed as error:
+            raise_with(error, lambda: self._check_fields(request.data, actor))
+
+    def _check_fields(self, sent: object, actor: Actor) -> None:
+        """The fields of a body whose shape is refused; those of a template are not known then."""
+        if not isinstance(sent, dict) or sent.get("templateId") is not None:
+            return
+        project = project_named(actor, str(sent.get("projectId")), None)
+        parts = {name: sent.get(name) for name in ("spec", "masterSpec")}
+        shaped = {name: part for name, part in parts.items() if isinstance(part, dict)}
+        self.read(self.kind, {"name": PLACEHOLDER, **shaped}, project, actor)
 
     def handle_exception(self, exc: Exception) -> Response:
         """A refused field is 400 here."""
@@ -196,10 +223,15 @@ def of_kind(actor: Actor, kind: str, workload_id: str) -> Workload:
 
 
 def read_body(
-    kind: str, body: Mapping[str, Any], project: Project, actor: Actor, *, workload: Workload | None = None
+    kind: str, body: Mapping[str, Any], project: Project, actor: Actor, *, workload: Workload
 ) -> WorkloadSpec:
-    """What a native body asks for; `workload` is the one that is to become it."""
-    native = NativeBody(
+    """What a native body asks for; `workload` is to become it."""
+    return read_native_body(native=native_of(kind, body), project=project, actor=actor, workload=workload)
+
+
+def native_of(kind: str, body: Mapping[str, Any]) -> NativeBody:
+    """A body whose shape is known to be right."""
+    return NativeBody(
         kind=kind,
         name=body["name"],
         spec=body.get("spec") or {},
@@ -207,7 +239,22 @@ def read_body(
         master=body.get("masterSpec"),
         master_same=body.get("masterSpecSameAsWorker"),
     )
-    return read_native_body(native=native, project=project, actor=actor, workload=workload)
+
+
+PLACEHOLDER: Final = "unnamed"
+"""In place of a name that is refused already."""
+
+
+def _check_pair(native: NativeBody, project: Project) -> None:
+    """What policies and types refuse of a body that is refused for something else."""
+    found = requested_pair(native, scope=grants_of(project))
+    if found is None:
+        return
+    type_name, request = found
+    try:
+        resolve_pair(request, type_named(type_name), project)
+    except (BadRequest, ValidationFailed) as error:
+        raise at_native_fields(error) from error
 
 
 def at_native_fields(error: RungError) -> RungError:

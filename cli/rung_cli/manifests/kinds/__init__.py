@@ -7,6 +7,12 @@ from rung_cli.manifests.kinds.access import AccessRuleResource, RoleResource, Se
 from rung_cli.manifests.kinds.channels import NotificationChannelResource
 from rung_cli.manifests.kinds.dictionary import PriorityResource, WorkloadTypeResource
 from rung_cli.manifests.kinds.inventory import ClusterResource, NodePoolResource
+from rung_cli.manifests.kinds.limits import (
+    IdleLimitResource,
+    MinRuntimeResource,
+    PriorityCapResource,
+    TimeLimitResource,
+)
 from rung_cli.manifests.kinds.org_units import DepartmentResource, ProjectResource
 from rung_cli.manifests.kinds.scoped import PolicyResource, WorkloadTemplateResource
 from rung_cli.manifests.resources import ResourceKind
@@ -20,6 +26,10 @@ KINDS: Final[Mapping[str, ResourceKind]] = {
         NodePoolResource(),
         DepartmentResource(),
         ProjectResource(),
+        PriorityCapResource(),
+        TimeLimitResource(),
+        IdleLimitResource(),
+        MinRuntimeResource(),
         RoleResource(),
         ServiceAccountResource(),
         AccessRuleResource(),

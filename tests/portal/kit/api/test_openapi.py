@@ -27,6 +27,16 @@ SERVED = {
     "/api/v1/webhooks/{webhook_name}/trial-messages": {"post"},
     "/api/v1/subscriptions": {"get", "post"},
     "/api/v1/subscriptions/{subscription_id}": {"put", "delete"},
+    "/api/v1/org-unit/priority-caps": {"get"},
+    "/api/v1/org-unit/projects/{unit_id}/priority-caps/{priority_name}": {"get", "put", "delete"},
+    "/api/v1/org-unit/time-limits": {"get"},
+    "/api/v1/org-unit/idle-limits": {"get"},
+    "/api/v1/org-unit/min-runtimes": {"get"},
+    **{
+        f"/api/v1/org-unit/{units}/{{unit_id}}/{rule}": {"get", "put", "delete"}
+        for units in ("projects", "departments")
+        for rule in ("time-limits/{category_name}", "idle-limits/{category_name}", "min-runtime")
+    },
     "/api/v1/org-unit/reports": {"get", "post"},
     "/api/v1/org-unit/reports/count": {"get"},
     "/api/v1/org-unit/reports/availability": {"get"},

@@ -12,10 +12,12 @@ from typing import Any, Final
 from portal.kit.security.redaction import SECRET_TEXT
 from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
 from portal.kit.security.strict_parsing.documents import ParseLimits, measure
+from workloads.dictionary.rules.resolution import Request
 from workloads.intake.rules.manifests import read_object
 from workloads.intake.rules.native.fields import FIELDS, MASTER, Fields, object_rule
-from workloads.intake.rules.native.objects import BUILDERS, Built, Checked, has_leader
+from workloads.intake.rules.native.objects import BUILDERS, Built, Checked, has_leader, labels_of
 from workloads.intake.rules.native.parts import PORT, WORD, items
+from workloads.intake.rules.scalars import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
 from workloads.intake.rules.spec import WorkloadSpec
 from workloads.intake.rules.values import (
     ABSENT,
@@ -64,6 +66,37 @@ def read_native(native: NativeBody, *, scope: ProjectGrants) -> WorkloadSpec:
     pools = tuple(dict.fromkeys(asked.spec.get("nodePools", ())))
     warnings = (*spec.warnings, *_warnings(asked))
     return replace(spec, node_pools=pools or spec.node_pools, warnings=warnings)
+
+
+def requested_pair(native: NativeBody, *, scope: ProjectGrants) -> tuple[str, Request] | None:
+    """The type of a native body and the priority and preemptibility it asks for, whatever else is wrong with it.
+
+    None where these are refused themselves.
+    """
+    report = ProblemReport()
+    asked = _part(_named_fields(FIELDS[native.kind]), _given(native.spec), Location("/spec", report, scope))
+    leading = _part(_named_fields(MASTER), _given(native.master or {}), Location("/masterSpec", report, scope))
+    if report.problems:
+        return None
+    labels, pod_class = labels_of(asked), leading.get("priorityClass")
+    return BUILDERS[native.kind][0], Request(
+        explicit_priority=asked.get("priorityClass"),
+        explicit_preemptibility=asked.get("preemptibility"),
+        label_priority=labels.get(PRIORITY_LABEL),
+        label_preemptibility=labels.get(PREEMPTIBILITY_LABEL),
+        pod_priority_class=(("/masterSpec/priorityClass", pod_class),) if pod_class else (),
+    )
+
+
+_PAIR: Final = frozenset({"priorityClass", "preemptibility", "labels"})
+
+
+def _named_fields(fields: Fields) -> Rule:
+    return object_rule({name: field for name, field in fields.items() if name in _PAIR})
+
+
+def _given(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in part.items() if name in _PAIR}
 
 
 def read_count(kind: str, given: Mapping[str, Any]) -> int:
