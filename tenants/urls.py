@@ -55,12 +55,14 @@ from tenants.quotas.api import (
     ProjectTelemetry,
     Ranks,
 )
+from tenants.quotas.views import quotas
 from tenants.usage.api import DepartmentMetrics, ProjectMetrics
 
 app_name = "tenants"
 urlpatterns = [
     path("projects/", organisation_views.project_list, name="projects"),
     path("projects/<slug:name>/", organisation_views.project_detail, name="project"),
+    path("quotas/", quotas, name="quotas"),
     path("access-keys/", access_keys.keys, name="access-keys"),
     path("access-keys/<uuid:key_id>/secret/", access_keys.rotate, name="rotate-key"),
     path("access-keys/<uuid:key_id>/revoke/", access_keys.revoke, name="revoke-key"),
