@@ -208,7 +208,7 @@ def set_resources(
         pool = _pool(owner.cluster, entry["nodePool"]["id"], f"{at}/nodePool/id", seen)
         row = rows.get(pool.pk)
         before = QuotaValues.of(row) if row is not None and not whole else None
-        with _within(at):
+        with refusals_at(at):
             values = parse_entry(entry, pointer="", before=before)
             warnings[pool] = _set(owner, pool, values, actor=actor, reason=reason)
     if whole:
@@ -255,7 +255,7 @@ def _set(
 
 
 @contextmanager
-def _within(pointer: str) -> Iterator[None]:
+def refusals_at(pointer: str) -> Iterator[None]:
     """What is refused inside points at its entry."""
     try:
         yield

@@ -40,6 +40,7 @@ MENU: Final = (
     ("tenants:quotas", gettext_noop("Quotas"), "pencil"),
     ("workloads:priorities", gettext_noop("Priorities"), "stairs"),
     ("workloads:types", gettext_noop("Types"), "category"),
+    ("workloads:plans", gettext_noop("Plans"), "check"),
     ("clusters:list", gettext_noop("Clusters"), "server-2"),
     ("workloads:reports", gettext_noop("Reports"), "archive"),
     ("tenants:audit", gettext_noop("Audit"), "history"),
