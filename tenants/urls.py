@@ -53,16 +53,16 @@ from tenants.quotas.api import (
     ProjectPoolCount,
     ProjectPools,
     ProjectTelemetry,
+    Quotas,
+    QuotaWhatIf,
     Ranks,
 )
-from tenants.quotas.views import quotas
 from tenants.usage.api import DepartmentMetrics, ProjectMetrics
 
 app_name = "tenants"
 urlpatterns = [
     path("projects/", organisation_views.project_list, name="projects"),
     path("projects/<slug:name>/", organisation_views.project_detail, name="project"),
-    path("quotas/", quotas, name="quotas"),
     path("access-keys/", access_keys.keys, name="access-keys"),
     path("access-keys/<uuid:key_id>/secret/", access_keys.rotate, name="rotate-key"),
     path("access-keys/<uuid:key_id>/revoke/", access_keys.revoke, name="revoke-key"),
@@ -110,6 +110,8 @@ api_patterns = [
     path("v1/authorization/roles/<int:role_id>", RoleDetailV1.as_view()),
     path("v2/authorization/roles", RolesV2.as_view()),
     path("v2/authorization/roles/<int:role_id>", RoleDetailV2.as_view()),
+    path("v1/quotas", Quotas.as_view()),
+    path("v1/quotas/what-if", QuotaWhatIf.as_view()),
     path("v1/org-unit/priorities", Ranks.as_view()),
     path("v1/org-unit/projects/telemetry", ProjectTelemetry.as_view()),
     path("v1/org-unit/projects/node-pool-resources", ProjectPools.as_view()),

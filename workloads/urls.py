@@ -63,6 +63,7 @@ pages = [
     path("reports/", reports_views.reports, name="reports"),
     path("reports/<uuid:report_id>/file/", reports_views.file, name="report-file"),
     path("reports/<uuid:report_id>/delete/", reports_views.delete, name="report-delete"),
+    path("quotas/", plans_views.quotas, name="quotas"),
     path("plans/", plans_views.plan_list, name="plans"),
     path("plans/<uuid:plan_id>/", plans_views.plan_detail, name="plan"),
     path("plans/<uuid:plan_id>/apply/", plans_views.plan_apply, name="plan-apply"),

@@ -1,16 +1,19 @@
-"""The quotas page: departments and projects of one node pool, edited in place, with what the edits would do."""
+"""The table of the quotas page: departments and projects of a node pool, edited in place, and what the edits would do.
 
+The page itself is a view of the plans above: saving opens a plan.
+"""
+
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from django.contrib.auth.decorators import login_required
 from django.core.paginator import Page, Paginator
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
-from django.views.decorators.http import require_http_methods
 
 from clusters.inventory.models import NodePool
-from portal.kit.pages.forms import form_data
+from portal.kit.errors import Problem, RungError
+from portal.kit.pages.forms import PageForm, form_data
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from tenants.access.selectors import Access, access_for
@@ -26,7 +29,7 @@ from tenants.quotas.selectors.quota_tree import (
     pools_for,
 )
 from tenants.quotas.services.quota_values import QuotaValues
-from tenants.quotas.services.what_if import rule_of, share_of_each, what_if
+from tenants.quotas.services.what_if import rule_of, share_of_each, values_of, what_if
 
 PAGE_SIZE: Final = 50
 LONGEST_SEARCH: Final = 100
@@ -67,20 +70,25 @@ class QuotaTable:
         """Rows with a cell that is refused."""
         return [form for form in self.forms.values() if form.is_bound and not form.is_valid()]
 
+    def refuse(self, owners: Sequence[OwnerKey], error: RungError, reason: ReasonForm) -> None:
+        """Show each problem at its cell: its pointer is `/quotas/`, a place in `owners` and a value. Others: above."""
+        for problem in error.problems or (Problem("", error.code, error.message),):
+            place = re.fullmatch(r"/quotas/(\d{1,6})(/.*)?", problem.pointer)
+            form: PageForm = self.forms[owners[int(place[1])]] if place else reason
+            at = replace(problem, pointer=(place[2] or "") if place else problem.pointer)
+            form.show(type(error)(error.message, problems=[at]), QuotaRowForm.field_at if place else {})
+
     @property
     def edits(self) -> dict[OwnerKey, QuotaValues]:
-        """The new quotas of the rows that somebody edited and that are well-formed."""
+        """The new quotas of the rows that somebody edited and that are well-formed, in the order of the table."""
         sent = {key: form for key, form in self.forms.items() if form.is_bound and form.is_valid()}
         return {key: form.values for key, form in sent.items() if form.changed_data}
 
 
-@login_required
-@require_http_methods(["GET", "POST"])
-def quotas(request: HttpRequest) -> HttpResponse:
-    """The table; sent, what its edits would do. Nothing is stored."""
-    pools, table = read_table(request)
-    status = 422 if table and table.invalid else 200
-    return render_table(request, pools, table, ReasonForm(), status=status)
+def changed_fields(quotas: PoolQuotas, key: OwnerKey, values: QuotaValues) -> dict[str, object]:
+    """The columns of a quota that differ from the stored ones."""
+    stored = values_of(quotas.quota(key)).as_fields()
+    return {name: value for name, value in values.as_fields().items() if value != stored[name]}
 
 
 def read_table(request: HttpRequest) -> tuple[list[NodePool], QuotaTable | None]:
@@ -96,8 +104,9 @@ def read_table(request: HttpRequest) -> tuple[list[NodePool], QuotaTable | None]
     lines = [row for branch in branches for row in _lines(branch)]
     page = Paginator(lines, PAGE_SIZE).get_page(request.GET.get("page"))
     data = form_data(request)
-    forms = _forms(data, lines, page.object_list)
-    rows = _rows(read, list(page.object_list), forms)
+    shown = list(page.object_list)
+    forms = _forms(data, lines, shown)
+    rows = _rows(read, shown, forms)
     return pools, QuotaTable(access, read, rows, page, forms)
 
 

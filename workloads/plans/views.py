@@ -9,15 +9,19 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _lazy
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from portal.kit.db.keyset_pagination import page_of
+from portal.kit.errors import Conflict, ValidationFailed
 from portal.kit.pages.api_snippets import portal_address, snippets_for
+from portal.kit.pages.forms import form_data
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
+from tenants.quotas.forms import ReasonForm
+from tenants.quotas.views import QuotaTable, changed_fields, read_table, render_table
 from workloads.plans.models import Plan
 from workloads.plans.selectors import STATES, in_state, kind_named, state_of, visible_plans
-from workloads.plans.services.plans import apply_plan, discard_plan, roll_back
+from workloads.plans.services.plans import apply_plan, discard_plan, plan_change, roll_back
 
 PAGE_SIZE: Final = 50
 MARKS: Final = {
@@ -113,6 +117,41 @@ def plan_roll_back(request: HttpRequest, plan_id: UUID) -> HttpResponse:
     """Open the plan of the inverse change."""
     back = roll_back(plan=_plan_or_404(request, plan_id), actor=actor_of(request))
     return redirect("workloads:plan", plan_id=back.pk)
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def quotas(request: HttpRequest) -> HttpResponse:
+    """Quotas of a node pool. Sent, what the edits would do; saved, the plan of them, or the cells that are refused."""
+    pools, table = read_table(request)
+    saves = request.POST.get("do") == "save"
+    reason = ReasonForm(form_data(request) if saves else None)
+    if table and saves and (plan := _plan_of_quotas(request, table, reason)):
+        return redirect("workloads:plan", plan_id=plan.pk)
+    refused = table is not None and (table.invalid or reason.errors)
+    return render_table(request, pools, table, reason, status=422 if refused else 200)
+
+
+def _plan_of_quotas(request: HttpRequest, table: QuotaTable, reason: ReasonForm) -> Plan | None:
+    """None where a cell or the reason is refused, or where nothing is edited; the forms then say so."""
+    edits = table.edits
+    if not (edits or table.invalid):
+        reason.add_error(None, _("No cell was edited."))
+    if table.invalid or not reason.is_valid():
+        return None
+    place = {"cluster": table.pool.cluster.name, "pool": table.pool.name}
+    change = {
+        "quotas": [
+            {key.kind: table.quotas.owners[key].name, **place, "values": changed_fields(table.quotas, key, values)}
+            for key, values in edits.items()
+        ],
+        "reason": reason.cleaned_data["reason"],
+    }
+    try:
+        return plan_change(kind="quotas", change=change, actor=actor_of(request))
+    except (ValidationFailed, Conflict) as error:
+        table.refuse(list(edits), error, reason)
+        return None
 
 
 def _plan_or_404(request: HttpRequest, plan_id: UUID) -> Plan:

@@ -5,14 +5,18 @@ a reader may see. The number of queries grows with neither departments, projects
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from django.db.models import Q, QuerySet, Sum
+from django.utils.translation import gettext as _
 
 from clusters.inventory.models import Node, NodePool
+from portal.kit.api.filters import closest_name
+from portal.kit.errors import BadRequest
 from scheduling.model.resources import Resources
 from tenants.access.rules import Permission
 from tenants.access.selectors import Access
@@ -118,6 +122,26 @@ def pools_for(access: Access) -> QuerySet[NodePool]:
     by_project = Q(cluster__in=access.projects().order_by().values("cluster"))
     pools = NodePool.objects.filter(by_department | by_project).select_related("cluster")
     return pools.order_by("cluster__name", "-is_default", "name")
+
+
+def pools_named(access: Access, cluster: str, pool: str) -> list[NodePool]:
+    """Those of these names, all where a name is empty. 400 for a name that the reader cannot see."""
+    found = list(pools_for(access))
+    for pointer, name, of in (("/cluster", cluster, "cluster.name"), ("/pool", pool, "name")):
+        name_of = attrgetter(of)
+        kept = [each for each in found if name in {"", name_of(each)}]
+        if name and not kept:
+            known = sorted({name_of(each) for each in found})
+            raise BadRequest.at(pointer, "unknown_name", unknown_text(pointer[1:], name, known), allowed=known)
+        found = kept
+    return found
+
+
+def unknown_text(field: str, name: str, known: Collection[str]) -> str:
+    """`No pool 'h10' found. Did you mean 'h100'?`"""
+    close = closest_name(name, known)
+    hint = _(" Did you mean '%(name)s'?") % {"name": close} if close else ""
+    return _("No %(field)s '%(name)s' found.") % {"field": field, "name": name[:63]} + hint
 
 
 def pool_quotas(pools: Sequence[NodePool]) -> list[PoolQuotas]:
@@ -238,6 +262,20 @@ def branches_of(quotas: PoolQuotas, access: Access, *, search: str = "") -> Iter
             sums = quotas.deserved_by_projects.get(department.pk, Resources())
             lines = [_line(quotas, access, each) for each in projects]
             yield Branch(department, own, lines, sums.gpu)
+
+
+def lines_of(
+    pools: Iterable[PoolQuotas], access: Access, *, search: str = "", department: str = ""
+) -> list[tuple[PoolQuotas, Branch, QuotaLine]]:
+    """What the reader may see in these pools as a list, each department before its projects."""
+    return [
+        (quotas, branch, line)
+        for quotas in pools
+        for branch in branches_of(quotas, access, search=search)
+        if department in {"", branch.department.name}
+        for line in (branch.line, *branch.projects)
+        if line
+    ]
 
 
 def _line(quotas: PoolQuotas, access: Access, owner: Department | Project) -> QuotaLine:

@@ -4,17 +4,19 @@ The shares are those of the cluster's scheduler, computed from its queues as Run
 nodes as last observed, and what the projects use and request now.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from django.utils.functional import Promise
+from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 
 from clusters.flavours.objects import RANK_TO_PRIORITY
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
-from portal.kit.errors import Problem
+from portal.kit.db.validation import raise_problems
+from portal.kit.errors import Problem, ValidationFailed
 from scheduling.forecast.cycle import Flavour
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Queue
@@ -23,6 +25,7 @@ from tenants.access.selectors import Access
 from tenants.organisation.models import Department, Project
 from tenants.quotas.selectors.desired_state import QuotaRow, queue_weights
 from tenants.quotas.selectors.quota_tree import OwnerKey, PoolQuotas, key_of, may_see, over
+from tenants.quotas.services.pool_quotas import parse_entry, values_shape_problems
 from tenants.quotas.services.quota_values import (
     DIMENSIONS,
     QuotaValues,
@@ -31,6 +34,7 @@ from tenants.quotas.services.quota_values import (
     over_parent_limit,
     over_physical,
     sum_beyond,
+    value_problems,
     weights_without_effect,
 )
 from tenants.quotas.services.quotas import newly_reclaimable
@@ -150,6 +154,51 @@ def what_if(quotas: PoolQuotas, edits: Edits, access: Access) -> WhatIf:
         refusals=tuple(_refusals(after, changed)),
         warnings=tuple(_warnings(quotas, after, changed)),
     )
+
+
+MOST_EDITS: Final = 2000
+
+
+def parse_edits(
+    quotas: PoolQuotas, entries: Sequence[Mapping[str, Any]], access: Access
+) -> dict[OwnerKey, QuotaValues]:
+    """Quotas by their owners' names: `{"project" | "department": name, "values": entry}`; absent values stay.
+
+    Raises ValidationFailed with a pointer at every bad value, and for owners that the reader may not see.
+    """
+    if len(entries) > MOST_EDITS:
+        text = _now("At most %(most)d quotas.") % {"most": MOST_EDITS}
+        raise ValidationFailed.at("/quotas", "too_many", text)
+    seen = ((key, owner.name) for key, owner in quotas.owners.items() if may_see(access, owner))
+    names: dict[tuple[str, str], OwnerKey] = {(key.kind, name): key for key, name in seen}
+    found: dict[OwnerKey, QuotaValues] = {}
+    problems: list[Problem] = []
+    for number, entry in enumerate(entries):
+        at = f"/quotas/{number}"
+        try:
+            key = _owner_of(entry, names, found, at)
+            raise_problems(values_shape_problems(f"{at}/values", entry["values"]))
+            before = values_of(quotas.quota(key))
+            found[key] = parse_entry(entry["values"], pointer=f"{at}/values", before=before)
+            problems += [replace(each, pointer=f"{at}/values{each.pointer}") for each in value_problems(found[key])]
+        except ValidationFailed as error:
+            problems += error.problems
+    raise_problems(problems)
+    return found
+
+
+def _owner_of(
+    entry: Mapping[str, Any], names: Mapping[tuple[str, str], OwnerKey], found: Collection[OwnerKey], at: str
+) -> OwnerKey:
+    kinds = [kind for kind in ("department", "project") if entry.get(kind)]
+    if len(kinds) != 1:
+        raise ValidationFailed.at(at, "one_owner", _now("Name either a department or a project."))
+    key = names.get((kinds[0], entry[kinds[0]]))
+    if key is None:
+        raise ValidationFailed.at(f"{at}/{kinds[0]}", "unknown_name", _now("Unknown name."))
+    if key in found:
+        raise ValidationFailed.at(f"{at}/{kinds[0]}", "repeated", _now("Named twice."))
+    return key
 
 
 def values_of(row: QuotaRow) -> QuotaValues:

@@ -37,7 +37,7 @@ MENU: Final = (
     ("home", gettext_noop("Home"), "home"),
     ("workloads:list", gettext_noop("Workloads"), "list-details"),
     ("tenants:projects", gettext_noop("Projects"), "folder"),
-    ("tenants:quotas", gettext_noop("Quotas"), "pencil"),
+    ("workloads:quotas", gettext_noop("Quotas"), "pencil"),
     ("workloads:priorities", gettext_noop("Priorities"), "stairs"),
     ("workloads:types", gettext_noop("Types"), "category"),
     ("workloads:plans", gettext_noop("Plans"), "check"),
