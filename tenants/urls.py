@@ -62,6 +62,8 @@ from tenants.quotas.api.pool_quotas import (
     ProjectPoolCount,
     ProjectPools,
     ProjectTelemetry,
+    Quotas,
+    QuotaWhatIf,
     Ranks,
 )
 from tenants.quotas.models import IdleLimit, TimeLimit
@@ -118,6 +120,8 @@ api_patterns = [
     path("v1/authorization/roles/<int:role_id>", RoleDetailV1.as_view()),
     path("v2/authorization/roles", RolesV2.as_view()),
     path("v2/authorization/roles/<int:role_id>", RoleDetailV2.as_view()),
+    path("v1/quotas", Quotas.as_view()),
+    path("v1/quotas/what-if", QuotaWhatIf.as_view()),
     path("v1/org-unit/priorities", Ranks.as_view()),
     path("v1/org-unit/projects/telemetry", ProjectTelemetry.as_view()),
     path("v1/org-unit/projects/node-pool-resources", ProjectPools.as_view()),

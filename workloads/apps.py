@@ -25,8 +25,11 @@ class WorkloadsConfig(AppConfig):
         from tenants.usage import selectors as usage_selectors
         from workloads.dictionary.selectors import desired_state
         from workloads.dictionary.services.builtin import install_dictionary
+        from workloads.dictionary.services.plans import KINDS as DICTIONARY_PLANS
         from workloads.lifecycle.services.observe import on_observation
         from workloads.lifecycle.services.relocation import WORKFORCE
+        from workloads.plans.selectors import register_kind
+        from workloads.plans.services.quota_plans import KINDS as QUOTA_PLANS
         from workloads.preemption.selectors import needed_pods
         from workloads.state.selectors.usage import PROVIDER, sample
         from workloads.state.selectors.workloads import homes_of, names_of
@@ -42,3 +45,5 @@ class WorkloadsConfig(AppConfig):
         usage_selectors.register_provider(PROVIDER)
         organisation_services.register_deletion_hook(forget)
         watch_selectors.register_sampler(sample)
+        for name, kind in {**DICTIONARY_PLANS, **QUOTA_PLANS}.items():
+            register_kind(name, kind)

@@ -1,8 +1,9 @@
 """Rows of the workloads, split by topic."""
 
-from workloads.dictionary.models import Category, Plan, PlanState, PreemptionPolicy, Priority, WorkloadType
+from workloads.dictionary.models import Category, PreemptionPolicy, Priority, WorkloadType
 from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast
 from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, NotificationState, Subscription
+from workloads.plans.models import Plan, PlanScope, PlanState
 from workloads.policies.models import Policy
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.reports.models import Report, ReportGroup, ReportStatus
@@ -33,6 +34,7 @@ __all__ = [
     "NotificationState",
     "Phase",
     "Plan",
+    "PlanScope",
     "PlanState",
     "Policy",
     "PreemptionCause",

@@ -8,6 +8,7 @@ from workloads.lifecycle.api import metrics, pods, streams, workloads
 from workloads.lifecycle.views import actions, detail, home
 from workloads.notifications import api as notifications_api
 from workloads.notifications import views as notifications_views
+from workloads.plans import views as plans_views
 from workloads.policies import api as policies_api
 from workloads.policies import views as policies_views
 from workloads.reports import api as reports_api
@@ -67,9 +68,12 @@ pages = [
     path("reports/", reports_views.reports, name="reports"),
     path("reports/<uuid:report_id>/file/", reports_views.file, name="report-file"),
     path("reports/<uuid:report_id>/delete/", reports_views.delete, name="report-delete"),
-    path("plans/<uuid:plan_id>/", dictionary_views.plan_detail, name="plan"),
-    path("plans/<uuid:plan_id>/apply/", dictionary_views.plan_apply, name="plan-apply"),
-    path("plans/<uuid:plan_id>/discard/", dictionary_views.plan_discard, name="plan-discard"),
+    path("quotas/", plans_views.quotas, name="quotas"),
+    path("plans/", plans_views.plan_list, name="plans"),
+    path("plans/<uuid:plan_id>/", plans_views.plan_detail, name="plan"),
+    path("plans/<uuid:plan_id>/apply/", plans_views.plan_apply, name="plan-apply"),
+    path("plans/<uuid:plan_id>/discard/", plans_views.plan_discard, name="plan-discard"),
+    path("plans/<uuid:plan_id>/roll-back/", plans_views.plan_roll_back, name="plan-roll-back"),
 ]
 urlpatterns = [path("", home.home, name="home"), path("", include((pages, "workloads")))]
 

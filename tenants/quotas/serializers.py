@@ -7,13 +7,17 @@ from rest_framework import serializers
 
 from clusters.inventory.models import NodePool
 from portal.kit.api.pagination import ListSchema
+from portal.kit.api.parsers import rfc3339
 from portal.kit.api.serializers import schema
 from portal.kit.db.validation import MAX_REASON_LENGTH
 from portal.kit.errors import Problem
 from scheduling.model.resources import Resources
-from tenants.quotas.models import LONGEST_MINUTES
-from tenants.quotas.services.pool_quotas import PoolWarnings
+from tenants.organisation.models import Department, Project
+from tenants.quotas.models import LONGEST_MINUTES, ProjectQuota
+from tenants.quotas.selectors.quota_tree import Branch, PoolQuotas, QuotaLine, key_of, over
+from tenants.quotas.services.pool_quotas import PoolWarnings, entry_json
 from tenants.quotas.services.quotas import QuotaWarning
+from tenants.quotas.services.what_if import WhatIf, rule_of, values_of
 from tenants.usage.selectors import Usage
 
 MEGABYTE: Final = 10**6
@@ -72,6 +76,143 @@ def _warning(pool: NodePool, problem: Problem) -> dict[str, Any]:
         "numbers": problem.numbers,
         "workloads": [{"id": each.workload_id, "name": each.label, "held": amounts_json(each.held)} for each in work],
     }
+
+
+class QuotaOfPoolSchema(serializers.Serializer[Any]):
+    """A department's or project's quota, use and share in one node pool."""
+
+    kind = serializers.ChoiceField(choices=["department", "project"])
+    id = serializers.CharField()
+    name = serializers.CharField()
+    department = serializers.CharField()
+    cluster = serializers.CharField()
+    nodePool = serializers.DictField(help_text="`id` and `name`.")
+    gpu = serializers.DictField()
+    cpu = serializers.DictField()
+    memory = serializers.DictField()
+    rank = serializers.CharField()
+    use = serializers.DictField(help_text="As of the last observation: allocated, allocatedNonPreemptible, requested.")
+    share = serializers.FloatField(
+        allow_null=True, help_text="GPUs by `rule` of its pool; null where the scheduler has none, or without nodes."
+    )
+    projectsDeserve = serializers.FloatField(allow_null=True, help_text="GPUs of its projects; null for a project.")
+    overCommitted = serializers.FloatField(allow_null=True, help_text="GPUs that its projects deserve above its own.")
+    mayChange = serializers.BooleanField()
+
+
+class PoolSumsSchema(serializers.Serializer[Any]):
+    """All quotas of a node pool together, beside the GPUs of its nodes as last observed."""
+
+    cluster = serializers.CharField()
+    nodePool = serializers.DictField(help_text="`id` and `name`.")
+    observedAt = serializers.DateTimeField(allow_null=True)
+    physicalGpus = serializers.FloatField(allow_null=True, help_text="Null while no node was observed.")
+    departmentsDeserve = serializers.FloatField()
+    projectsDeserve = serializers.FloatField()
+    departmentsOverCommitted = serializers.FloatField()
+    projectsOverCommitted = serializers.FloatField()
+    use = serializers.DictField()
+    rule = serializers.DictField(help_text="How its scheduler shares: `code` (fair_share, deserved, none) and `text`.")
+
+
+class QuotasPageSchema(serializers.Serializer[Any]):
+    """One page of quotas, departments before their projects; `next` is the offset of the following one."""
+
+    quotas = QuotaOfPoolSchema(many=True)
+    pools = PoolSumsSchema(many=True)
+    next = serializers.IntegerField(allow_null=True)
+
+
+class QuotaEditSchema(serializers.Serializer[Any]):
+    """Another quota of a department or a project; name one of them. Absent values stay."""
+
+    department = serializers.CharField(required=False, max_length=50)
+    project = serializers.CharField(required=False, max_length=50)
+    values = serializers.DictField(help_text="`gpu`, `cpu`, `memory` and `rank`, as in the resources of a project.")
+
+
+class WhatIfRequest(serializers.Serializer[Any]):
+    """Quotas to compare with the present ones, all in one node pool."""
+
+    cluster = serializers.CharField(required=False, max_length=63)
+    pool = serializers.CharField(max_length=63)
+    quotas = QuotaEditSchema(many=True)
+
+
+class WhatIfSchema(serializers.Serializer[Any]):
+    """What these quotas would do. GPUs; owners have `kind` and `name`."""
+
+    before = PoolSumsSchema()
+    after = PoolSumsSchema()
+    shares = serializers.ListField(
+        child=serializers.DictField(), help_text="`before` and `after` of those that you may see, where they differ."
+    )
+    elsewhere = serializers.FloatField(help_text="Change of the shares of projects that you may not see, in total.")
+    overhangs = serializers.ListField(
+        child=serializers.DictField(), help_text="Non-preemptible use above the new deserved quota."
+    )
+    refusals = serializers.ListField(child=serializers.DictField(), help_text="Why setting them would be refused.")
+    warnings = serializers.ListField(child=serializers.DictField(), help_text="QuotaWarning of an owner.")
+
+
+def quota_json(line: QuotaLine, branch: Branch, pool: NodePool, share: int | None) -> dict[str, Any]:
+    """`QuotaOfPoolSchema` of a line."""
+    entry = entry_json(ProjectQuota(**values_of(line.quota).as_fields()), pool)
+    heads = line.key.kind == "department"
+    return {
+        "kind": line.key.kind,
+        "id": str(line.key.pk),
+        "name": line.owner.name,
+        "department": branch.department.name,
+        "cluster": pool.cluster.name,
+        **{name: entry[name] for name in ("nodePool", "gpu", "cpu", "memory", "rank")},
+        "use": use_json(line.usage),
+        "share": None if share is None else share / 1000,
+        "projectsDeserve": branch.projects_deserved / 1000 if heads else None,
+        "overCommitted": branch.over_committed / 1000 if heads else None,
+        "mayChange": line.may_change,
+    }
+
+
+def sums_json(quotas: PoolQuotas) -> dict[str, Any]:
+    """`PoolSumsSchema` of a pool."""
+    pool, rule = quotas.pool, rule_of(quotas.pool.cluster)
+    departments, projects = quotas.gpus_of_departments, quotas.gpus_of_projects
+    return {
+        "cluster": pool.cluster.name,
+        "nodePool": {"id": str(pool.pk), "name": pool.name},
+        "observedAt": rfc3339(pool.cluster.observed_at),
+        "physicalGpus": None if quotas.physical is None else quotas.physical / 1000,
+        "departmentsDeserve": departments / 1000,
+        "projectsDeserve": projects / 1000,
+        "departmentsOverCommitted": over(departments, quotas.physical) / 1000,
+        "projectsOverCommitted": over(projects, quotas.physical) / 1000,
+        "use": use_json(quotas.usage_of_all),
+        "rule": {"code": rule.code, "text": str(rule.text)},
+    }
+
+
+def what_if_json(found: WhatIf) -> dict[str, Any]:
+    """`WhatIfSchema` of an answer."""
+    pool = found.before.pool
+    return {
+        "before": sums_json(found.before),
+        "after": sums_json(found.after),
+        "shares": [
+            {**_owner(each.owner), "before": each.before / 1000, "after": each.after / 1000} for each in found.shares
+        ],
+        "elsewhere": found.elsewhere / 1000,
+        "overhangs": [
+            {**_owner(each.owner), "held": each.held / 1000, "deserved": each.deserved / 1000, "over": each.over / 1000}
+            for each in found.overhangs
+        ],
+        "refusals": [{**_owner(each.owner), **_warning(pool, each.problem)} for each in found.refusals],
+        "warnings": [{**_owner(each.owner), **_warning(pool, each.problem)} for each in found.warnings],
+    }
+
+
+def _owner(owner: Department | Project) -> dict[str, str]:
+    return {"kind": key_of(owner).kind, "name": owner.name}
 
 
 class RankSchema(serializers.Serializer[Any]):

@@ -26,8 +26,9 @@ from tests.factories.tenants import AccessKeyFactory
 from tests.factories.workloads import ObservedPodFactory, PolicyFactory, ReportFactory, WorkloadFactory
 from tests.support import real
 from workloads.dictionary.models import Priority, WorkloadType
-from workloads.dictionary.services.plans import apply_plan, plan_priority_change
+from workloads.dictionary.services.plans import plan_priority_change
 from workloads.forecast.models import ForecastCount, StoredForecast
+from workloads.plans.services.plans import apply_plan
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.state.models import Phase, Workload, WorkloadEvent
 

@@ -30,9 +30,27 @@ def test_clusters_pools_and_nodes_are_listed_and_filtered(admin: Rung, llm_team:
     assert (node["clusterName"], node["nodePool"]) == ("lab", "h100")
 
 
+def test_quotas_are_a_table_of_departments_and_projects_with_the_sums_of_their_pools(
+    admin: Rung, llm_team: Project
+) -> None:
+    llm_team.quotas.update(gpu_deserved=10_000)
+    out = admin("quotas", "--pool", "h100", "--department", "research").out
+    assert [line.split()[:5] for line in out.splitlines()[1:3]] == [
+        ["research", "h100", "8", "10", "(over"],
+        ["llm-team", "h100", "10", "12", "0"],
+    ]
+    assert "lab/h100 has 16 GPUs: departments deserve 16, projects deserve 14." in out
+    rows = admin("quotas", "--cluster", "lab", "--department", "research", "-o", "json").data
+    assert [(each["nodePool"]["name"], each["name"]) for each in rows] == [
+        (pool, name) for pool in ("h100", "a100") for name in ("research", "llm-team")
+    ]
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
+        (("quotas", "--pool", "h10"), "No pool 'h10' found. Did you mean 'h100'?"),
+        (("quotas", "--department", "reserch"), "No department 'reserch' found. Did you mean 'research'?"),
         (("nodes", "--pool", "h10"), "--pool: No pool 'h10' found. Did you mean 'h100'?"),
         (("pools", "--cluster", "lib"), "Cluster lib not found. Did you mean 'lab'?"),
         (("list", "-p", "lm-team"), "--project: No project 'lm-team' found. Did you mean 'llm-team'?"),

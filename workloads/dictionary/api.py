@@ -20,7 +20,7 @@ from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import FILTERS, operation, validated_body
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.request_identity import actor_of
-from workloads.dictionary.models import Category, Plan, Priority, WorkloadType
+from workloads.dictionary.models import Category, Priority, WorkloadType
 from workloads.dictionary.selectors import require_dictionary, workload_types
 from workloads.dictionary.serializers import (
     CategoriesSchema,
@@ -49,6 +49,7 @@ from workloads.dictionary.services.changes import (
     update_type,
     withdraw_type,
 )
+from workloads.plans.models import Plan
 
 TYPE_COLUMNS = {"name": Column("name"), "group": Column("group")}
 

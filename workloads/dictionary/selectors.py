@@ -1,7 +1,5 @@
 """The dictionary and the types: as values for the resolution, as desired state, as pages show them."""
 
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from portal.kit.security.actors import Actor
 from scheduling.model.preemptibility import Preemptibility
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
-from workloads.dictionary.models import Category, Plan, Priority, WorkloadType
+from workloads.dictionary.models import Category, Priority, WorkloadType
 from workloads.dictionary.rules.drafts import Draft, DraftEntry, DraftType
 from workloads.dictionary.rules.resolution import (
     Dictionary,
@@ -30,6 +28,7 @@ from workloads.dictionary.rules.resolution import (
     Source,
     TypeDefaults,
 )
+from workloads.plans.models import Plan
 from workloads.state.models import Phase, Workload
 from workloads.state.rules import ENDED
 
@@ -327,21 +326,6 @@ def facts_of(draft: Draft) -> dict[str, str]:
         for each in draft.types.values()
     }
     return {**entries, **types, **{f"category {name}": held for name, held in draft.categories.items()}}
-
-
-def fingerprint_of(facts: Mapping[str, str]) -> str:
-    """SHA-256 of the facts."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def what_moved(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The facts that differ, in words."""
-    names = sorted(before.keys() | now.keys())
-    return [
-        f"{name}: {before.get(name, 'absent')} → {now.get(name, 'absent')}"
-        for name in names
-        if before.get(name) != now.get(name)
-    ]
 
 
 def type_named(name: str) -> WorkloadType:

@@ -1,45 +1,37 @@
-"""Pages of priorities, workload types and change plans. Editing never saves: it creates a plan."""
+"""Pages of priorities and workload types. Editing never saves: it creates a plan."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from uuid import UUID
 
-from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy as _lazy
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from portal.kit.errors import Conflict, ValidationFailed
-from portal.kit.pages.api_snippets import ApiSnippet, portal_address, snippets_for
 from portal.kit.pages.forms import NOTHING, PageForm, form_data
 from portal.kit.security.request_identity import actor_of
 from scheduling.model.preemptibility import THRESHOLD
 from tenants.access.rules import Permission
 from tenants.access.selectors import can
 from workloads.dictionary.forms import PresetForm, PriorityForm, TypeForm, pointers_of
-from workloads.dictionary.models import Plan, PlanState, Priority
+from workloads.dictionary.models import Priority
 from workloads.dictionary.rules.presets import PRESETS
 from workloads.dictionary.selectors import (
     dictionary_rows,
-    plan_requests,
     require_dictionary,
     sync_state_of_priorities,
     type_rows,
     workload_types,
 )
 from workloads.dictionary.services.plans import (
-    apply_plan,
-    discard_plan,
     plan_preset,
     plan_priority_change,
     plan_type_change,
     preset_named,
 )
+from workloads.plans.models import Plan
 
 STEP: Final = 30
 TOP: Final = 20
@@ -206,50 +198,3 @@ def offer_type(request: HttpRequest, type_id: object) -> HttpResponse:
         lambda: plan_type_change(type=row, change={"op": "offer", **form.change()}, actor=actor),
         {"workload_type": row},
     )
-
-
-MARKS: Final = {
-    "+": _lazy("created"),
-    "~": _lazy("changed"),
-    "±": _lazy("replaced"),
-    "-": _lazy("deleted"),
-    "!": _lazy("conflict with a foreign object"),
-    "=": _lazy("skipped: a newer version exists"),
-}
-
-
-@login_required
-@require_safe
-def plan_detail(request: HttpRequest, plan_id: UUID) -> HttpResponse:
-    require_dictionary(actor_of(request))
-    plan = get_object_or_404(Plan, pk=plan_id)
-    is_open = plan.state == PlanState.OPEN and plan.expires_at > timezone.now()
-    context = {"plan": plan, "effect": plan.effect, "is_open": is_open, "marks": MARKS}
-    context["recipes"] = plan_recipes(request, plan) if is_open else []
-    return render(request, "workloads/dictionary/plan.html", context)
-
-
-@login_required
-@require_POST
-def plan_apply(request: HttpRequest, plan_id: UUID) -> HttpResponse:
-    actor = actor_of(request)
-    require_dictionary(actor)
-    plan = apply_plan(plan=get_object_or_404(Plan, pk=plan_id), actor=actor)
-    messages.success(request, _("Applied: %(what)s. The clusters are being updated.") % {"what": plan.title})
-    return redirect("workloads:types" if plan.kind == "type" else "workloads:priorities")
-
-
-@login_required
-@require_POST
-def plan_discard(request: HttpRequest, plan_id: UUID) -> HttpResponse:
-    """Lay the plan aside; nothing changes."""
-    actor = actor_of(request)
-    require_dictionary(actor)
-    plan = discard_plan(plan=get_object_or_404(Plan, pk=plan_id), actor=actor)
-    messages.success(request, _("Discarded: %(what)s. Nothing was changed.") % {"what": plan.title})
-    return redirect("workloads:types" if plan.kind == "type" else "workloads:priorities")
-
-
-def plan_recipes(request: HttpRequest, plan: Plan) -> list[ApiSnippet]:
-    """Of a plan: the same change, made at once."""
-    return snippets_for(portal_address(request), plan_requests(plan))

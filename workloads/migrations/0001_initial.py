@@ -55,36 +55,6 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name="Plan",
-            fields=[
-                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ("kind", models.CharField(help_text="priority, type, preset.", max_length=40)),
-                ("title", models.CharField(max_length=254)),
-                ("change", models.JSONField(help_text="The change itself, as data.")),
-                (
-                    "effect",
-                    models.JSONField(help_text="What it would do: objects per cluster, workloads affected, warnings."),
-                ),
-                ("based_on", models.CharField(help_text="Fingerprint of the rows it was computed on.", max_length=64)),
-                (
-                    "state",
-                    models.CharField(
-                        choices=[("open", "Open"), ("applied", "Applied"), ("discarded", "Discarded")],
-                        default="open",
-                        max_length=10,
-                    ),
-                ),
-                ("created_by", models.CharField(max_length=254)),
-                ("created_at", models.DateTimeField()),
-                ("expires_at", models.DateTimeField()),
-                ("applied_by", models.CharField(blank=True, max_length=254)),
-                ("applied_at", models.DateTimeField(blank=True, null=True)),
-            ],
-            options={
-                "ordering": ["-created_at"],
-            },
-        ),
-        migrations.CreateModel(
             name="Asset",
             fields=[
                 ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
@@ -1078,6 +1048,103 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["name"],
             },
+        ),
+        migrations.CreateModel(
+            name="Plan",
+            fields=[
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                (
+                    "kind",
+                    models.CharField(help_text="Name of a registered plan kind: priority, quotas, …", max_length=40),
+                ),
+                ("title", models.CharField(max_length=254)),
+                ("change", models.JSONField(help_text="The change itself, as data.")),
+                (
+                    "effect",
+                    models.JSONField(help_text="What it would do: objects per cluster, workloads affected, warnings."),
+                ),
+                ("based_on", models.CharField(help_text="Fingerprint of the rows it was computed on.", max_length=64)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[("open", "Open"), ("applied", "Applied"), ("discarded", "Discarded")],
+                        default="open",
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "undo",
+                    models.JSONField(
+                        blank=True, help_text="Once applied: the inverse change. Null: there is none.", null=True
+                    ),
+                ),
+                (
+                    "outcome",
+                    models.JSONField(blank=True, help_text="Once applied: the facts right after it.", null=True),
+                ),
+                ("created_by", models.CharField(max_length=254)),
+                ("created_at", models.DateTimeField()),
+                ("expires_at", models.DateTimeField()),
+                ("applied_by", models.CharField(blank=True, max_length=254)),
+                ("applied_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "rolls_back",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="rollbacks",
+                        to="workloads.plan",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-created_at"],
+                "indexes": [models.Index(fields=["-created_at", "-id"], name="workloads_plans_by_time")],
+            },
+        ),
+        migrations.CreateModel(
+            name="PlanScope",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("permission", models.CharField(max_length=40)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="clusters.cluster",
+                    ),
+                ),
+                (
+                    "department",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="tenants.department",
+                    ),
+                ),
+                (
+                    "plan",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="scopes", to="workloads.plan"
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="tenants.project",
+                    ),
+                ),
+            ],
         ),
         migrations.AddField(
             model_name="workload",

@@ -6,7 +6,6 @@ Older versions in the console: amounts stand there with their units, not as the 
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.db import transaction
@@ -31,8 +30,8 @@ from tenants.access.admin.service_admin import (
 )
 from tenants.access.rules import Permission
 from tenants.access.selectors import Access
-from tenants.quotas import rules as quotas_rules
 from tenants.quotas.admin.csv_import import DepartmentQuotaResource, ProjectQuotaResource, WholeImportMixin
+from tenants.quotas.forms import AmountField
 from tenants.quotas.models import DepartmentQuota, PriorityCap, ProjectQuota, Quota
 from tenants.quotas.services.quota_values import DIMENSIONS, QuotaValues, amount_text, value_problems
 from tenants.quotas.services.quotas import reset_quota, set_department_quota, set_priority_cap, set_project_quota
@@ -50,50 +49,6 @@ class FormattedAmountsHistory(HistoricalRecordContextHelper):
         if value is None:
             return _("unlimited") if change.field.endswith("limit") else _("not counted")
         return amount_text(BOUNDS[change.field], value)
-
-
-HELP = {
-    "gpu": _("In GPUs, such as 6 or 0.5."),
-    "cpu": _("In cores, such as 64 or 500m."),
-    "memory": _("With its unit, such as 512Gi."),
-}
-
-
-class AmountField(forms.CharField):
-    """An amount of one dimension; empty text is None."""
-
-    def __init__(self, dimension: str, *, empty: str = "", **kwargs: Any) -> None:
-        self.dimension = dimension
-        help_text = f"{HELP[dimension]} {empty}".strip()
-        super().__init__(max_length=50, strip=True, help_text=help_text, **kwargs)
-
-    def to_python(self, value: Any) -> Any:
-        """The amount as an exact whole number of its unit."""
-        text = super().to_python(value)
-        try:
-            return quotas_rules.parse_amount(self.dimension, text or "")
-        except ValueError as error:
-            raise forms.ValidationError(str(error), code="invalid") from None
-
-    def run_validators(self, value: Any) -> None:
-        """Length was bounded by the widget's text; the number needs none."""
-
-    def clean(self, value: Any) -> Any:
-        """Bound the text before anything reads it."""
-        if isinstance(value, str) and len(value) > 50:
-            raise forms.ValidationError(_("Too long for an amount."), code="max_length")
-        return super().clean(value)
-
-    def prepare_value(self, value: Any) -> Any:
-        """Stored numbers become text; what somebody typed stays."""
-        return quotas_rules.format_amount(self.dimension, value) if isinstance(value, int) else value
-
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        """Compare amounts, not texts: 1.0 is 1."""
-        try:
-            return bool(self.to_python(data) != initial)
-        except forms.ValidationError:
-            return True
 
 
 UNLIMITED = _("Empty: unlimited.")

@@ -6,25 +6,49 @@ from typing import Any, Final, cast
 
 from django.db.models import Case, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce
+from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.flavours.objects import RANK_TO_PRIORITY
-from portal.kit.api.filters import Column, as_number, as_uuid, filters, ordering
+from portal.kit.api.filters import (
+    LARGEST_OFFSET,
+    LARGEST_PAGE,
+    PAGE,
+    Column,
+    as_number,
+    as_uuid,
+    filters,
+    number_in,
+    ordering,
+)
 from portal.kit.api.pagination import NAME_SEARCH, without_cursor
 from portal.kit.api.routes import Route, RoutePermission, count_route
-from portal.kit.api.serializers import FILTERS, PAGES, operation
+from portal.kit.api.serializers import FILTERS, PAGES, operation, validated_body
+from portal.kit.errors import BadRequest
 from portal.kit.security.request_identity import actor_of
 from scheduling.model.resources import Resources
 from tenants.access.api.filter_values import CLUSTER_ID, DEPARTMENT_ID, POOL_ID, POOL_NAME
-from tenants.access.selectors import visible_departments, visible_projects
+from tenants.access.selectors import access_for, visible_departments, visible_projects
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota, Rank
 from tenants.quotas.rules import gpu_milli, weight_of
 from tenants.quotas.selectors.quota_rows import DepartmentPool, PoolQuota, department_rows_of, quota_rows_of
-from tenants.quotas.serializers import PoolResourcesPageSchema, RanksSchema, use_json
+from tenants.quotas.selectors.quota_tree import branches_of, lines_of, pool_quotas, pools_named, unknown_text
+from tenants.quotas.serializers import (
+    PoolResourcesPageSchema,
+    QuotasPageSchema,
+    RanksSchema,
+    WhatIfRequest,
+    WhatIfSchema,
+    quota_json,
+    sums_json,
+    use_json,
+    what_if_json,
+)
 from tenants.quotas.services.pool_quotas import RANKS, entry_json
+from tenants.quotas.services.what_if import parse_edits, share_of_each, what_if
 from tenants.usage.selectors import Usage
 from tenants.usage.serializers import (
     POOL,
@@ -208,21 +232,65 @@ def _quota(row: PoolQuota | DepartmentPool) -> Quota:
     return row.quota
 
 
+NAMES: Final = [
+    OpenApiParameter(name, str, description=f"Only this {title}, by name.")
+    for name, title in (("cluster", "cluster"), ("pool", "node pool"), ("department", "department"))
+]
+
+
+class Quotas(Route):
+    """Departments and projects with their quotas, use and shares, pool by pool. Beyond Run:ai."""
+
+    access = {"GET": RoutePermission()}
+
+    @operation(
+        "get_quotas", "List quotas with use and shares", QuotasPageSchema, parameters=[*PAGES, *NAMES, NAME_SEARCH]
+    )
+    def get(self, request: Request) -> Response:
+        """One page: by cluster and pool, each department followed by its projects."""
+        access = access_for(actor_of(request))
+        size = number_in(request.query_params, "limit", PAGE, 1, LARGEST_PAGE)
+        offset = number_in(request.query_params, "offset", 0, 0, LARGEST_OFFSET)
+        pools = pool_quotas(pools_named(access, text_in(request, "cluster"), text_in(request, "pool")))
+        department, search = text_in(request, "department"), text_in(request, "search")
+        found = lines_of(pools, access, search=search, department=department)
+        if department and not found and not search:
+            names = {branch.department.name for each in pools for branch in branches_of(each, access)}
+            text = unknown_text("department", department, names)
+            raise BadRequest.at("/department", "unknown_name", text, allowed=sorted(names))
+        page = found[offset : offset + size]
+        shares = {quotas.pool.pk: share_of_each(quotas) for quotas, _branch, _line in page}
+        rows = [
+            quota_json(line, branch, quotas.pool, shares[quotas.pool.pk].get(line.key)) for quotas, branch, line in page
+        ]
+        following = offset + size if len(found) > offset + size else None
+        return Response({"quotas": rows, "pools": [sums_json(quotas) for quotas in pools], "next": following})
+
+
+class QuotaWhatIf(Route):
+    """What other quotas of a node pool would do. Nothing is stored. Beyond Run:ai."""
+
+    access = {"POST": RoutePermission(reads=True)}
+
+    @operation(
+        "quotas_what_if", "Compare other quotas of a node pool", WhatIfSchema, request=WhatIfRequest, also=(400, 422)
+    )
+    def post(self, request: Request) -> Response:
+        """Sums, shares, what becomes reclaimable, and the non-preemptible overhang."""
+        access, body = access_for(actor_of(request)), validated_body(WhatIfRequest, request.data)
+        pools = pools_named(access, body.get("cluster", ""), body["pool"])
+        if len(pools) > 1:
+            names = [pool.cluster.name for pool in pools]
+            raise BadRequest.at("/cluster", "ambiguous", _("Name the cluster."), allowed=names)
+        (quotas,) = pool_quotas(pools)
+        return Response(what_if_json(what_if(quotas, parse_edits(quotas, body["quotas"], access), access)))
+
+
 MEGABYTE: Final = 10**6
-
-
 CLUSTER: Final = OpenApiParameter("clusterId", str)
-
-
 DEPARTMENT: Final = OpenApiParameter("departmentId", str)
-
-
 Key = tuple[Group, ...]
-
-
 ZERO: Final = Resources()
-
-
 OfUnit = Callable[[Quota, Usage], float]
 
 

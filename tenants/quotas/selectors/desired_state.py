@@ -9,9 +9,9 @@ from django.db.models import Count, QuerySet, Sum
 
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
-from clusters.ports.flavour import NOTHING, DesiredState, PoolSpec, ProjectSpec, QueueSpec, SchedulerFlavour
+from clusters.ports.flavour import NOTHING, DesiredState, PoolSpec, ProjectSpec, QueueSpec, SchedulerFlavour, Traits
 from clusters.sync.selectors import ALL_OWNERS, pool_spec
-from scheduling.model.resources import Limit
+from scheduling.model.resources import MILLI, Limit
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, PriorityCap, ProjectQuota
 from tenants.quotas.selectors.runtime_rules import MinRuntimes, min_runtimes_of
@@ -75,7 +75,8 @@ def projects_in(rows: QuerySet[Project]) -> list[ProjectRow]:
 
 
 @lru_cache(maxsize=1)
-def _nothing() -> QuotaRow:
+def no_quota() -> QuotaRow:
+    """What an owner without a row has: the defaults of the columns."""
     row = ProjectQuota()
     return QuotaRow(row.deserved, row.limit, row.over_quota_weight, None, None, row.rank)
 
@@ -95,7 +96,7 @@ def department_queues(
             _queue_spec(
                 department,
                 pool.spec,
-                quotas.get((department.pk, pool.pk)) or _nothing(),
+                quotas.get((department.pk, pool.pk)) or no_quota(),
                 name=flavour.queue_name(department.owner, pool.spec.name),
                 parent=None,
                 least=least,
@@ -116,7 +117,7 @@ def project_queues(
         _queue_spec(
             project,
             pool.spec,
-            quotas.get((project.pk, pool.pk)) or _nothing(),
+            quotas.get((project.pk, pool.pk)) or no_quota(),
             name=flavour.queue_name(owner, pool.spec.name),
             parent=flavour.queue_name(above, pool.spec.name),
             least=least,
@@ -163,6 +164,14 @@ def _queue_spec(
         generation=owner.generation,
         min_runtime_minutes=least,
     )
+
+
+def queue_weights(spec: QueueSpec | QuotaRow, traits: Traits) -> tuple[int, int | None, int | None]:
+    """Of GPUs, CPU and memory in thousandths, as many as the scheduler has; None is that of GPUs."""
+    gpu = max(round(spec.over_quota_weight), 1) if traits.weights == "whole" else spec.over_quota_weight
+    own = (spec.cpu_weight, spec.memory_weight) if traits.weights == "resources" else (None, None)
+    cpu, memory = (None if weight is None else round(weight * MILLI) for weight in own)
+    return round(gpu * MILLI), cpu, memory
 
 
 Row = TypeVar("Row", Department, Project)

@@ -176,6 +176,11 @@ def _entry_shape_problems(at: str, entry: object) -> Iterator[Problem]:
     pool = entry.get("nodePool")
     if not isinstance(pool, dict) or not isinstance(pool.get("id"), str):
         yield Problem(f"{at}/nodePool/id", "required", _("Send the id of the node pool."))
+    yield from values_shape_problems(at, entry)
+
+
+def values_shape_problems(at: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with the shape of an entry's amounts, weights and rank."""
     known = {"nodePool", "priority", "rank", "warnings", *DIMENSIONS}  # what an answer says may be sent back
     for name in entry.keys() - known:
         yield Problem(f"{at}/{name[:100]}", "unknown_field", _("Unknown field."), allowed=tuple(sorted(known)))
@@ -208,7 +213,7 @@ def set_resources(
         pool = _pool(owner.cluster, entry["nodePool"]["id"], f"{at}/nodePool/id", seen)
         row = rows.get(pool.pk)
         before = QuotaValues.of(row) if row is not None and not whole else None
-        with _within(at):
+        with refusals_at(at):
             values = parse_entry(entry, pointer="", before=before)
             warnings[pool] = _set(owner, pool, values, actor=actor, reason=reason)
     if whole:
@@ -255,7 +260,7 @@ def _set(
 
 
 @contextmanager
-def _within(pointer: str) -> Iterator[None]:
+def refusals_at(pointer: str) -> Iterator[None]:
     """What is refused inside points at its entry."""
     try:
         yield

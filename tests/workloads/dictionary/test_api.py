@@ -7,7 +7,8 @@ import pytest
 
 from portal.audit.models import AuditRecord
 from tests.support.rest_clients import Robot
-from workloads.dictionary.models import Plan, WorkloadType
+from workloads.dictionary.models import WorkloadType
+from workloads.plans.models import Plan
 
 SEVEN = ["very-low", "low", "medium-low", "medium", "medium-high", "high", "very-high"]
 

@@ -7,7 +7,8 @@ import pytest
 from portal.audit.models import AuditRecord
 from tests.factories.workloads import PolicyFactory
 from tests.support.rest_clients import Robot
-from workloads.dictionary.models import Plan, Priority
+from workloads.dictionary.models import Priority
+from workloads.plans.models import Plan
 
 PATH = "v1/workload-priorities"
 

@@ -9,7 +9,8 @@ from tests.factories.workloads import of_type
 from workloads.dictionary.models import WorkloadType
 from workloads.dictionary.rules.resolution import Request
 from workloads.dictionary.services.changes import update_type
-from workloads.dictionary.services.plans import apply_plan, plan_preset
+from workloads.dictionary.services.plans import plan_preset
+from workloads.plans.services.plans import apply_plan
 from workloads.state.models import Workload
 from workloads.submission.services import submit
 

@@ -14,7 +14,8 @@ from portal.audit.models import AuditRecord
 from tenants.access.models import User
 from tenants.organisation.models import Project
 from tests.factories.workloads import WorkloadFactory
-from workloads.dictionary.models import Plan, PlanState, Priority, WorkloadType
+from workloads.dictionary.models import Priority, WorkloadType
+from workloads.plans.models import Plan, PlanState
 
 pytestmark = pytest.mark.django_db
 Clients = Callable[[User], Client]
@@ -100,8 +101,8 @@ def test_others_are_refused_whatever_they_send(client_of: Clients, alice: User, 
 def test_a_foreign_plan_is_not_shown_nor_applied(client_of: Clients, alice: User, admin: User) -> None:
     plan = plan_of(client_of(admin), "/priorities/medium/", medium(value="85"))
     client = client_of(alice)
-    assert client.get(f"/plans/{plan.pk}/").status_code == 403
-    assert client.post(f"/plans/{plan.pk}/apply/").status_code == 403
+    assert client.get(f"/plans/{plan.pk}/").status_code == 404
+    assert client.post(f"/plans/{plan.pk}/apply/").status_code == 404
     assert Priority.objects.get(name="medium").value == 80
 
 

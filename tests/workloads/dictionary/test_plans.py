@@ -16,7 +16,7 @@ from tenants.organisation.models import Project
 from tests.factories.clusters import ClusterFactory, NodePoolFactory
 from tests.factories.tenants import ProjectFactory, ProjectQuotaFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, job, spec_of
-from workloads.dictionary.models import Plan, PlanState, Priority, WorkloadType
+from workloads.dictionary.models import Priority, WorkloadType
 from workloads.dictionary.services.changes import (
     add_priority,
     change_priority_entry,
@@ -24,13 +24,9 @@ from workloads.dictionary.services.changes import (
     retire_priority,
     update_type,
 )
-from workloads.dictionary.services.plans import (
-    apply_plan,
-    discard_plan,
-    plan_preset,
-    plan_priority_change,
-    plan_type_change,
-)
+from workloads.dictionary.services.plans import plan_preset, plan_priority_change, plan_type_change
+from workloads.plans.models import Plan, PlanState
+from workloads.plans.services.plans import apply_plan, discard_plan
 from workloads.state.models import Phase, Workload
 from workloads.submission.services import submit
 

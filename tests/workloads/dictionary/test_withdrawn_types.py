@@ -8,7 +8,7 @@ from django.test import Client
 from tenants.access.models import User
 from tenants.organisation.models import Project
 from tests.factories.workloads import WorkloadFactory
-from workloads.dictionary.models import Plan, WorkloadType
+from workloads.dictionary.models import WorkloadType
 from workloads.dictionary.rules.drafts import (
     Answer,
     Draft,
@@ -22,6 +22,7 @@ from workloads.dictionary.rules.drafts import (
 )
 from workloads.dictionary.rules.presets import PRESETS
 from workloads.dictionary.selectors import current_draft
+from workloads.plans.models import Plan
 
 Clients = Callable[[User], Client]
 

@@ -21,12 +21,13 @@ from tenants.organisation.models import Project
 from tests.factories.cast import acting
 from tests.support.repository import ROOT
 from tests.support.rest_clients import Robot
-from workloads.dictionary.models import Plan, WorkloadType
+from workloads.dictionary.models import WorkloadType
 from workloads.dictionary.selectors import plan_requests
 from workloads.dictionary.services.plans import plan_priority_change, plan_type_change
 from workloads.intake import FormFields, read_form
 from workloads.intake.serializers import native_spec, says_the_same
 from workloads.intake.services import grants_of
+from workloads.plans.models import Plan
 from workloads.state.models import Workload
 from workloads.submission.views import example_text
 

@@ -6,7 +6,7 @@ always has the value of what it stands for. What is refused is a list of problem
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -143,6 +143,16 @@ def retire(draft: Draft, name: str) -> Answer:
     if (old := draft.entries.get(name)) is None or old.retired:
         return [_unknown(draft, "/name", name)]
     return draft.with_entries(replace(old, retired=True))
+
+
+def restore(
+    draft: Draft, entries: Mapping[str, DraftEntry | None], types: Iterable[DraftType], categories: Mapping[str, str]
+) -> Answer:
+    """Entries, types and categories as they once were; None for an entry retires it. Others stay."""
+    back = [old or replace(draft.entries[name], retired=True, alias_of="") for name, old in entries.items()]
+    whole = replace(draft.with_entries(*back).with_types(*types), categories={**draft.categories, **categories})
+    problems = [problem for entry in back if not entry.retired for problem in _entry_problems(whole, entry)]
+    return problems or whole
 
 
 def change_type(

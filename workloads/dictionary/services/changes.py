@@ -6,9 +6,11 @@ from typing import Any
 from portal.audit.services import audited_transaction, record
 from portal.kit.errors import BadRequest
 from portal.kit.security.actors import Actor
-from workloads.dictionary.models import Plan, PreemptionPolicy, WorkloadType
-from workloads.dictionary.selectors import current_draft, require_dictionary
-from workloads.dictionary.services.plans import apply_plan, draft_after, draft_plan, execute_plan, plan_priority_change
+from workloads.dictionary.models import PreemptionPolicy, WorkloadType
+from workloads.dictionary.selectors import require_dictionary
+from workloads.dictionary.services.plans import plan_priority_change
+from workloads.plans.models import Plan
+from workloads.plans.services.plans import apply_plan, draft_plan, execute_plan
 
 
 def add_priority(
@@ -117,12 +119,8 @@ def _given(**given: str | None) -> dict[str, str]:
 
 def _act(row: WorkloadType, action: str, change: Mapping[str, Any], actor: Actor) -> WorkloadType:
     """Draw the plan and carry it out, within the caller's verb."""
-    require_dictionary(actor)
-    before = current_draft()
-    named = {"name": row.name, **change}
-    after = draft_after(before, named)
-    plan = draft_plan("type", named, actor, before, after)
-    execute_plan(plan, before, after, actor)
+    plan = draft_plan(kind="type", change={"name": row.name, **change}, actor=actor)
+    execute_plan(plan=plan, actor=actor)
     shown = {"plan": str(plan.pk), "sentence": plan.effect["sentence"], "types": plan.effect["types"]}
     record(actor, action, row, detail=shown)
     return WorkloadType.objects.select_related("category", "priority").get(pk=row.pk)

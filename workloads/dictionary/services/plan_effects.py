@@ -11,14 +11,21 @@ from clusters.connection.services.scheduler_config import guarantees_on
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.flavour import DesiredState, PriorityLevel, Traits
-from clusters.ports.ownership import stamped
-from clusters.sync.rules.diff import Change, Create, Delete, Fenced, NameConflict, Replace, Update, diff
 from clusters.sync.selectors import desired_state
 from clusters.watch.models import ObservedPod
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 from workloads.dictionary.rules.drafts import Draft, DraftEntry
 from workloads.dictionary.rules.resolution import Source
-from workloads.dictionary.selectors import current_levels, facts_of, levels_of
+from workloads.dictionary.selectors import current_levels, levels_of
+from workloads.plans.selectors import (
+    EXAMPLES,
+    Effect,
+    blank_effect,
+    counted,
+    examples_of,
+    object_changes,
+    objects_sentence,
+)
 from workloads.state.models import DesiredPhase, Workload
 from workloads.state.rules import ENDED
 from workloads.state.selectors.usage import bounds_of, could_hold
@@ -91,37 +98,25 @@ def _relations(draft: Draft, *, obeys_never: bool) -> Iterator[tuple[str, str]]:
                 yield who.name, whom.name
 
 
-EXAMPLES: Final = 20
-MARKS: Final[Mapping[type[Change], str]] = {
-    Create: "+",
-    Update: "~",
-    Replace: "±",
-    Delete: "-",
-    NameConflict: "!",
-    Fenced: "=",
-}
 NUMBERS: Final = (
     ("keep_old_value", "running workload", "keep", "the old value"),
     ("wait_with_old_value", "waiting workload", "keep", "the old value until recreated"),
     ("take_new_value", "workload", "take", "the new value immediately"),
 )
-Effect = dict[str, Any]
 
 
 def effect_of(before: Draft, after: Draft) -> Effect:
-    """Everything a plan shows, and the facts it was computed on."""
+    """Everything a plan shows."""
     clusters = list(Cluster.objects.prefetch_related("node_pools"))
     objects = list(_objects(clusters, after))
     workloads = _workloads(before, after)
-    effect: Effect = {
-        "objects": [each for each in objects if each["changes"]],
-        "workloads": workloads,
-        "victims": victims_of(clusters, before, after),
-        "types": list(_types(before, after)),
-        "warnings": list(_warnings(before, after)),
-        "basis": facts_of(before),
-    }
-    return {"sentence": _sentence(effect), **effect}
+    effect = blank_effect()
+    effect["objects"] = [each for each in objects if each["changes"]]
+    effect["workloads"] |= workloads
+    effect["victims"] = victims_of(clusters, before, after)
+    effect["types"] = list(_types(before, after))
+    effect["warnings"] = list(_warnings(before, after))
+    return {**effect, "sentence": _sentence(effect)}
 
 
 def _objects(clusters: Sequence[Cluster], after: Draft) -> Iterator[dict[str, Any]]:
@@ -136,23 +131,12 @@ def _objects(clusters: Sequence[Cluster], after: Draft) -> Iterator[dict[str, An
         flavour = flavour_for(cluster.flavour)
         projects = desired_state(cluster) if requotas and flavour.traits.quotas_by_class else DesiredState()
         old, new = (flavour.objects_for(replace(projects, levels=levels)) for levels in (now, then))
-        changes = [_change(each) for each in diff([stamped(each) for each in old], new)]
-        yield {"cluster": cluster.name, "simulated": cluster.is_simulated, "changes": changes}
+        yield object_changes(cluster, old, new)
 
 
 def _classes(levels: Iterable[PriorityLevel]) -> set[tuple[str, bool]]:
     """What quotas by class depend on."""
     return {(level.name, level.value >= THRESHOLD) for level in levels}
-
-
-def _change(change: Change) -> dict[str, Any]:
-    return {
-        "mark": MARKS[type(change)],
-        "kind": change.ref.kind.kind,
-        "namespace": change.ref.namespace,
-        "name": change.ref.name,
-        "fields": [each.as_row() for each in change.changes],
-    }
 
 
 def _live() -> QuerySet[Workload]:
@@ -200,9 +184,9 @@ def _workloads(before: Draft, after: Draft) -> dict[str, Any]:
         "flip": {
             "count": len(flips),
             "to": str(flips[0][1]) if flips else "",
-            "examples": _examples(workload for workload, _follows in flips[:EXAMPLES]),
+            "examples": examples_of(workload for workload, _follows in flips[:EXAMPLES]),
         },
-        "no_longer_fit": {"count": len(unfit), "examples": _examples(unfit[:EXAMPLES])},
+        "no_longer_fit": {"count": len(unfit), "examples": examples_of(unfit[:EXAMPLES])},
     }
 
 
@@ -229,7 +213,7 @@ def _flavours(have: Callable[[Traits], bool]) -> list[str]:
 
 
 def _group(rows: QuerySet[Workload]) -> dict[str, Any]:
-    return {"count": rows.count(), "examples": _examples(rows[:EXAMPLES])}
+    return {"count": rows.count(), "examples": examples_of(rows[:EXAMPLES])}
 
 
 def _unfit(flips: Sequence[tuple[Workload, Preemptibility]]) -> Iterator[Workload]:
@@ -241,19 +225,6 @@ def _unfit(flips: Sequence[tuple[Workload, Preemptibility]]) -> Iterator[Workloa
         known = bounds[workload.project_id]
         if not any(could_hold(workload, pool, follows, bounds=known) for pool in own if pool):
             yield workload
-
-
-def _examples(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": str(each.pk),
-            "name": each.name,
-            "project": each.project.name,
-            "priority": each.priority.name,
-            "value": each.priority_value,
-        }
-        for each in workloads
-    ]
 
 
 def _types(before: Draft, after: Draft) -> Iterator[dict[str, Any]]:
@@ -330,17 +301,14 @@ def _entry_warnings(old: DraftEntry | None, entry: DraftEntry) -> Iterator[str]:
 
 def _sentence(effect: Effect) -> str:
     """ "2 objects replaced on 3 clusters, 41 running workloads keep the old number, …"."""
-    counts = {mark: sum(c["mark"] == mark for each in effect["objects"] for c in each["changes"]) for mark in "+~±-"}
-    words = {"+": "created", "~": "changed", "±": "replaced", "-": "deleted"}
-    parts = [f"{_count(number, 'object')} {words[mark]}" for mark, number in counts.items() if number]
-    head = f"{', '.join(parts)} on {_count(len(effect['objects']), 'cluster')}" if parts else "No objects change"
+    head = objects_sentence(effect["objects"])
     return "; ".join([head, *_workload_words(effect["workloads"]), *_type_words(effect["types"])]) + "."
 
 
 def _workload_words(workloads: Mapping[str, Any]) -> Iterator[str]:
     for group, noun, verb, what in NUMBERS:
         if count := workloads[group]["count"]:
-            yield f"{_count(count, noun)} {verb}{'s' if count == 1 else ''} {what}"
+            yield f"{counted(count, noun)} {verb}{'s' if count == 1 else ''} {what}"
     if flips := workloads["flip"]["count"]:
         yield f"{flips} queued {'becomes' if flips == 1 else 'become'} {workloads['flip']['to']}"
     if unfit := workloads["no_longer_fit"]["count"]:
@@ -354,14 +322,10 @@ def _type_words(types: list[dict[str, Any]]) -> Iterator[str]:
         else:
             yield f"{each['name']} is enabled"
     if changed := [each for each in types if not each["turned"]]:
-        yield f"{_count(len(changed), 'workload type')} get new defaults for submissions from now on"
+        yield f"{counted(len(changed), 'workload type')} get new defaults for submissions from now on"
 
 
 def _left(there: int, running: int) -> str:
     if not there:
         return "no workloads use it"
-    return f"{_count(there, 'workload')} of it {'goes' if there == 1 else 'go'} on, {running} with running pods"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{counted(there, 'workload')} of it {'goes' if there == 1 else 'go'} on, {running} with running pods"

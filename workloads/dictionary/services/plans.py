@@ -1,6 +1,7 @@
-"""Change plans: created with their effect, then applied or discarded; refused once old or outdated."""
+"""Changes of the dictionary, of types and by presets as kinds of plans: the draft they make, and how it is written."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, Final
 
@@ -9,26 +10,31 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster
 from clusters.inventory.services.inventory import mark_dirty
-from portal.audit.services import audited_transaction, record
 from portal.kit.errors import Conflict, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
-from workloads.dictionary.models import Category, Plan, PlanState, Priority, WorkloadType
+from tenants.access.rules import Permission
+from workloads.dictionary.models import Category, Priority, WorkloadType
 from workloads.dictionary.rules.drafts import (
     Answer,
     Draft,
     DraftEntry,
+    DraftType,
     add,
     change,
     change_type,
     load,
     offer_type,
     rename,
+    restore,
     retire,
     withdraw_type,
 )
 from workloads.dictionary.rules.presets import PRESETS, Preset
-from workloads.dictionary.selectors import current_draft, facts_of, fingerprint_of, require_dictionary, what_moved
+from workloads.dictionary.selectors import current_draft, facts_of, plan_requests
 from workloads.dictionary.services.plan_effects import effect_of, flip_of, flipping
+from workloads.plans.models import Plan, PlanScope
+from workloads.plans.selectors import Change, Effect, Facts, PlanKind
+from workloads.plans.services.plans import plan_change
 from workloads.policies.models import Policy
 from workloads.state.models import EventType, Workload
 from workloads.state.rules import ENDED
@@ -83,16 +89,12 @@ def flip_waiting(before: Draft, after: Draft) -> int:
     return turned
 
 
-LIFETIME: Final = timedelta(hours=1)
-Change = Mapping[str, Any]
-
-
 def plan_priority_change(*, change: Change, actor: Actor) -> Plan:
     """Plan one change of the dictionary. `change["op"]` is add, change, rename or retire, with the fields of the verb.
 
     Refused with pointers where the result would not stand; Conflict with the list where a retired entry is in use.
     """
-    return _planned("priority", change, actor)
+    return plan_change(kind="priority", change=change, actor=actor)
 
 
 def plan_type_change(*, type: WorkloadType, change: Change, actor: Actor) -> Plan:  # noqa: A002 - the house's word
@@ -100,74 +102,16 @@ def plan_type_change(*, type: WorkloadType, change: Change, actor: Actor) -> Pla
 
     `change["op"]` may be withdraw, or offer with the defaults it comes back with.
     """
-    return _planned("type", {"op": "type", "name": type.name, **change}, actor)
+    return plan_change(kind="type", change={"op": "type", "name": type.name, **change}, actor=actor)
 
 
 def plan_preset(*, preset: str, actor: Actor, preemptibilities: Mapping[str, str] | None = None) -> Plan:
     """Plan the import of a preset. `preemptibilities`: by category or type, where the preset asks for them."""
     wanted = {"op": "preset", "preset": preset, "preemptibilities": dict(preemptibilities or {})}
-    return _planned("preset", wanted, actor)
+    return plan_change(kind="preset", change=wanted, actor=actor)
 
 
-def apply_plan(*, plan: Plan, actor: Actor) -> Plan:
-    """Do what the plan shows. Conflict when it is old, done or discarded, or when something moved since."""
-    with audited_transaction(actor=actor, action="plan.apply", entity_type="plan", entity_name=plan.title):
-        require_dictionary(actor)
-        row = Plan.objects.select_for_update().get(pk=plan.pk)
-        before = current_draft()
-        _check_open(row)
-        _check_basis(row, before)
-        execute_plan(row, before, draft_after(before, row.change), actor)
-        record(actor, "plan.apply", row, detail={"change": row.change, "sentence": row.effect["sentence"]})
-    return row
-
-
-def discard_plan(*, plan: Plan, actor: Actor) -> Plan:
-    """Lay the plan aside. Conflict unless it is open."""
-    with audited_transaction(actor=actor, action="plan.discard", entity_type="plan", entity_name=plan.title):
-        require_dictionary(actor)
-        if Plan.objects.filter(pk=plan.pk, state=PlanState.OPEN).update(state=PlanState.DISCARDED) != 1:
-            raise Conflict("This plan is already applied or discarded.", code="plan_closed")
-        plan.state = PlanState.DISCARDED
-        record(actor, "plan.discard", plan)
-    return plan
-
-
-def draft_plan(kind: str, change: Change, actor: Actor, before: Draft, after: Draft) -> Plan:
-    """An unsaved plan with its effect."""
-    now = timezone.now()
-    return Plan(
-        kind=kind,
-        title=title_of(change),
-        change=dict(change),
-        effect=effect_of(before, after),
-        based_on=fingerprint_of(facts_of(before)),
-        created_by=actor.name,
-        created_at=now,
-        expires_at=now + LIFETIME,
-    )
-
-
-def execute_plan(plan: Plan, before: Draft, after: Draft, actor: Actor) -> None:
-    """Write the draft, turn the waiting workloads it turns, mark the plan and let every cluster know."""
-    flip_waiting(before, after)
-    save_draft(before, after, by=actor.name)
-    plan.state, plan.applied_by, plan.applied_at = PlanState.APPLIED, actor.name, timezone.now()
-    plan.save()
-    if before.entries != after.entries:
-        for cluster in Cluster.objects.all():
-            mark_dirty(cluster)
-
-
-def draft_after(before: Draft, change: Change) -> Draft:
-    """The draft after the change. Refused with every problem; Conflict where a retired entry is in use."""
-    answer = OPERATIONS[change["op"]](before, change)
-    if isinstance(answer, Draft):
-        return answer
-    raise ValidationFailed(answer[0].message, code=answer[0].code, problems=answer)
-
-
-def title_of(change: Change) -> str:
+def _title(change: Change) -> str:
     words = {
         "add": "Add priority {name} {value}",
         "change": "Edit priority {name}",
@@ -177,34 +121,75 @@ def title_of(change: Change) -> str:
         "withdraw": "Disable {name}",
         "offer": "Enable {name}",
         "preset": "Load preset {preset}",
+        "restore": "Restore priorities and types",
     }
-    return words[change["op"]].format(**change)[:254]
+    return words[change["op"]].format(**change)
 
 
-def _planned(kind: str, change: Change, actor: Actor) -> Plan:
-    with audited_transaction(actor=actor, action="plan.create", entity_type="plan", entity_name=title_of(change)):
-        require_dictionary(actor)
-        before = current_draft()
-        plan = draft_plan(kind, change, actor, before, draft_after(before, change))
-        plan.save(force_insert=True)
-        record(actor, "plan.create", plan, detail={"change": plan.change, "sentence": plan.effect["sentence"]})
-    return plan
+def _facts(_change: Change) -> Facts:
+    return facts_of(current_draft())
 
 
-def _check_open(plan: Plan) -> None:
-    if plan.state != PlanState.OPEN:
-        raise Conflict("This plan is already applied or discarded.", code="plan_closed")
-    if plan.expires_at <= timezone.now():
-        raise Conflict("This plan has expired. Create a new one.", code="plan_expired")
+def _effect(change: Change, _actor: Actor) -> Effect:
+    before = current_draft()
+    return effect_of(before, draft_after(before, change))
 
 
-def _check_basis(plan: Plan, before: Draft) -> None:
-    facts = facts_of(before)
-    if fingerprint_of(facts) != plan.based_on:
-        moved = what_moved(plan.effect["basis"], facts)
-        message = f"The configuration changed after this plan was created: {'; '.join(moved[:5])}."
-        error = Conflict.at("", "plan_moved", message, **{str(number): text for number, text in enumerate(moved[:20])})
-        raise error
+def _apply(change: Change, actor: Actor) -> None:
+    """Write the draft, change the waiting workloads that follow it, and let every cluster know."""
+    before = current_draft()
+    after = draft_after(before, change)
+    flip_waiting(before, after)
+    save_draft(before, after, by=actor.name)
+    if before.entries != after.entries:
+        for cluster in Cluster.objects.all():
+            mark_dirty(cluster)
+
+
+def _undo(change: Change) -> Change | None:
+    """The entries, types and categories that the change touches, as they are now. None for an entry: there is none."""
+    before = current_draft()
+    after = draft_after(before, change)
+    return {
+        "op": "restore",
+        "entries": _as_before(before.entries, after.entries),
+        "types": _as_before(before.types, after.types),
+        "categories": {name: held for name, held in before.categories.items() if after.categories[name] != held},
+    }
+
+
+def _as_before(before: Mapping[str, DraftEntry | DraftType], after: Mapping[str, object]) -> dict[str, Any]:
+    touched = [name for name in after if after[name] != before.get(name)]
+    return {name: asdict(before[name]) if name in before else None for name in touched}
+
+
+def kind_for(page: str) -> PlanKind:
+    """The kind of changes that are made on the page of this name."""
+    return PlanKind(
+        title=_title,
+        scopes=lambda _change: [PlanScope(permission=Permission.MANAGE_DICTIONARY.value)],
+        facts=_facts,
+        effect=_effect,
+        apply=_apply,
+        undo=_undo,
+        requests=plan_requests,
+        page=page,
+    )
+
+
+KINDS: Final = {
+    "priority": kind_for("workloads:priorities"),
+    "type": kind_for("workloads:types"),
+    "preset": kind_for("workloads:priorities"),
+}
+
+
+def draft_after(before: Draft, change: Change) -> Draft:
+    """The draft after the change. Refused with every problem; Conflict where a retired entry is in use."""
+    answer = OPERATIONS[change["op"]](before, change)
+    if isinstance(answer, Draft):
+        return answer
+    raise ValidationFailed(answer[0].message, code=answer[0].code, problems=answer)
 
 
 def _add(draft: Draft, wanted: Change) -> Answer:
@@ -271,6 +256,17 @@ def preset_named(name: str) -> Preset:
     return PRESETS[name]
 
 
+def _restore(draft: Draft, wanted: Change) -> Answer:
+    entries = {name: DraftEntry(**old) if old else None for name, old in wanted["entries"].items()}
+    types = [DraftType(**old) for old in wanted["types"].values()]
+    answer = restore(draft, entries, types, wanted["categories"])
+    if isinstance(answer, Draft):
+        for name, old in entries.items():
+            if old is None or (old.retired and not draft.entries[name].retired):
+                check_unused(answer, name)
+    return answer
+
+
 OPERATIONS: Final[Mapping[str, Callable[[Draft, Change], Answer]]] = {
     "add": _add,
     "change": _change,
@@ -280,6 +276,7 @@ OPERATIONS: Final[Mapping[str, Callable[[Draft, Change], Answer]]] = {
     "withdraw": _withdraw,
     "offer": _offer,
     "preset": _preset,
+    "restore": _restore,
 }
 
 

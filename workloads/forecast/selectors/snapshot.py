@@ -29,9 +29,10 @@ from clusters.sync.selectors import desired_state, unversioned_state
 from clusters.watch.models import ClusterEvent, ObservedPod, ObserverLease
 from clusters.watch.services.observations import POOLS
 from portal.kit.db.read_cache import SETTINGS_VERSION
-from scheduling.model.resources import MILLI, Limit, Resources
+from scheduling.model.resources import Limit, Resources
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot, SnapshotNode, Strategy, Taint
 from scheduling.state.workspace import successor
+from tenants.quotas.selectors.desired_state import queue_weights
 from workloads.dictionary.models import Priority
 from workloads.forecast.selectors.observed_groups import (
     ANY_POOL,
@@ -352,7 +353,7 @@ def _queues(state: DesiredState, traits: Traits) -> Iterator[Queue]:
 
 def _queue(spec: QueueSpec, order: int, parent: str | None, traits: Traits) -> Queue:
     least = None if spec.min_runtime_minutes is None else spec.min_runtime_minutes * MINUTE
-    gpu, cpu, memory = _weights(spec, traits)
+    gpu, cpu, memory = queue_weights(spec, traits)
     return Queue(
         name=spec.name,
         parent=parent,
@@ -368,14 +369,6 @@ def _queue(spec: QueueSpec, order: int, parent: str | None, traits: Traits) -> Q
         preempt_min_runtime=least,
         reclaim_min_runtime=least,
     )
-
-
-def _weights(spec: QueueSpec, traits: Traits) -> tuple[int, int | None, int | None]:
-    """Of GPUs, CPU and memory in thousandths, as many as the scheduler has; None is that of GPUs."""
-    gpu = max(round(spec.over_quota_weight), 1) if traits.weights == "whole" else spec.over_quota_weight
-    own = (spec.cpu_weight, spec.memory_weight) if traits.weights == "resources" else (None, None)
-    cpu, memory = (None if weight is None else round(weight * MILLI) for weight in own)
-    return round(gpu * MILLI), cpu, memory
 
 
 def _namespace_queues(state: DesiredState) -> Iterator[Queue]:

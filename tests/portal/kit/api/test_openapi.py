@@ -116,6 +116,8 @@ SERVED = {
     "/api/v1/node-pools": {"get", "post"},
     "/api/v1/node-pools/count": {"get"},
     "/api/v1/node-pools/{pool_id}": {"get", "put", "patch", "delete"},
+    "/api/v1/quotas": {"get"},
+    "/api/v1/quotas/what-if": {"post"},
     "/api/v1/org-unit/priorities": {"get"},
     "/api/v1/org-unit/projects/telemetry": {"get"},
     "/api/v1/org-unit/projects/node-pool-resources": {"get"},

@@ -49,7 +49,7 @@ WITHOUT: Final = {
     "workloads/dictionary/change.html": "ends in a plan, which has its own",
     "workloads/dictionary/parts/priority_row.html": "ends in a plan, which has its own",
     "workloads/dictionary/parts/type_row.html": "ends in a plan, which has its own",
-    "workloads/dictionary/plan.html": "has them beside the form",
+    "workloads/plans/plan.html": "has them beside the form",
     "workloads/submission/submit_base.html": "has them in its forecast",
 }
 

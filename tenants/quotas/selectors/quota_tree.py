@@ -1,0 +1,283 @@
+"""The quotas of one node pool as a tree of departments and projects, with sums and with what is in use.
+
+`PoolQuotas` holds every row of the pool, because sums and fair shares need all of them; `branches_of` is the part that
+a reader may see. The number of queries grows with neither departments, projects nor pools.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import attrgetter
+from typing import Literal, NamedTuple
+
+from django.db.models import Q, QuerySet, Sum
+from django.utils.translation import gettext as _
+
+from clusters.inventory.models import Node, NodePool
+from portal.kit.api.filters import closest_name
+from portal.kit.errors import BadRequest
+from scheduling.model.resources import Resources
+from tenants.access.rules import Permission
+from tenants.access.selectors import Access
+from tenants.organisation.models import Department, Project
+from tenants.quotas.models import DepartmentQuota, ProjectQuota
+from tenants.quotas.selectors.desired_state import QuotaRow, no_quota, quotas_in
+from tenants.usage.selectors import Usage, usage_by_queue
+
+
+class OwnerKey(NamedTuple):
+    """What has a quota: `("project", 7)`."""
+
+    kind: Literal["department", "project"]
+    pk: int
+
+
+def key_of(owner: Department | Project) -> OwnerKey:
+    return OwnerKey("project" if isinstance(owner, Project) else "department", owner.pk)
+
+
+@dataclass(frozen=True)
+class PoolQuotas:
+    """All quotas of one node pool, who owns them and what they use. GPU sums are in thousandths.
+
+    physical: GPUs of the pool's nodes as last observed; None while no node was. capacity: what its nodes offer that
+    take pods.
+    """
+
+    pool: NodePool
+    owners: Mapping[OwnerKey, Department | Project]
+    quotas: Mapping[OwnerKey, QuotaRow]
+    project_usage: Mapping[int, Usage]
+    physical: int | None
+    capacity: Resources
+
+    def quota(self, key: OwnerKey) -> QuotaRow:
+        """Its row, or the defaults: nothing deserved, no limit."""
+        return self.quotas.get(key) or no_quota()
+
+    def usage(self, key: OwnerKey) -> Usage:
+        """What a project uses, or the projects of a department together."""
+        return (self.project_usage if key.kind == "project" else self._department_usage).get(key.pk, Usage())
+
+    def with_quotas(self, changed: Mapping[OwnerKey, QuotaRow]) -> "PoolQuotas":
+        """The same pool with other quotas of these owners."""
+        return replace(self, quotas={**self.quotas, **changed})
+
+    @cached_property
+    def departments(self) -> Sequence[Department]:
+        return [owner for owner in self.owners.values() if isinstance(owner, Department)]
+
+    @cached_property
+    def projects_of(self) -> Mapping[int, Sequence[Project]]:
+        """By department id, in order of their names."""
+        found: defaultdict[int, list[Project]] = defaultdict(list)
+        for owner in self.owners.values():
+            if isinstance(owner, Project):
+                found[owner.department_id].append(owner)
+        return found
+
+    @cached_property
+    def _department_usage(self) -> Mapping[int, Usage]:
+        return {
+            department: sum((self.project_usage.get(each.pk, Usage()) for each in projects), Usage())
+            for department, projects in self.projects_of.items()
+        }
+
+    @cached_property
+    def deserved_by_projects(self) -> Mapping[int, Resources]:
+        """What the projects of each department deserve together; a resource that is not counted adds nothing."""
+        return {
+            department: sum((self._deserved(key_of(each)) for each in projects), Resources())
+            for department, projects in self.projects_of.items()
+        }
+
+    @cached_property
+    def gpus_of_departments(self) -> int:
+        """What all departments deserve together."""
+        return sum(self._deserved(key_of(each)).gpu for each in self.departments)
+
+    @cached_property
+    def gpus_of_projects(self) -> int:
+        """What all projects deserve together."""
+        return sum(each.gpu for each in self.deserved_by_projects.values())
+
+    @cached_property
+    def usage_of_all(self) -> Usage:
+        return sum(self.project_usage.values(), Usage())
+
+    def _deserved(self, key: OwnerKey) -> Resources:
+        deserved = self.quota(key).deserved
+        return Resources(deserved.gpu or 0, deserved.cpu or 0, deserved.memory or 0)
+
+
+def over(promised: int, available: int | None) -> int:
+    """By how much it is over-committed; 0 where it is not, or where nothing is known of what there is."""
+    return 0 if available is None else max(promised - available, 0)
+
+
+def pools_for(access: Access) -> QuerySet[NodePool]:
+    """Pools of the clusters where the reader sees a department or a project."""
+    by_department = Q(cluster__in=access.departments().order_by().values("cluster"))
+    by_project = Q(cluster__in=access.projects().order_by().values("cluster"))
+    pools = NodePool.objects.filter(by_department | by_project).select_related("cluster")
+    return pools.order_by("cluster__name", "-is_default", "name")
+
+
+def pools_named(access: Access, cluster: str, pool: str) -> list[NodePool]:
+    """Those of these names, all where a name is empty. 400 for a name that the reader cannot see."""
+    found = list(pools_for(access))
+    for pointer, name, of in (("/cluster", cluster, "cluster.name"), ("/pool", pool, "name")):
+        name_of = attrgetter(of)
+        kept = [each for each in found if name in {"", name_of(each)}]
+        if name and not kept:
+            known = sorted({name_of(each) for each in found})
+            raise BadRequest.at(pointer, "unknown_name", unknown_text(pointer[1:], name, known), allowed=known)
+        found = kept
+    return found
+
+
+def unknown_text(field: str, name: str, known: Collection[str]) -> str:
+    """`No pool 'h10' found. Did you mean 'h100'?`"""
+    close = closest_name(name, known)
+    hint = _(" Did you mean '%(name)s'?") % {"name": close} if close else ""
+    return _("No %(field)s '%(name)s' found.") % {"field": field, "name": name[:63]} + hint
+
+
+def pool_quotas(pools: Sequence[NodePool]) -> list[PoolQuotas]:
+    """All quotas of these pools, in their order."""
+    clusters = {pool.cluster_id for pool in pools}
+    departments = list(Department.objects.filter(cluster__in=clusters).order_by("name", "pk"))
+    projects = list(Project.objects.filter(cluster__in=clusters).order_by("name", "pk"))
+    parents = quotas_in(DepartmentQuota.objects.filter(node_pool__in=pools))
+    leaves = quotas_in(ProjectQuota.objects.filter(node_pool__in=pools))
+    used: defaultdict[str, dict[int, Usage]] = defaultdict(dict)
+    for (project, pool_name), usage in usage_by_queue([each.pk for each in projects]).items():
+        used[pool_name][project] = usage
+    nodes = {pool: amounts for pool, *amounts in _node_sums(pools)}
+    return [
+        _of_pool(pool, [*departments, *projects], (parents, leaves), used[pool.name], nodes.get(pool.pk))
+        for pool in pools
+    ]
+
+
+Sums = Sequence[int | None]
+
+
+def _node_sums(pools: Sequence[NodePool]) -> Iterable[tuple[int, int | None, int | None, int | None, int | None]]:
+    """Pool, GPUs of all its nodes; GPUs, CPU and memory of those that take pods."""
+    takes = Q(ready=True, unschedulable=False)
+    return (
+        Node.objects.filter(pool__in=pools)
+        .order_by()
+        .values_list("pool")
+        .annotate(
+            all_gpus=Sum("gpu_milli"),
+            gpu=Sum("gpu_milli", filter=takes),
+            cpu=Sum("cpu_milli", filter=takes),
+            memory=Sum("memory_bytes", filter=takes),
+        )
+    )
+
+
+def _of_pool(
+    pool: NodePool,
+    owners: Iterable[Department | Project],
+    quotas: tuple[Mapping[tuple[int, int], QuotaRow], Mapping[tuple[int, int], QuotaRow]],
+    used: Mapping[int, Usage],
+    nodes: Sums | None,
+) -> PoolQuotas:
+    own = {key_of(owner): owner for owner in owners if owner.cluster_id == pool.cluster_id}
+    parents, leaves = quotas
+    rows = {key: (leaves if key.kind == "project" else parents).get((key.pk, pool.pk)) for key in own}
+    physical, *capacity = nodes or (None, 0, 0, 0)
+    return PoolQuotas(
+        pool=pool,
+        owners=own,
+        quotas={key: row for key, row in rows.items() if row is not None},
+        project_usage={key.pk: used[key.pk] for key in own if key.kind == "project" and key.pk in used},
+        physical=physical,
+        capacity=Resources(*(amount or 0 for amount in capacity)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaLine:
+    """A department or a project in the pool, as its reader may see and change it."""
+
+    owner: Department | Project
+    quota: QuotaRow
+    usage: Usage
+    may_change: bool
+
+    @property
+    def key(self) -> OwnerKey:
+        return key_of(self.owner)
+
+    @property
+    def over_quota(self) -> int:
+        """GPU thousandths in use above the deserved quota."""
+        return over(self.usage.allocated.gpu, self.quota.deserved.gpu)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A department with its projects. line: None where the reader may see no more of the department than its name.
+
+    projects_deserved: what all its projects deserve, those that a search leaves out too.
+    """
+
+    department: Department
+    line: QuotaLine | None
+    projects: Sequence[QuotaLine]
+    projects_deserved: int
+
+    @property
+    def over_committed(self) -> int:
+        """GPU thousandths that its projects deserve above its own deserved quota."""
+        return over(self.projects_deserved, self.line.quota.deserved.gpu) if self.line else 0
+
+
+def may_see(access: Access, owner: Department | Project) -> bool:
+    if isinstance(owner, Project):
+        return access.can(Permission.VIEW_PROJECT, project=owner)
+    return access.can(Permission.VIEW_DEPARTMENT, department=owner)
+
+
+def may_change(access: Access, owner: Department | Project) -> bool:
+    if isinstance(owner, Project):
+        return access.can(Permission.MANAGE_PROJECT_QUOTA, project=owner)
+    return access.can(Permission.MANAGE_DEPARTMENT_QUOTA, department=owner)
+
+
+def branches_of(quotas: PoolQuotas, access: Access, *, search: str = "") -> Iterator[Branch]:
+    """What the reader may see. `search`: a part of the name of the project, or of its department."""
+    text = search.lower()
+    for department in quotas.departments:
+        named = text in department.name.lower()
+        seen = [each for each in quotas.projects_of.get(department.pk, ()) if may_see(access, each)]
+        projects = [each for each in seen if named or text in each.name.lower()]
+        own = _line(quotas, access, department) if may_see(access, department) else None
+        if projects or (named and own):
+            sums = quotas.deserved_by_projects.get(department.pk, Resources())
+            lines = [_line(quotas, access, each) for each in projects]
+            yield Branch(department, own, lines, sums.gpu)
+
+
+def lines_of(
+    pools: Iterable[PoolQuotas], access: Access, *, search: str = "", department: str = ""
+) -> list[tuple[PoolQuotas, Branch, QuotaLine]]:
+    """What the reader may see in these pools as a list, each department before its projects."""
+    return [
+        (quotas, branch, line)
+        for quotas in pools
+        for branch in branches_of(quotas, access, search=search)
+        if department in {"", branch.department.name}
+        for line in (branch.line, *branch.projects)
+        if line
+    ]
+
+
+def _line(quotas: PoolQuotas, access: Access, owner: Department | Project) -> QuotaLine:
+    key = key_of(owner)
+    return QuotaLine(owner, quotas.quota(key), quotas.usage(key), may_change(access, owner))

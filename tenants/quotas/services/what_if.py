@@ -1,0 +1,340 @@
+"""What other quotas of a node pool would do: fair shares before and after, and who would be hit. Nothing is stored.
+
+The shares are those of the cluster's scheduler, computed from its queues as Rung would write them, the capacity of the
+nodes as last observed, and what the projects use and request now.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _now
+from django.utils.translation import gettext_lazy as _
+
+from clusters.flavours.objects import RANK_TO_PRIORITY
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster
+from portal.kit.db.validation import raise_problems
+from portal.kit.errors import Problem, ValidationFailed
+from scheduling.forecast.cycle import Flavour
+from scheduling.model.resources import Resources
+from scheduling.model.snapshot import Queue
+from scheduling.state.fair_share import fair_shares
+from tenants.access.selectors import Access
+from tenants.organisation.models import Department, Project
+from tenants.quotas.selectors.desired_state import QuotaRow, queue_weights
+from tenants.quotas.selectors.quota_tree import OwnerKey, PoolQuotas, key_of, may_see, over
+from tenants.quotas.services.pool_quotas import parse_entry, values_shape_problems
+from tenants.quotas.services.quota_values import (
+    DIMENSIONS,
+    QuotaValues,
+    held_beyond,
+    limit_below_use,
+    over_parent_limit,
+    over_physical,
+    sum_beyond,
+    value_problems,
+    weights_without_effect,
+)
+from tenants.quotas.services.quotas import newly_reclaimable
+
+Owner = Department | Project
+Edits = Mapping[OwnerKey, QuotaValues]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRule:
+    """How a scheduler shares a pool. code: fair_share, deserved (it divides no surplus) or none."""
+
+    code: str
+    text: str | Promise
+
+
+FAIR_SHARE: Final = ShareRule(
+    "fair_share",
+    _("Fair share by the rule of KAI Scheduler: deserved first, then the surplus by rank, then by over-quota weight."),
+)
+KUEUE: Final = ShareRule(
+    "deserved",
+    _(
+        "Kueue divides no surplus in advance: what others leave unused is borrowed on demand. The share shown is the "
+        "requested part of the deserved quota, which borrowers have to give back."
+    ),
+)
+VOLCANO: Final = ShareRule(
+    "deserved",
+    _(
+        "Volcano's capacity plugin divides no surplus in advance: what others leave unused is taken on demand. The "
+        "share shown is the requested part of the deserved quota, which reclaim can bring back."
+    ),
+)
+NO_SHARE: Final = ShareRule(
+    "none",
+    _("No fair share: kube-scheduler divides nothing and reclaims nothing. Limits are caps; deserved is not reserved."),
+)
+RULES: Final[Mapping[str, ShareRule]] = {
+    Flavour.KAI: FAIR_SHARE,
+    Flavour.KUEUE: KUEUE,
+    Flavour.VOLCANO: VOLCANO,
+    Flavour.KUBE: NO_SHARE,
+    Flavour.KUBE_GANGS: NO_SHARE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """GPU thousandths that a department or project gets when all ask at once, before and after."""
+
+    owner: Owner
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overhang:
+    """Non-preemptible use above the new deserved quota, in GPU thousandths: it cannot be evicted to make room."""
+
+    owner: Owner
+    held: int
+    deserved: int
+
+    @property
+    def over(self) -> int:
+        return self.held - self.deserved
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerProblem:
+    """A refusal or a warning about one department or project."""
+
+    owner: Owner
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The effect of a change of quotas in one pool, as far as its reader may see the owners.
+
+    shares: of those whose share changes; empty where the scheduler has no fair share or no node was observed.
+    elsewhere: how much the shares of projects change together that the reader may not see. refusals: saving is refused
+    for these.
+    """
+
+    before: PoolQuotas
+    after: PoolQuotas
+    rule: ShareRule
+    shares: tuple[Share, ...]
+    elsewhere: int
+    overhangs: tuple[Overhang, ...]
+    refusals: tuple[OwnerProblem, ...]
+    warnings: tuple[OwnerProblem, ...]
+
+    @property
+    def reclaimable(self) -> list[OwnerProblem]:
+        return [each for each in self.warnings if each.problem.code == "becomes_reclaimable"]
+
+    @property
+    def other_warnings(self) -> list[OwnerProblem]:
+        return [each for each in self.warnings if each.problem.code != "becomes_reclaimable"]
+
+
+def what_if(quotas: PoolQuotas, edits: Edits, access: Access) -> WhatIf:
+    """Compare the pool with these quotas set. Values are well-formed (`value_problems`), owners are of this pool."""
+    changed = {key: values for key, values in edits.items() if values != values_of(quotas.quota(key))}
+    after = quotas.with_quotas({key: row_of(values) for key, values in changed.items()})
+    shares, elsewhere = _shares(quotas, after, access) if changed else ((), 0)
+    return WhatIf(
+        before=quotas,
+        after=after,
+        rule=rule_of(quotas.pool.cluster),
+        shares=shares,
+        elsewhere=elsewhere,
+        overhangs=tuple(_overhangs(after, changed)),
+        refusals=tuple(_refusals(after, changed)),
+        warnings=tuple(_warnings(quotas, after, changed)),
+    )
+
+
+MOST_EDITS: Final = 2000
+
+
+def parse_edits(
+    quotas: PoolQuotas, entries: Sequence[Mapping[str, Any]], access: Access
+) -> dict[OwnerKey, QuotaValues]:
+    """Quotas by their owners' names: `{"project" | "department": name, "values": entry}`; absent values stay.
+
+    Raises ValidationFailed with a pointer at every bad value, and for owners that the reader may not see.
+    """
+    if len(entries) > MOST_EDITS:
+        text = _now("At most %(most)d quotas.") % {"most": MOST_EDITS}
+        raise ValidationFailed.at("/quotas", "too_many", text)
+    seen = ((key, owner.name) for key, owner in quotas.owners.items() if may_see(access, owner))
+    names: dict[tuple[str, str], OwnerKey] = {(key.kind, name): key for key, name in seen}
+    found: dict[OwnerKey, QuotaValues] = {}
+    problems: list[Problem] = []
+    for number, entry in enumerate(entries):
+        at = f"/quotas/{number}"
+        try:
+            key = _owner_of(entry, names, found, at)
+            raise_problems(values_shape_problems(f"{at}/values", entry["values"]))
+            before = values_of(quotas.quota(key))
+            found[key] = parse_entry(entry["values"], pointer=f"{at}/values", before=before)
+            problems += [replace(each, pointer=f"{at}/values{each.pointer}") for each in value_problems(found[key])]
+        except ValidationFailed as error:
+            problems += error.problems
+    raise_problems(problems)
+    return found
+
+
+def _owner_of(
+    entry: Mapping[str, Any], names: Mapping[tuple[str, str], OwnerKey], found: Collection[OwnerKey], at: str
+) -> OwnerKey:
+    kinds = [kind for kind in ("department", "project") if entry.get(kind)]
+    if len(kinds) != 1:
+        raise ValidationFailed.at(at, "one_owner", _now("Name either a department or a project."))
+    key = names.get((kinds[0], entry[kinds[0]]))
+    if key is None:
+        raise ValidationFailed.at(f"{at}/{kinds[0]}", "unknown_name", _now("Unknown name."))
+    if key in found:
+        raise ValidationFailed.at(f"{at}/{kinds[0]}", "repeated", _now("Named twice."))
+    return key
+
+
+def values_of(row: QuotaRow) -> QuotaValues:
+    return QuotaValues(row.deserved, row.limit, row.over_quota_weight, row.rank, row.cpu_weight, row.memory_weight)
+
+
+def row_of(values: QuotaValues) -> QuotaRow:
+    weights = (values.over_quota_weight, values.cpu_weight, values.memory_weight)
+    return QuotaRow(values.deserved, values.limit, *weights, values.rank)
+
+
+def rule_of(cluster: Cluster) -> ShareRule:
+    """How the cluster's scheduler shares."""
+    return RULES[cluster.flavour]
+
+
+def _shares(before: PoolQuotas, after: PoolQuotas, access: Access) -> tuple[tuple[Share, ...], int]:
+    old, new = share_of_each(before), share_of_each(after)
+    moved = [Share(before.owners[key], share, new[key]) for key, share in old.items() if new[key] != share]
+    seen = tuple(each for each in moved if may_see(access, each.owner))
+    hidden = [each for each in moved if isinstance(each.owner, Project) and each not in seen]
+    return seen, sum(each.after - each.before for each in hidden)
+
+
+def share_of_each(quotas: PoolQuotas) -> dict[OwnerKey, int]:
+    """GPU thousandths by the rule of the cluster's scheduler; empty where it has none, or no node was observed."""
+    rule = rule_of(quotas.pool.cluster)
+    if rule is NO_SHARE or quotas.physical is None:
+        return {}
+    if rule is not FAIR_SHARE:
+        return {key: _deserved_and_requested(quotas, key) for key in quotas.owners}
+    requested = {_name(key): requested_by(quotas, key) for key in quotas.owners}
+    found = fair_shares(list(_queues(quotas)), requested, quotas.capacity)
+    return {key: found[_name(key)].gpu for key in quotas.owners}
+
+
+def requested_by(quotas: PoolQuotas, key: OwnerKey) -> Resources:
+    """In use and waiting; never less than what is in use."""
+    use = quotas.usage(key)
+    return Resources(*(max(getattr(use.requested, name), getattr(use.allocated, name)) for name in DIMENSIONS))
+
+
+def _deserved_and_requested(quotas: PoolQuotas, key: OwnerKey) -> int:
+    quota, requested = quotas.quota(key), requested_by(quotas, key).gpu
+    bounds = (quota.deserved.gpu, quota.limit.gpu)
+    return min([requested, *(bound for bound in bounds if bound is not None)])
+
+
+def _name(key: OwnerKey) -> str:
+    return f"{key.kind} {key.pk}"
+
+
+def _queues(quotas: PoolQuotas) -> Iterator[Queue]:
+    """Departments with their projects below them, in the order in which Rung writes them."""
+    traits = flavour_for(quotas.pool.cluster.flavour).traits
+    for order, (key, owner) in enumerate(quotas.owners.items()):
+        row = quotas.quota(key)
+        gpu, cpu, memory = queue_weights(row, traits)
+        yield Queue(
+            name=_name(key),
+            parent=_name(OwnerKey("department", owner.department_id)) if isinstance(owner, Project) else None,
+            pool=quotas.pool.name,
+            deserved=row.deserved,
+            limit=row.limit,
+            weight=gpu,
+            cpu_weight=cpu,
+            memory_weight=memory,
+            rank=RANK_TO_PRIORITY[row.rank],
+            created=order,
+        )
+
+
+def _overhangs(after: PoolQuotas, changed: Edits) -> Iterator[Overhang]:
+    for key, values in changed.items():
+        held, deserved = after.usage(key).non_preemptible.gpu, values.deserved.gpu or 0
+        if over(held, deserved):
+            yield Overhang(after.owners[key], held, deserved)
+
+
+def _refusals(after: PoolQuotas, changed: Edits) -> Iterator[OwnerProblem]:
+    for key, values in changed.items():
+        for problem in held_beyond(values, after.usage(key).non_preemptible):
+            yield OwnerProblem(after.owners[key], problem)
+    for department in _departments(after, changed):
+        if department.enforce_deserved:
+            yield from _sums(after, department)
+
+
+def _departments(after: PoolQuotas, changed: Edits) -> list[Department]:
+    """Those whose sums a change touches, each once."""
+    owners = [after.owners[key] for key in changed]
+    touched = {each.department_id if isinstance(each, Project) else each.pk for each in owners}
+    return [each for each in after.departments if each.pk in touched]
+
+
+def _sums(after: PoolQuotas, department: Department) -> Iterator[OwnerProblem]:
+    total = after.deserved_by_projects.get(department.pk, Resources())
+    own = after.quota(key_of(department)).deserved
+    for problem in sum_beyond(total, own, department=department.name, pool=after.pool.name):
+        yield OwnerProblem(department, problem)
+
+
+def _warnings(before: PoolQuotas, after: PoolQuotas, changed: Edits) -> Iterator[OwnerProblem]:
+    yield from _beyond_physical(before, after, changed)
+    for department in _departments(after, changed):
+        if not department.enforce_deserved:
+            yield from _sums(after, department)
+    for key, values in changed.items():
+        for problem in _warnings_of(before, after, key, values):
+            yield OwnerProblem(after.owners[key], problem)
+
+
+def _beyond_physical(before: PoolQuotas, after: PoolQuotas, changed: Edits) -> Iterator[OwnerProblem]:
+    """Once for departments and once for projects, at the first whose deserved quota grows."""
+    for kind, promised in (("department", after.gpus_of_departments), ("project", after.gpus_of_projects)):
+        grown = [key for key, values in changed.items() if key.kind == kind and _grows(before, key, values)]
+        for problem in over_physical(promised, after.physical, pool=after.pool.name) if grown else ():
+            yield OwnerProblem(after.owners[grown[0]], problem)
+
+
+def _grows(before: PoolQuotas, key: OwnerKey, values: QuotaValues) -> bool:
+    return (values.deserved.gpu or 0) > (before.quota(key).deserved.gpu or 0)
+
+
+def _warnings_of(before: PoolQuotas, after: PoolQuotas, key: OwnerKey, values: QuotaValues) -> Iterator[Problem]:
+    owner, used = after.owners[key], after.usage(key).allocated
+    flavour = flavour_for(after.pool.cluster.flavour)
+    if isinstance(owner, Project):
+        yield from over_parent_limit(values, after.quota(OwnerKey("department", owner.department_id)).limit)
+    yield from limit_below_use(values, used)
+    members = [owner] if isinstance(owner, Project) else after.projects_of.get(owner.pk, ())
+    yield from newly_reclaimable(
+        node_pool=after.pool,
+        projects=[each.pk for each in members],
+        allocated=used,
+        before=before.quota(key).deserved,
+        after=values.deserved,
+    )
+    yield from weights_without_effect(values, flavour.traits.weights, scheduler=flavour.title)

@@ -1,0 +1,296 @@
+"""Kinds of plans, which plans an actor may see, and what plans compare: facts, objects, workloads and quotas.
+
+The feature of a setting registers how its changes are planned (`register_kind`); the engine knows no setting.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
+
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster, NodePool
+from clusters.ports.gateway import Manifest
+from clusters.ports.ownership import stamped
+from clusters.sync.rules.diff import Change as ObjectChange
+from clusters.sync.rules.diff import Create, Delete, Fenced, NameConflict, Replace, Update, diff
+from clusters.sync.selectors import desired_state
+from portal.kit.errors import ValidationFailed
+from portal.kit.pages.api_snippets import ApiRequest
+from portal.kit.security.actors import Actor
+from scheduling.model.preemptibility import Preemptibility
+from scheduling.model.resources import Resources
+from scheduling.state.queue_usage import fits_quota
+from tenants.access.rules import Permission
+from tenants.access.selectors import access_for, require
+from tenants.organisation.models import Project
+from workloads.plans.models import Plan, PlanScope
+from workloads.state.models import DesiredPhase, Workload
+from workloads.state.rules import WAITING, last_checkpoint, lost_gpu_seconds
+from workloads.state.selectors.usage import Bounds, bounds_of, live, queue_paths
+
+Change = Mapping[str, Any]
+Effect = dict[str, Any]
+Facts = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanKind:
+    """How one kind of change is planned. Every function gets the change as data; `Plan.change` stores it.
+
+    title: the change in a few words. scopes: the permissions it needs, unsaved. facts: the rows that it is computed
+    on, one short text each. effect: what it would do; raises what applying it would raise. apply: make the change, in
+    the caller's transaction. undo: the inverse change, from the rows of now; None where there is none. requests: the
+    same change over REST. page: name of the page that shows the setting.
+    """
+
+    title: Callable[[Change], str]
+    scopes: Callable[[Change], Sequence[PlanScope]]
+    facts: Callable[[Change], Facts]
+    effect: Callable[[Change, Actor], Effect]
+    apply: Callable[[Change, Actor], None]
+    undo: Callable[[Change], Change | None]
+    requests: Callable[[Plan], list[ApiRequest]] = lambda _plan: []
+    page: str = "workloads:plans"
+
+
+_kinds: Final[dict[str, PlanKind]] = {}
+
+
+def register_kind(name: str, kind: PlanKind) -> None:
+    """Make changes of this name plannable; once is enough, again changes nothing."""
+    _kinds[name] = kind
+
+
+def kind_named(name: str) -> PlanKind:
+    """The registered kind; ValidationFailed with those that exist."""
+    if name not in _kinds:
+        text = f"{name[:40]!r} is not a kind of plan."
+        raise ValidationFailed.at("/kind", "kind_unknown", text, allowed=kind_names())
+    return _kinds[name]
+
+
+def kind_names() -> list[str]:
+    return sorted(_kinds)
+
+
+def require_scopes(scopes: Iterable[PlanScope], actor: Actor) -> None:
+    """Raise unless every permission is held: NotFound for a place that the actor may not see, else Forbidden."""
+    for scope in scopes:
+        verb = Permission(scope.permission)
+        require(actor, verb, project=scope.project, department=scope.department, cluster=scope.cluster)
+
+
+def visible_plans(actor: Actor) -> QuerySet[Plan]:
+    """Plans whose changes the actor may make, all of each."""
+    held = access_for(actor)
+    allowed = Q(pk__in=())
+    for permission in held.verbs:
+        place = Q(project__in=held.projects(permission))
+        place |= Q(project=None, department__in=held.departments(permission))
+        place |= Q(project=None, department=None, cluster__in=held.clusters(permission))
+        if held.can(permission):
+            place |= Q(project=None, department=None, cluster=None)
+        allowed |= Q(permission=permission.value) & place
+    mine = PlanScope.objects.filter(allowed)
+    others = PlanScope.objects.filter(plan=OuterRef("pk")).exclude(pk__in=mine.values("pk"))
+    return Plan.objects.exclude(Exists(others))
+
+
+STATES: Final = ("open", "expired", "applied", "discarded")
+
+
+def in_state(plans: QuerySet[Plan], state: str) -> QuerySet[Plan]:
+    """Those in one of `STATES`. An open plan expires by time alone."""
+    now = timezone.now()
+    match state:
+        case "open":
+            return plans.filter(state="open", expires_at__gt=now)
+        case "expired":
+            return plans.filter(state="open", expires_at__lte=now)
+        case _:
+            return plans.filter(state=state)
+
+
+def state_of(plan: Plan) -> str:
+    """One of `STATES`."""
+    return "expired" if plan.state == "open" and plan.expires_at <= timezone.now() else plan.state
+
+
+def fingerprint_of(facts: Facts) -> str:
+    """SHA-256 of the facts."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def what_moved(before: Facts, now: Facts) -> list[str]:
+    """The facts that differ, in words."""
+    names = sorted(before.keys() | now.keys())
+    return [
+        f"{name}: {before.get(name, 'absent')} → {now.get(name, 'absent')}"
+        for name in names
+        if before.get(name) != now.get(name)
+    ]
+
+
+EXAMPLES: Final = 20
+GROUPS: Final = (
+    "keep_old_value",
+    "wait_with_old_value",
+    "take_new_value",
+    "flip",
+    "becomes_reclaimable",
+    "no_longer_fit",
+    "fit_again",
+    "running",
+    "waiting",
+)
+"""Groups of workloads that an effect counts. Each has `count` and up to 20 `examples`."""
+
+
+def blank_effect() -> Effect:
+    """An effect without anything: every kind of plan fills in its part of one shape."""
+    return {
+        "sentence": "No objects change.",
+        "objects": [],
+        "workloads": {group: {"count": 0, "examples": []} for group in GROUPS},
+        "gpu_hours_at_risk": 0,
+        "victims": {"new": [], "lost": [], "scopes": []},
+        "types": [],
+        "quotas": [],
+        "sums": [],
+        "warnings": [],
+    }
+
+
+MARKS: Final[Mapping[type[ObjectChange], str]] = {
+    Create: "+",
+    Update: "~",
+    Replace: "±",
+    Delete: "-",
+    NameConflict: "!",
+    Fenced: "=",
+}
+
+
+def objects_on(cluster: Cluster) -> Sequence[Manifest]:
+    """What the cluster should hold of queues, quotas and priorities by the rows of now."""
+    return list(flavour_for(cluster.flavour).objects_for(desired_state(cluster, domains=False)))
+
+
+def object_changes(cluster: Cluster, before: Iterable[Manifest], after: Iterable[Manifest]) -> dict[str, Any]:
+    """The flavour's own objects before and after, compared as reconcile compares them."""
+    found = diff([stamped(each) for each in before], list(after))
+    return {"cluster": cluster.name, "simulated": cluster.is_simulated, "changes": [_as_row(each) for each in found]}
+
+
+def _as_row(change: ObjectChange) -> dict[str, Any]:
+    return {
+        "mark": MARKS[type(change)],
+        "kind": change.ref.kind.kind,
+        "namespace": change.ref.namespace,
+        "name": change.ref.name,
+        "fields": [each.as_row() for each in change.changes],
+    }
+
+
+def objects_sentence(objects: Sequence[Mapping[str, Any]]) -> str:
+    """ "2 objects replaced on 3 clusters", without a full stop."""
+    counts = {mark: sum(c["mark"] == mark for each in objects for c in each["changes"]) for mark in "+~±-"}
+    words = {"+": "created", "~": "changed", "±": "replaced", "-": "deleted"}
+    parts = [f"{counted(number, 'object')} {words[mark]}" for mark, number in counts.items() if number]
+    return f"{', '.join(parts)} on {counted(len(objects), 'cluster')}" if parts else "No objects change"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def examples_of(workloads: Iterable[Workload]) -> list[dict[str, Any]]:
+    """Workloads as an effect shows them. Their project and priority must be loaded."""
+    return [
+        {
+            "id": str(each.pk),
+            "name": each.name,
+            "project": each.project.name,
+            "priority": each.priority.name,
+            "value": each.priority_value,
+        }
+        for each in workloads
+    ]
+
+
+def group_of(ids: Sequence[UUID | str]) -> dict[str, Any]:
+    """The group of these workloads, the first as examples."""
+    shown = list(ids[:EXAMPLES])
+    rows = {str(row.pk): row for row in Workload.objects.filter(pk__in=shown).select_related("project", "priority")}
+    return {"count": len(ids), "examples": examples_of(rows[str(pk)] for pk in shown if str(pk) in rows)}
+
+
+def gpu_hours_at_risk(ids: Collection[UUID | str]) -> float:
+    """GPU-hours since the start or the last checkpoint of these running workloads, to a tenth."""
+    now, seconds = timezone.now(), 0
+    rows = Workload.objects.filter(pk__in=ids)
+    for spec, started, gpus in rows.values_list("spec", "started_at", "gpu_milli"):
+        if started is None:
+            continue
+        saved = last_checkpoint(spec, started=started, now=now)
+        seconds += lost_gpu_seconds(gpus, started=started, checkpoint=saved, at=now)
+    return round(seconds / 3600, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingWorkload:
+    """What decides whether the quotas of its node pools could ever hold a waiting workload."""
+
+    pk: UUID
+    project_id: int
+    pools: tuple[str, ...]
+    preemptible: bool
+    total: Resources
+
+
+def waiting_in(projects: Collection[int]) -> list[WaitingWorkload]:
+    """Workloads of these projects that should run and have no pods, oldest first. One query; none becomes a model."""
+    rows = live(projects).filter(running_pods=0, desired_phase=DesiredPhase.RUNNING, phase__in=WAITING)
+    columns = ("pk", "project_id", "node_pools", "preemptibility", "gpu_milli", "cpu_milli", "memory_bytes")
+    return [
+        WaitingWorkload(pk, project, tuple(pools), kind != Preemptibility.NON_PREEMPTIBLE, Resources(*amounts))
+        for pk, project, pools, kind, *amounts in rows.order_by("created_at").values_list(*columns)
+    ]
+
+
+def running_in(projects: Collection[int], pools: Collection[str]) -> int:
+    """How many workloads of these projects have running pods in node pools of these names."""
+    return live(projects).filter(pool_name__in=pools, running_pods__gt=0).count()
+
+
+def unfit(waiting: Iterable[WaitingWorkload], projects: Mapping[int, Project]) -> set[UUID]:
+    """Keys of those that the quotas of none of their node pools could hold, by the quotas of now.
+
+    Workloads of the same size are decided once.
+    """
+    bounds = bounds_of(list(projects.values()))
+    pools = {(pool.cluster_id, pool.name): pool for pool in NodePool.objects.all()}
+    fits: dict[tuple[object, ...], bool] = {}
+    found = set()
+    for each in waiting:
+        project = projects[each.project_id]
+        shape = (each.project_id, each.pools, each.preemptible, each.total)
+        if shape not in fits:
+            own = [pool for name in each.pools if (pool := pools.get((project.cluster_id, name)))]
+            fits[shape] = _fits(each, project, own, bounds[project.pk])
+        if not fits[shape]:
+            found.add(each.pk)
+    return found
+
+
+def _fits(
+    each: WaitingWorkload, project: Project, pools: Sequence[NodePool], bounds: Mapping[tuple[str, int], Bounds]
+) -> bool:
+    paths = queue_paths(project, pools, bounds)
+    return any(fits_quota(path, {}, each.total, preemptible=each.preemptible) is None for path in paths.values())

@@ -1,0 +1,1 @@
+"""Plan, apply, discard and roll back; the kinds of plans that change quotas."""

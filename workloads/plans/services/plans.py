@@ -1,0 +1,160 @@
+"""Plans of changes: created with their effect, then applied once or discarded. A rollback is a plan of the inverse."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Final
+
+from django.db import transaction
+from django.utils import timezone
+
+from portal.audit.services import audited_transaction, record
+from portal.kit.errors import Conflict, NotFound, ValidationFailed
+from portal.kit.security.actors import Actor
+from workloads.plans.models import Plan, PlanScope, PlanState
+from workloads.plans.selectors import Change, fingerprint_of, kind_named, require_scopes, what_moved
+
+LIFETIME: Final = timedelta(hours=1)
+SHOWN: Final = 5
+
+
+def plan_change(*, kind: str, change: Change, actor: Actor) -> Plan:
+    """Store what a change would do, without making it. It can be applied for an hour, unless its basis moves.
+
+    Raises what the change itself would raise: NotFound or Forbidden without its permissions, ValidationFailed and
+    Conflict with pointers into the change.
+    """
+    with audited_transaction(actor=actor, action="plan.create", entity_type="plan", entity_name=title_of(kind, change)):
+        plan = draft_plan(kind=kind, change=change, actor=actor)
+        _store(plan, actor)
+    return plan
+
+
+def apply_plan(*, plan: Plan, actor: Actor) -> Plan:
+    """Make the change that the plan shows. Conflict when it is old, done or discarded, or when its basis moved."""
+    with audited_transaction(actor=actor, action="plan.apply", entity_type="plan", entity_name=plan.title):
+        row = Plan.objects.select_for_update().get(pk=plan.pk)
+        require_scopes(_scopes(row), actor)
+        _check_open(row)
+        _check_basis(row)
+        execute_plan(plan=row, actor=actor)
+        record(actor, "plan.apply", row, detail=_detail(row), project_id=_project_id(row))
+    return row
+
+
+def discard_plan(*, plan: Plan, actor: Actor) -> Plan:
+    """Close the plan without a change. Conflict unless it is open."""
+    with audited_transaction(actor=actor, action="plan.discard", entity_type="plan", entity_name=plan.title):
+        require_scopes(_scopes(plan), actor)
+        if Plan.objects.filter(pk=plan.pk, state=PlanState.OPEN).update(state=PlanState.DISCARDED) != 1:
+            raise Conflict("This plan is already applied or discarded.", code="plan_closed")
+        plan.state = PlanState.DISCARDED
+        record(actor, "plan.discard", plan, project_id=_project_id(plan))
+    return plan
+
+
+def roll_back(*, plan: Plan, actor: Actor) -> Plan:
+    """Plan the inverse of an applied plan. It warns of what changed since then.
+
+    Conflict where the plan is not applied or has no inverse.
+    """
+    with audited_transaction(actor=actor, action="plan.create", entity_type="plan", entity_name=plan.title):
+        require_scopes(_scopes(plan), actor)
+        if plan.state != PlanState.APPLIED:
+            raise Conflict("Only an applied plan can be rolled back.", code="plan_not_applied")
+        if plan.undo is None:
+            raise Conflict("This plan has no inverse change.", code="plan_not_reversible")
+        back = draft_plan(kind=plan.kind, change=plan.undo, actor=actor)
+        back.title, back.rolls_back = f"Roll back: {plan.title}"[:254], plan
+        if moved := what_moved(plan.outcome or {}, kind_named(plan.kind).facts(plan.change)):
+            text = f"Changed since this plan was applied: {'; '.join(moved[:SHOWN])}."
+            back.effect["warnings"] = [text, *back.effect["warnings"]]
+        _store(back, actor)
+    return back
+
+
+def title_of(kind: str, change: Change) -> str:
+    return kind_named(kind).title(change)[:254]
+
+
+def draft_plan(*, kind: str, change: Change, actor: Actor) -> Plan:
+    """An unsaved plan with its effect, in the caller's transaction."""
+    known, now = kind_named(kind), timezone.now()
+    require_scopes(known.scopes(change), actor)
+    facts = known.facts(change)
+    return Plan(
+        kind=kind,
+        title=title_of(kind, change),
+        change=dict(change),
+        effect={**known.effect(change, actor), "basis": facts},
+        based_on=fingerprint_of(facts),
+        created_by=actor.name,
+        created_at=now,
+        expires_at=now + LIFETIME,
+    )
+
+
+def execute_plan(*, plan: Plan, actor: Actor) -> None:
+    """Make the change and store the plan as applied, with its inverse; in the caller's transaction."""
+    kind = kind_named(plan.kind)
+    plan.undo = kind.undo(plan.change)
+    kind.apply(plan.change, actor)
+    plan.outcome = kind.facts(plan.change)
+    plan.state, plan.applied_by, plan.applied_at = PlanState.APPLIED, actor.name, timezone.now()
+    _save(plan)
+
+
+@contextmanager
+def rolled_back() -> Iterator[None]:
+    """A savepoint whose writes are taken back at its end, so that a service can be run for its effect alone."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+def _store(plan: Plan, actor: Actor) -> None:
+    _save(plan)
+    record(actor, "plan.create", plan, detail=_detail(plan), project_id=_project_id(plan))
+
+
+def _save(plan: Plan) -> None:
+    """A new plan is stored with the permissions that it needs."""
+    new = plan._state.adding
+    plan.save()
+    if new:
+        scopes = kind_named(plan.kind).scopes(plan.change)
+        for scope in scopes:
+            scope.plan = plan
+        PlanScope.objects.bulk_create(scopes)
+
+
+def _scopes(plan: Plan) -> list[PlanScope]:
+    return list(plan.scopes.select_related("project", "department", "cluster"))
+
+
+def _detail(plan: Plan) -> dict[str, object]:
+    return {"kind": plan.kind, "change": plan.change, "sentence": plan.effect["sentence"]}
+
+
+def _project_id(plan: Plan) -> str:
+    """Of a plan for one project, so that its admins read the record."""
+    projects = {scope.project_id for scope in plan.scopes.all()}
+    return str(projects.pop() or "") if len(projects) == 1 else ""
+
+
+def _check_open(plan: Plan) -> None:
+    if plan.state != PlanState.OPEN:
+        raise Conflict("This plan is already applied or discarded.", code="plan_closed")
+    if plan.expires_at <= timezone.now():
+        raise Conflict("This plan has expired. Create a new one.", code="plan_expired")
+
+
+def _check_basis(plan: Plan) -> None:
+    try:
+        facts = kind_named(plan.kind).facts(plan.change)
+    except (NotFound, ValidationFailed) as error:
+        raise Conflict(f"Part of this plan no longer exists: {error.message}", code="plan_moved") from error
+    if fingerprint_of(facts) != plan.based_on:
+        moved = what_moved(plan.effect["basis"], facts)
+        message = f"The configuration changed after this plan was created: {'; '.join(moved[:SHOWN])}."
+        raise Conflict.at("", "plan_moved", message, **{str(number): text for number, text in enumerate(moved[:20])})

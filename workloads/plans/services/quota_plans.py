@@ -1,0 +1,382 @@
+"""Plans of quotas: the services run in a savepoint that is taken back, and what they would do is compared.
+
+A change is `{"quotas": [entry, …], "reason": text}`, or one entry with the reason beside it. An entry is
+`{"project" | "department": name, "cluster": name, "pool": name, "values": columns}`. `values` holds columns of a quota
+(`gpu_deserved` in thousandths of a GPU, …); absent ones stay; None removes the quota. `cluster` is needed where
+departments of several clusters share a name.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from clusters.inventory.models import NodePool
+from portal.kit.errors import NotFound, Problem, ValidationFailed
+from portal.kit.security.actors import Actor
+from scheduling.model.resources import Limit
+from tenants.access.rules import Permission
+from tenants.organisation.models import Department, Project
+from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
+from tenants.quotas.services.pool_quotas import refusals_at
+from tenants.quotas.services.quota_values import DIMENSIONS, QuotaValues, amount_text
+from tenants.quotas.services.quotas import (
+    QuotaWarning,
+    deserved_by_projects,
+    deserved_sum,
+    physical_gpus,
+    reset_quota,
+    set_department_quota,
+    set_project_quota,
+)
+from tenants.usage.selectors import Usage, usage_by_queue
+from workloads.plans.models import PlanScope
+from workloads.plans.selectors import (
+    Change,
+    Effect,
+    Facts,
+    PlanKind,
+    blank_effect,
+    counted,
+    gpu_hours_at_risk,
+    group_of,
+    object_changes,
+    objects_on,
+    objects_sentence,
+    running_in,
+    unfit,
+    waiting_in,
+)
+from workloads.plans.services.plans import rolled_back
+
+RECLAIMABLE: Final = "becomes_reclaimable"
+COLUMNS: Final = tuple(QuotaValues().as_fields())
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEdit:
+    """One entry of a change with its rows. `pointer`: where it is in the change. `values`: None removes the quota."""
+
+    owner: Project | Department
+    pool: NodePool
+    row: ProjectQuota | DepartmentQuota | None
+    values: QuotaValues | None
+    pointer: str
+
+    @property
+    def label(self) -> str:
+        """`project llm-team`."""
+        return f"{self.owner._meta.model_name} {self.owner.name}"
+
+    @property
+    def department(self) -> Department:
+        return self.owner.department if isinstance(self.owner, Project) else self.owner
+
+    @property
+    def before(self) -> QuotaValues:
+        return QuotaValues.of(self.row) if self.row else QuotaValues()
+
+    @property
+    def after(self) -> QuotaValues:
+        return self.values or QuotaValues()
+
+    @property
+    def turn(self) -> int:
+        """Parents are raised before their projects, which are lowered first: an enforced sum holds at every step."""
+        raised = (self.after.deserved.gpu or 0) > (self.before.deserved.gpu or 0)
+        if isinstance(self.owner, Department):
+            return 0 if raised else 3
+        return 2 if raised else 1
+
+
+def edits_of(change: Change) -> list[QuotaEdit]:
+    """The entries of a change with their rows, in its order. NotFound for owners, ValidationFailed for pools."""
+    edits: dict[object, QuotaEdit] = {}
+    for owner, entry, pointer in _owners(change):
+        edit = _edit(owner, entry, pointer)
+        if (edit.owner, edit.pool) in edits:
+            raise ValidationFailed.at(edit.pointer, "repeated", f"The quota of {edit.label} is named twice.")
+        edits[edit.owner, edit.pool] = edit
+    return list(edits.values())
+
+
+def _owners(change: Change) -> Iterator[tuple[Project | Department, Mapping[str, Any], str]]:
+    """Owner, entry and pointer of each entry. Nothing else is read: who may change them is not known yet."""
+    if "quotas" not in change:
+        yield _owner(change, ""), change, ""
+    elif not change["quotas"]:
+        raise ValidationFailed.at("/quotas", "required", "Name at least one quota.")
+    else:
+        for number, entry in enumerate(change["quotas"]):
+            pointer = f"/quotas/{number}"
+            yield _owner(entry, pointer), entry, pointer
+
+
+def _edit(owner: Project | Department, entry: Mapping[str, Any], pointer: str) -> QuotaEdit:
+    pools = {pool.name: pool for pool in owner.cluster.node_pools.select_related("cluster")}
+    if entry["pool"] not in pools:
+        text = f"{owner.cluster.name} has no node pool {entry['pool'][:63]!r}."
+        raise ValidationFailed.at(f"{pointer}/pool", "unknown_node_pool", text, allowed=pools)
+    pool = pools[entry["pool"]]
+    row = owner.quotas.filter(node_pool=pool).select_related("node_pool").first()
+    values = None if entry["values"] is None else _values(row, entry["values"])
+    return QuotaEdit(owner, pool, row, values, pointer)
+
+
+def _owner(entry: Mapping[str, Any], pointer: str) -> Project | Department:
+    """By name. Who may not see it gets the same answer as for an absent one."""
+    on = {"cluster__name": entry["cluster"]} if entry.get("cluster") else {}
+    if name := entry.get("project"):
+        project = Project.objects.filter(name=name, **on).select_related("department", "cluster").first()
+        if project is None:
+            raise NotFound
+        return project
+    departments = list(Department.objects.filter(name=entry.get("department", ""), **on).select_related("cluster"))
+    if not departments:
+        raise NotFound
+    if len(departments) > 1:
+        names = [each.cluster.name for each in departments]
+        raise ValidationFailed.at(
+            f"{pointer}/cluster", "ambiguous", "Name the cluster of the department.", allowed=names
+        )
+    return departments[0]
+
+
+def _values(row: Quota | None, given: Mapping[str, Any]) -> QuotaValues:
+    kept = (QuotaValues.of(row) if row else QuotaValues()).as_fields()
+    fields: dict[str, Any] = {**kept, **{name: given[name] for name in COLUMNS if name in given}}
+    deserved, limit = (Limit(*(fields[f"{each}_{kind}"] for each in DIMENSIONS)) for kind in ("deserved", "limit"))
+    weights = (fields["cpu_weight"], fields["memory_weight"])
+    return QuotaValues(deserved, limit, fields["over_quota_weight"], fields["rank"], *weights)
+
+
+def title(change: Change) -> str:
+    """`Quota of llm-team in h100`, or how many quotas."""
+    entries = change.get("quotas", [change])
+    if len(entries) != 1:
+        return f"Change {len(entries)} quotas"
+    return f"Quota of {entries[0].get('project') or entries[0].get('department')} in {entries[0]['pool']}"
+
+
+def scopes(change: Change) -> list[PlanScope]:
+    """One permission for each project and department that is named."""
+    owners = dict.fromkeys(owner for owner, _entry, _pointer in _owners(change))
+    return [
+        PlanScope(permission=Permission.MANAGE_PROJECT_QUOTA.value, project=owner)
+        if isinstance(owner, Project)
+        else PlanScope(permission=Permission.MANAGE_DEPARTMENT_QUOTA.value, department=owner)
+        for owner in owners
+    ]
+
+
+def facts(change: Change) -> Facts:
+    """The quotas named, and the sums that they are compared with."""
+    found: dict[str, str] = {}
+    for edit in edits_of(change):
+        where, department = f"in {edit.pool.name}", edit.department
+        found[f"quota of {edit.label} {where}"] = quota_text(QuotaValues.of(edit.row)) if edit.row else "none"
+        parent = DepartmentQuota.objects.filter(department=department, node_pool=edit.pool).first()
+        enforced = ", enforced" if department.enforce_deserved else ""
+        own = quota_text(QuotaValues.of(parent)) if parent else "none"
+        found[f"quota of department {department.name} {where}"] = own + enforced
+        together = deserved_by_projects(department, edit.pool)
+        found[f"projects of {department.name} {where}"] = f"{together} deserved"
+        model = ProjectQuota if isinstance(edit.owner, Project) else DepartmentQuota
+        everyone = deserved_sum(model._default_manager.filter(node_pool=edit.pool))
+        found[f"all {edit.owner._meta.model_name}s {where} of {edit.pool.cluster.name}"] = f"{everyone} deserved"
+    return found
+
+
+def quota_text(values: QuotaValues) -> str:
+    """`4 GPUs deserved, at most 12 GPUs, weight 2, rank medium-low`."""
+    parts = []
+    for dimension in DIMENSIONS:
+        deserved, limit = getattr(values.deserved, dimension), getattr(values.limit, dimension)
+        if deserved is not None:
+            parts.append(f"{amount_text(dimension, deserved)} deserved")
+        if limit is not None:
+            parts.append(f"at most {amount_text(dimension, limit)}")
+    weights = "/".join(f"{weight:.7g}" for weight in dict.fromkeys(values.weights.values()))
+    return ", ".join([*parts, f"weight {weights}", f"rank {values.rank}"])
+
+
+def apply(change: Change, actor: Actor) -> None:
+    """Set the quotas named by the services that set one."""
+    _set_all(edits_of(change), change.get("reason", ""), actor)
+
+
+def _set_all(edits: Sequence[QuotaEdit], reason: str, actor: Actor) -> list[Problem]:
+    """Set them, then collect warnings where all are set: on the way sums are those of half a change.
+
+    What becomes reclaimable is known only from each step.
+    """
+    stepwise = [problem for edit in sorted(edits, key=lambda each: each.turn) for problem in _set(edit, reason, actor)]
+    if len(edits) == 1:
+        return stepwise
+    reclaimable = [problem for problem in stepwise if problem.code == RECLAIMABLE]
+    final = [problem for edit in edits if edit.values for problem in _set(edit, reason, actor)]
+    return reclaimable + [problem for problem in final if problem.code != RECLAIMABLE]
+
+
+def _set(edit: QuotaEdit, reason: str, actor: Actor) -> Sequence[Problem]:
+    with refusals_at(edit.pointer):
+        if edit.values is None:
+            return reset_quota(quota=edit.row, actor=actor, reason=reason) if edit.row else ()
+        if isinstance(edit.owner, Project):
+            return set_project_quota(
+                project=edit.owner, node_pool=edit.pool, values=edit.values, actor=actor, reason=reason
+            ).warnings
+        return set_department_quota(
+            department=edit.owner, node_pool=edit.pool, values=edit.values, actor=actor, reason=reason
+        ).warnings
+
+
+def undo(change: Change) -> Change:
+    """The quotas as they are now."""
+    entries: list[dict[str, Any]] = [
+        {
+            str(edit.owner._meta.model_name): edit.owner.name,
+            "cluster": edit.pool.cluster.name,
+            "pool": edit.pool.name,
+            "values": QuotaValues.of(edit.row).as_fields() if edit.row else None,
+        }
+        for edit in edits_of(change)
+    ]
+    inverse: Change = {"quotas": entries} if "quotas" in change else entries[0]
+    return {**inverse, "reason": f"Rolled back: {title(change)}"}
+
+
+def effect(change: Change, actor: Actor) -> Effect:
+    """Run the change in a savepoint and compare."""
+    edits = edits_of(change)
+    projects = _projects(edits)
+    clusters = {edit.pool.cluster_id: edit.pool.cluster for edit in edits}
+    waiting = waiting_in(list(projects))
+    objects = {pk: objects_on(cluster) for pk, cluster in clusters.items()}
+    unfit_before, sums_before = unfit(waiting, projects), _sums(edits)
+    with rolled_back():
+        warnings = _set_all(edits, change.get("reason", ""), actor)
+        unfit_after, sums_after = unfit(waiting, projects), _sums(edits)
+        changes = [object_changes(cluster, objects[pk], objects_on(cluster)) for pk, cluster in clusters.items()]
+    reclaimable = list(dict.fromkeys(_reclaimable(warnings)))
+    names = frozenset(edit.pool.name for edit in edits)
+    found = blank_effect()
+    found["objects"] = [each for each in changes if each["changes"]]
+    found["workloads"] |= {
+        RECLAIMABLE: group_of(reclaimable),
+        "no_longer_fit": group_of([each.pk for each in waiting if each.pk in unfit_after - unfit_before]),
+        "fit_again": group_of([each.pk for each in waiting if each.pk in unfit_before - unfit_after]),
+        "running": {"count": running_in(list(projects), names), "examples": []},
+        "waiting": {"count": sum(not names.isdisjoint(each.pools) for each in waiting), "examples": []},
+    }
+    found["gpu_hours_at_risk"] = gpu_hours_at_risk(reclaimable)
+    found["quotas"] = list(_quota_rows(edits, projects))
+    found["sums"] = [{**old, "after": new["before"]} for old, new in zip(sums_before, sums_after, strict=True)]
+    found["warnings"] = list(dict.fromkeys(str(problem.message) for problem in warnings))
+    return {**found, "sentence": _sentence(found)}
+
+
+def _projects(edits: Sequence[QuotaEdit]) -> dict[int, Project]:
+    """Projects whose workloads the quotas bound, with their departments."""
+    named = [edit.owner.pk for edit in edits if isinstance(edit.owner, Project)]
+    above = [edit.owner.pk for edit in edits if isinstance(edit.owner, Department)]
+    rows = Project.objects.filter(pk__in=named) | Project.objects.filter(department__in=above)
+    return {row.pk: row for row in rows.select_related("department")}
+
+
+def _reclaimable(warnings: Sequence[Problem]) -> Iterator[str]:
+    for problem in warnings:
+        if isinstance(problem, QuotaWarning):
+            yield from (each.workload_id for each in problem.work)
+
+
+def _quota_rows(edits: Sequence[QuotaEdit], projects: Mapping[int, Project]) -> Iterator[dict[str, Any]]:
+    """Each quota: what changes, and the use that it is to hold."""
+    used = usage_by_queue(list(projects))
+    for edit in edits:
+        own = [pk for pk, each in projects.items() if edit.owner in {each, each.department}]
+        use = sum((used.get((pk, edit.pool.name), Usage()) for pk in own), Usage())
+        old, new = edit.before.as_fields(), edit.after.as_fields()
+        changed = [name for name in old if old[name] != new[name]]
+        yield {
+            "of": edit.label,
+            "cluster": edit.pool.cluster.name,
+            "pool": edit.pool.name,
+            "fields": [[name, _shown(name, old[name]), _shown(name, new[name])] for name in changed],
+            "allocated": devices(use.allocated.gpu),
+            "non_preemptible": devices(use.non_preemptible.gpu),
+            "requested": devices(use.requested.gpu),
+            "over_quota": {
+                "before": _over(use, edit.before),
+                "after": _over(use, edit.after),
+            },
+        }
+
+
+def _over(use: Usage, values: QuotaValues) -> float:
+    return devices(max(use.allocated.gpu - (values.deserved.gpu or 0), 0))
+
+
+def devices(milli: int) -> float:
+    """GPUs of thousandths; a whole number where it is one."""
+    return milli // 1000 if milli % 1000 == 0 else milli / 1000
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None:
+        return "unlimited" if name.endswith("limit") else "as for GPUs" if name.endswith("weight") else "not counted"
+    dimension, _, kind = name.partition("_")
+    return amount_text(dimension, value) if kind in {"deserved", "limit"} else f"{value}"
+
+
+def _sums(edits: Sequence[QuotaEdit]) -> list[dict[str, Any]]:
+    """Deserved GPUs that are bounded together: of a department's projects, and of a pool."""
+    found: dict[str, dict[str, Any]] = {}
+    for edit in edits:
+        pool, department = edit.pool, edit.department
+        place = {"cluster": pool.cluster.name, "pool": pool.name}
+        parent = DepartmentQuota.objects.filter(department=department, node_pool=pool).first()
+        found[f"{department.pk} {pool.pk}"] = {
+            "of": f"projects of {department.name}",
+            **place,
+            "before": devices(deserved_by_projects(department, pool).gpu),
+            "bound": "department quota",
+            "most": devices(parent.gpu_deserved) if parent else 0,
+        }
+        for model, of in ((ProjectQuota, "all projects"), (DepartmentQuota, "all departments")):
+            physical = physical_gpus(pool)
+            found[f"{of} {pool.pk}"] = {
+                "of": of,
+                **place,
+                "before": devices(deserved_sum(model._default_manager.filter(node_pool=pool)).gpu),
+                "bound": "physical GPUs",
+                "most": None if physical is None else devices(physical),
+            }
+    return list(found.values())
+
+
+def _sentence(found: Effect) -> str:
+    """What changes, then what it does to workloads."""
+    workloads = found["workloads"]
+    parts = [f"{_change_words(found['quotas'])}. {objects_sentence(found['objects'])}"]
+    if number := workloads[RECLAIMABLE]["count"]:
+        verb, hours = "becomes" if number == 1 else "become", found["gpu_hours_at_risk"]
+        parts.append(f"{counted(number, 'running workload')} {verb} reclaimable ({hours:g} GPU-hours at risk)")
+    if number := workloads["no_longer_fit"]["count"]:
+        parts.append(f"{counted(number, 'waiting workload')} no longer {'fits' if number == 1 else 'fit'}")
+    if number := workloads["fit_again"]["count"]:
+        parts.append(f"{counted(number, 'waiting workload')} {'fits' if number == 1 else 'fit'} again")
+    return "; ".join(parts) + "."
+
+
+def _change_words(quotas: Sequence[Mapping[str, Any]]) -> str:
+    changed = [each for each in quotas if each["fields"]]
+    if len(changed) != 1:
+        return f"{counted(len(changed), 'quota')} changed"
+    only = changed[0]
+    words = {name: name.replace("_", " ").replace("gpu", "GPUs").replace("cpu", "CPU") for name in COLUMNS}
+    fields = ", ".join(f"{words[name]} {old} → {new}" for name, old, new in only["fields"])
+    return f"{only['of'].capitalize()} in {only['pool']}: {fields}"
+
+
+_KIND: Final = PlanKind(title=title, scopes=scopes, facts=facts, effect=effect, apply=apply, undo=undo)
+KINDS: Final = {"project_quota": _KIND, "department_quota": _KIND, "quotas": _KIND}

@@ -1,0 +1,158 @@
+"""Pages of change plans: the list, one plan with its effect, and what is done with it."""
+
+from typing import Final
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from portal.kit.db.keyset_pagination import page_of
+from portal.kit.errors import Conflict, ValidationFailed
+from portal.kit.pages.api_snippets import portal_address, snippets_for
+from portal.kit.pages.forms import form_data
+from portal.kit.pages.htmx import render_page
+from portal.kit.security.request_identity import actor_of
+from tenants.quotas.forms import ReasonForm
+from tenants.quotas.views import QuotaTable, changed_fields, read_table, render_table
+from workloads.plans.models import Plan
+from workloads.plans.selectors import STATES, in_state, kind_named, state_of, visible_plans
+from workloads.plans.services.plans import apply_plan, discard_plan, plan_change, roll_back
+
+PAGE_SIZE: Final = 50
+MARKS: Final = {
+    "+": _lazy("created"),
+    "~": _lazy("changed"),
+    "±": _lazy("replaced"),
+    "-": _lazy("deleted"),
+    "!": _lazy("conflict with a foreign object"),
+    "=": _lazy("skipped: a newer version exists"),
+}
+KIND_WORDS: Final = {
+    "priority": _lazy("Priority"),
+    "type": _lazy("Workload type"),
+    "preset": _lazy("Preset"),
+    "project_quota": _lazy("Project quota"),
+    "department_quota": _lazy("Department quota"),
+    "quotas": _lazy("Quotas"),
+}
+QUOTA_LABELS: Final = {
+    "gpu_deserved": _lazy("GPUs deserved"),
+    "gpu_limit": _lazy("GPU limit"),
+    "cpu_deserved": _lazy("CPU deserved"),
+    "cpu_limit": _lazy("CPU limit"),
+    "memory_deserved": _lazy("Memory deserved"),
+    "memory_limit": _lazy("Memory limit"),
+    "over_quota_weight": _lazy("Over-quota weight"),
+    "cpu_weight": _lazy("Over-quota weight of CPU"),
+    "memory_weight": _lazy("Over-quota weight of memory"),
+    "rank": _lazy("Rank"),
+}
+STATE_WORDS: Final = {
+    "open": _lazy("Open"),
+    "expired": _lazy("Expired"),
+    "applied": _lazy("Applied"),
+    "discarded": _lazy("Discarded"),
+}
+
+
+@login_required
+@require_safe
+def plan_list(request: HttpRequest) -> HttpResponse:
+    """The plans that I may apply, newest first; state and page in the URL."""
+    state = request.GET.get("state", "")
+    plans = visible_plans(actor_of(request)).defer("effect", "change", "undo", "outcome")
+    if state in STATES:
+        plans = in_state(plans, state)
+    page = page_of(plans, column="-created_at", after=request.GET.get("after", ""), size=PAGE_SIZE)
+    rows = [(plan, state_of(plan)) for plan in page.rows]
+    context = {"page": page, "rows": rows, "state": state, "states": STATE_WORDS, "kinds": KIND_WORDS}
+    return render_page(request, "workloads/plans/plans.html", context)
+
+
+@login_required
+@require_safe
+def plan_detail(request: HttpRequest, plan_id: UUID) -> HttpResponse:
+    """What the plan would do, or did."""
+    plan = _plan_or_404(request, plan_id)
+    state, kind = state_of(plan), kind_named(plan.kind)
+    context = {
+        "plan": plan,
+        "effect": plan.effect,
+        "state": state,
+        "is_open": state == "open",
+        "marks": MARKS,
+        "quota_labels": QUOTA_LABELS,
+        "recipes": snippets_for(portal_address(request), kind.requests(plan)) if state == "open" else [],
+        "rollbacks": plan.rollbacks.all(),
+    }
+    return render_page(request, "workloads/plans/plan.html", context)
+
+
+@login_required
+@require_POST
+def plan_apply(request: HttpRequest, plan_id: UUID) -> HttpResponse:
+    """Make the change; the plan's page then offers the rollback."""
+    plan = apply_plan(plan=_plan_or_404(request, plan_id), actor=actor_of(request))
+    messages.success(request, _("Applied: %(what)s. The clusters are being updated.") % {"what": plan.title})
+    return redirect(kind_named(plan.kind).page)
+
+
+@login_required
+@require_POST
+def plan_discard(request: HttpRequest, plan_id: UUID) -> HttpResponse:
+    """Close the plan; nothing changes."""
+    plan = discard_plan(plan=_plan_or_404(request, plan_id), actor=actor_of(request))
+    messages.success(request, _("Discarded: %(what)s. Nothing was changed.") % {"what": plan.title})
+    return redirect(kind_named(plan.kind).page)
+
+
+@login_required
+@require_POST
+def plan_roll_back(request: HttpRequest, plan_id: UUID) -> HttpResponse:
+    """Open the plan of the inverse change."""
+    back = roll_back(plan=_plan_or_404(request, plan_id), actor=actor_of(request))
+    return redirect("workloads:plan", plan_id=back.pk)
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def quotas(request: HttpRequest) -> HttpResponse:
+    """Quotas of a node pool. Sent, what the edits would do; saved, the plan of them, or the cells that are refused."""
+    pools, table = read_table(request)
+    saves = request.POST.get("do") == "save"
+    reason = ReasonForm(form_data(request) if saves else None)
+    if table and saves and (plan := _plan_of_quotas(request, table, reason)):
+        return redirect("workloads:plan", plan_id=plan.pk)
+    refused = table is not None and (table.invalid or reason.errors)
+    return render_table(request, pools, table, reason, status=422 if refused else 200)
+
+
+def _plan_of_quotas(request: HttpRequest, table: QuotaTable, reason: ReasonForm) -> Plan | None:
+    """None where a cell or the reason is refused, or where nothing is edited; the forms then say so."""
+    edits = table.edits
+    if not (edits or table.invalid):
+        reason.add_error(None, _("No cell was edited."))
+    if table.invalid or not reason.is_valid():
+        return None
+    place = {"cluster": table.pool.cluster.name, "pool": table.pool.name}
+    change = {
+        "quotas": [
+            {key.kind: table.quotas.owners[key].name, **place, "values": changed_fields(table.quotas, key, values)}
+            for key, values in edits.items()
+        ],
+        "reason": reason.cleaned_data["reason"],
+    }
+    try:
+        return plan_change(kind="quotas", change=change, actor=actor_of(request))
+    except (ValidationFailed, Conflict) as error:
+        table.refuse(list(edits), error, reason)
+        return None
+
+
+def _plan_or_404(request: HttpRequest, plan_id: UUID) -> Plan:
+    return get_object_or_404(visible_plans(actor_of(request)), pk=plan_id)
