@@ -1,7 +1,7 @@
 """Rows of the workloads, split by topic."""
 
 from workloads.dictionary.models import Category, Plan, PlanState, PreemptionPolicy, Priority, WorkloadType
-from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast
+from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast, StoredStartEstimate
 from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, NotificationState, Subscription
 from workloads.policies.models import Policy
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
@@ -43,6 +43,7 @@ __all__ = [
     "ReportGroup",
     "ReportStatus",
     "StoredForecast",
+    "StoredStartEstimate",
     "Subscription",
     "TemplateKind",
     "Workload",
