@@ -26,7 +26,7 @@ from clusters.sync.selectors import STALE_AFTER
 from portal.kit.db.probe import Probe
 from portal.kit.messaging import heartbeats
 from tenants.access.selectors import has_platform_admin
-from workloads.forecast.models import ForecastCount
+from workloads.forecast.models import ForecastCount, ForecastQuestion
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import FAILED_TO_APPLY
 
@@ -47,6 +47,8 @@ class Findings:
     failed_applies: int
     forecasts: Sequence[tuple[str, str, str, int]]
     """Cluster, scheduler, result, how many so far."""
+    starts: Sequence[tuple[str, str, str, int]]
+    """The same of start estimates."""
 
 
 def _read() -> Findings:
@@ -54,9 +56,17 @@ def _read() -> Findings:
     active = Cluster.objects.using(using).filter(state=ClusterState.ACTIVE)
     clusters = list(active.only("name", "failures", "synced_at", "observed_at", "breaker_reason"))
     failed = Workload.objects.using(using).filter(FAILED_TO_APPLY).count()
-    counts = ForecastCount.objects.using(using).values_list("cluster__name", "flavour", "result").order_by(*FORECASTS)
-    forecasts = list(counts.annotate(Sum("count")))
-    return Findings(heartbeats.ages(), clusters, has_platform_admin(using=using), failed, forecasts)
+    forecasts, starts = (
+        list(
+            ForecastCount.objects.using(using)
+            .filter(question=question)
+            .values_list(*FORECASTS)
+            .order_by(*FORECASTS)
+            .annotate(Sum("count"))
+        )
+        for question in (ForecastQuestion.VERDICT, ForecastQuestion.START)
+    )
+    return Findings(heartbeats.ages(), clusters, has_platform_admin(using=using), failed, forecasts, starts)
 
 
 _probe: Final = Probe(_read)
@@ -97,6 +107,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
         lines = [*_database_metrics(up=True), *_process_metrics(found.ages)]
         if _may_read_names(request):
             lines += [*_cluster_metrics(found.clusters), *_forecast_metrics(found.forecasts)]
+            lines += _start_metrics(found.starts)
         else:
             lines.append("# Metrics of clusters need RUNG_METRICS_TOKEN as bearer token.")
         lines += _gauge("rung_workloads_failed_to_apply", "Workloads that wait for a retry.", found.failed_applies)
@@ -180,6 +191,13 @@ def _forecast_metrics(forecasts: Iterable[tuple[str, str, str, int]]) -> Iterato
     yield "# TYPE rung_forecasts_total counter"
     for cluster, flavour, result, count in forecasts:
         yield f'rung_forecasts_total{{cluster="{cluster}",scheduler="{flavour}",result="{result}"}} {count}'
+
+
+def _start_metrics(starts: Iterable[tuple[str, str, str, int]]) -> Iterator[str]:
+    yield "# HELP rung_start_estimates_total Start estimates that were shown, by when the workload started."
+    yield "# TYPE rung_start_estimates_total counter"
+    for cluster, flavour, result, count in starts:
+        yield f'rung_start_estimates_total{{cluster="{cluster}",scheduler="{flavour}",result="{result}"}} {count}'
 
 
 def _cluster_metrics(clusters: Sequence[Cluster]) -> Iterator[str]:

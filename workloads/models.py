@@ -1,7 +1,7 @@
 """Rows of the workloads, split by topic."""
 
 from workloads.dictionary.models import Category, PreemptionPolicy, Priority, WorkloadType
-from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast
+from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast, StoredStartEstimate
 from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, NotificationState, Subscription
 from workloads.plans.models import Plan, PlanScope, PlanState
 from workloads.policies.models import Policy
@@ -45,6 +45,7 @@ __all__ = [
     "ReportGroup",
     "ReportStatus",
     "StoredForecast",
+    "StoredStartEstimate",
     "Subscription",
     "TemplateKind",
     "Workload",

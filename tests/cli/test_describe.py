@@ -112,6 +112,9 @@ def test_one_that_waits_names_what_would_let_it_start(signed_in: Rung, monkeypat
     until_the_loss = [each["words"].partition("), ")[0] for each in found]  # what is at risk grows by the second
     assert all(f"Alternative: {words}), " in out for words in until_the_loss)
     assert " GPU-minutes at risk." in out
+    assert "Position 1 of 1 in its project's queue" in out
+    assert "Start estimate: none: 1 running workload has no time limit" in out
+    assert "ahead queued 8 low 40" in out[out.index("GPUS HELD BY") :]
     assert "Alternative:" not in signed_in("describe", "queued/ahead").out
 
 

@@ -1,4 +1,4 @@
-"""Forecasts that were followed by a submission, what became of them, and how many held."""
+"""Forecasts and start estimates that were shown, what became of them, and how many held."""
 
 from django.db import models
 
@@ -58,20 +58,66 @@ class StoredForecast(models.Model):
         return f"{self.verdict} {self.at:%Y-%m-%d %H:%M}"
 
 
+class ForecastQuestion(models.TextChoices):
+    """What was asked: what a submission would do, or when a waiting workload starts."""
+
+    VERDICT = "verdict"
+    START = "start"
+
+
+class StartResult(models.TextChoices):
+    """When it started: by the median, between that and the p90, or later. Not judged: it was stopped or changed."""
+
+    BY_MEDIAN = "by_median"
+    BY_P90 = "by_p90"
+    LATE = "late"
+    NOT_JUDGED = "not_judged"
+
+
+class StoredStartEstimate(models.Model):
+    """The first start estimate that was shown in one wait of a workload; later ones of the same wait are not stored."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="start_estimates")
+    workload = models.ForeignKey("workloads.Workload", on_delete=models.CASCADE, related_name="start_estimates")
+    waits_since = models.DateTimeField()
+    at = models.DateTimeField()
+    flavour = models.CharField(max_length=40)
+    median_at = models.DateTimeField()
+    p90_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True, blank=True)
+    result = models.CharField(max_length=12, choices=StartResult.choices, blank=True)
+    judged_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-at", "-id"]
+        indexes = [models.Index(fields=["at"], name="workloads_estimate_open", condition=models.Q(result=""))]
+        constraints = [
+            models.UniqueConstraint(fields=["workload", "waits_since"], name="workloads_estimate_once_a_wait")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.median_at:%Y-%m-%d %H:%M}"
+
+
 class ForecastCount(models.Model):
     """How many forecasts of one week came out so. Kept when the forecasts themselves are dropped."""
+
+    question = models.CharField(
+        max_length=8, choices=ForecastQuestion.choices, default=ForecastQuestion.VERDICT, db_default="verdict"
+    )
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="forecast_counts")
     flavour = models.CharField(max_length=40)
     week = models.DateField(help_text="Its Monday, UTC.")
-    result = models.CharField(max_length=12, choices=ForecastResult.choices)
+    result = models.CharField(max_length=12, help_text="ForecastResult, of start estimates StartResult.")
     why = models.CharField(max_length=24, blank=True)
     count = models.PositiveIntegerField(default=0)
 
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["cluster", "flavour", "week", "result", "why"], name="workloads_forecast_count_once"
+                fields=["cluster", "question", "flavour", "week", "result", "why"],
+                name="workloads_forecast_count_once",
             )
         ]
 

@@ -1,6 +1,6 @@
 """Forecasts as REST sends them. Beyond Run:ai."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.utils import timezone
@@ -8,8 +8,11 @@ from rest_framework import serializers
 
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
-from workloads.forecast.rules.forecast import Alternative, Forecast, ForecastVictim
+from portal.kit.api.parsers import rfc3339
+from workloads.forecast.rules.forecast import Alternative, EvictionOdds, Forecast, ForecastVictim
 from workloads.forecast.rules.messages import DoubtCode
+from workloads.forecast.rules.start_estimates import StartEstimate
+from workloads.forecast.selectors.waiting import Holder, QueueRank
 
 
 class VictimSchema(serializers.Serializer[Any]):
@@ -54,6 +57,16 @@ class DoubtSchema(serializers.Serializer[Any]):
     check = serializers.CharField(help_text="What to look at.")
 
 
+class EvictionOddsSchema(serializers.Serializer[Any]):
+    """How many of the preemptible runs of the last 7 days in the pool were evicted within 4 h of their start."""
+
+    sentence = serializers.CharField()
+    percent = serializers.IntegerField()
+    runs = serializers.IntegerField()
+    evicted = serializers.IntegerField()
+    reclaimed = serializers.IntegerField(help_text="Of those, by a queue that took its quota back.")
+
+
 class ForecastSchema(serializers.Serializer[Any]):
     """An estimate by the model of the cluster's scheduler, on a snapshot of the age that it names."""
 
@@ -73,6 +86,9 @@ class ForecastSchema(serializers.Serializer[Any]):
     podsWaiting = serializers.IntegerField(help_text="Pods that wait independently of the others.")
     alternatives = AlternativeSchema(many=True)
     doubts = DoubtSchema(many=True)
+    evictionOdds = EvictionOddsSchema(
+        allow_null=True, help_text="null: it is non-preemptible, or fewer than 20 runs are known."
+    )
     cautions = serializers.ListField(child=serializers.CharField(), help_text="Warnings, and the sentences of doubts.")
     assurances = serializers.ListField(child=serializers.CharField())
 
@@ -98,9 +114,15 @@ def forecast_json(forecast: Forecast) -> dict[str, Any]:
         "doubts": [
             {"code": str(each.code), "sentence": each.sentence, "check": each.check} for each in forecast.doubts
         ],
+        "evictionOdds": _odds(forecast.odds),
         "cautions": [str(each) for each in forecast.cautions],
         "assurances": [str(each) for each in forecast.assurances],
     }
+
+
+def _odds(odds: EvictionOdds | None) -> dict[str, Any] | None:
+    names = ("sentence", "percent", "runs", "evicted", "reclaimed")
+    return {name: getattr(odds, name) for name in names} if odds else None
 
 
 def _rounded(seconds: float | None) -> float | None:
@@ -147,3 +169,88 @@ def alternative_json(alternative: Alternative) -> dict[str, Any]:
 def gpus(milli: int) -> float:
     """GPU devices from thousandths."""
     return milli / 1000
+
+
+class HolderSchema(serializers.Serializer[Any]):
+    """Who holds GPUs in the pool; `workloadId` and what follows are null for what is not the caller's to see."""
+
+    name = serializers.CharField(help_text='"another project": workloads of other projects together.')
+    gpus = serializers.FloatField()
+    workloadId = serializers.UUIDField(allow_null=True)
+    projectName = serializers.CharField(allow_null=True)
+    owner = serializers.CharField(allow_null=True)
+    priority = serializers.CharField(allow_null=True)
+    priorityValue = serializers.IntegerField(allow_null=True)
+    runningSince = serializers.DateTimeField(allow_null=True)
+
+
+class QueueRankSchema(serializers.Serializer[Any]):
+    """1 is next; by priority, then by age."""
+
+    position = serializers.IntegerField()
+    length = serializers.IntegerField()
+
+
+class StartEstimateSchema(serializers.Serializer[Any]):
+    """When it will probably start; without an estimate both moments are null and `reason` says why."""
+
+    median = serializers.DateTimeField(allow_null=True, help_text="Half of the model's runs start it by then.")
+    p90 = serializers.DateTimeField(allow_null=True, help_text="Nine of ten runs of the model start it by then.")
+    code = serializers.CharField(allow_blank=True, help_text="Why there is none: thin_history, beyond_horizon, …")
+    reason = serializers.CharField(allow_blank=True)
+    basis = serializers.CharField(allow_blank=True, help_text="Where the ends of running workloads were taken from.")
+    scheduler = serializers.CharField(help_text="Whose model it is.")
+    simulated = serializers.BooleanField(help_text="The cluster itself is simulated.")
+    snapshotAgeSeconds = serializers.FloatField(allow_null=True)
+    calibration = serializers.CharField(allow_blank=True, help_text="How earlier estimates of this cluster came out.")
+
+
+class WaitingSchema(serializers.Serializer[Any]):
+    """A waiting workload: its places, who holds the GPUs of its pool, and when it will probably start."""
+
+    sentence = serializers.CharField(allow_blank=True, help_text="Why it waits; empty: it does not.")
+    reason = serializers.CharField(allow_blank=True)
+    nodePool = serializers.CharField(allow_blank=True)
+    projectQueue = QueueRankSchema(allow_null=True, help_text="Among what waits in its project's queue of the pool.")
+    poolQueue = QueueRankSchema(
+        allow_null=True, help_text="Among all that waits in the pool; null: its scheduler has no such order."
+    )
+    holders = HolderSchema(many=True)
+    startEstimate = StartEstimateSchema(allow_null=True)
+
+
+def rank_json(rank: QueueRank | None) -> dict[str, int] | None:
+    """`QueueRankSchema`."""
+    return {"position": rank.number, "length": rank.among} if rank else None
+
+
+def holder_json(holder: Holder) -> dict[str, Any]:
+    """`HolderSchema`."""
+    row = holder.workload
+    return {
+        "name": holder.label,
+        "gpus": gpus(holder.gpu_milli),
+        "workloadId": str(row.pk) if row else None,
+        "projectName": row.project.name if row else None,
+        "owner": row.submitted_by if row else None,
+        "priority": row.priority.name if row else None,
+        "priorityValue": row.priority_value if row else None,
+        "runningSince": rfc3339(row.started_at) if row else None,
+    }
+
+
+def start_estimate_json(
+    cluster: Cluster, found: StartEstimate, projects: Mapping[int, str], calibration: str
+) -> dict[str, Any]:
+    """`StartEstimateSchema`. projects: names that the reader may see."""
+    return {
+        "median": rfc3339(found.median),
+        "p90": rfc3339(found.p90),
+        "code": found.code,
+        "reason": found.why,
+        "basis": found.basis.text(projects),
+        "scheduler": str(flavour_for(cluster.flavour).title),
+        "simulated": cluster.is_simulated,
+        "snapshotAgeSeconds": _rounded((found.at - found.data_at).total_seconds() if found.data_at else None),
+        "calibration": calibration,
+    }

@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from portal.kit.db.periodic_lock import claim_period
-from workloads.forecast.services import scoring
+from workloads.forecast.services import scoring, start_scoring
 from workloads.lifecycle.services import apply_queue, observe, relocation, run_limits
 
 SWEEP_SECONDS = 5
@@ -47,3 +47,4 @@ def score_forecasts() -> None:
     """Compare forecasts with what happened, once per period however many beats there are."""
     if claim_period("workloads.score_forecasts", every=FORECAST_SECONDS):
         scoring.score()
+        start_scoring.score_starts()

@@ -129,20 +129,20 @@ class Migration(migrations.Migration):
             name="ForecastCount",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "question",
+                    models.CharField(
+                        choices=[("verdict", "Verdict"), ("start", "Start")],
+                        db_default="verdict",
+                        default="verdict",
+                        max_length=8,
+                    ),
+                ),
                 ("flavour", models.CharField(max_length=40)),
                 ("week", models.DateField(help_text="Its Monday, UTC.")),
                 (
                     "result",
-                    models.CharField(
-                        choices=[
-                            ("held", "Held"),
-                            ("overtaken", "Overtaken"),
-                            ("doubted", "Doubted"),
-                            ("unexplained", "Unexplained"),
-                            ("not_judged", "Not Judged"),
-                        ],
-                        max_length=12,
-                    ),
+                    models.CharField(help_text="ForecastResult, of start estimates StartResult.", max_length=12),
                 ),
                 ("why", models.CharField(blank=True, max_length=24)),
                 ("count", models.PositiveIntegerField(default=0)),
@@ -1146,6 +1146,57 @@ class Migration(migrations.Migration):
                 ),
             ],
         ),
+        migrations.CreateModel(
+            name="StoredStartEstimate",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("waits_since", models.DateTimeField()),
+                ("at", models.DateTimeField()),
+                ("flavour", models.CharField(max_length=40)),
+                ("median_at", models.DateTimeField()),
+                ("p90_at", models.DateTimeField()),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "result",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("by_median", "By Median"),
+                            ("by_p90", "By P90"),
+                            ("late", "Late"),
+                            ("not_judged", "Not Judged"),
+                        ],
+                        max_length=12,
+                    ),
+                ),
+                ("judged_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="start_estimates",
+                        to="clusters.cluster",
+                    ),
+                ),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="start_estimates",
+                        to="workloads.workload",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-at", "-id"],
+                "indexes": [
+                    models.Index(condition=models.Q(("result", "")), fields=["at"], name="workloads_estimate_open")
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("workload", "waits_since"), name="workloads_estimate_once_a_wait")
+                ],
+            },
+        ),
         migrations.AddField(
             model_name="workload",
             name="type",
@@ -1201,7 +1252,7 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="forecastcount",
             constraint=models.UniqueConstraint(
-                fields=("cluster", "flavour", "week", "result", "why"), name="workloads_forecast_count_once"
+                fields=("cluster", "question", "flavour", "week", "result", "why"), name="workloads_forecast_count_once"
             ),
         ),
         migrations.AddConstraint(

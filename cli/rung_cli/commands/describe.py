@@ -41,6 +41,14 @@ PODS: Final[Columns] = (
     TableColumn("GPUS", lambda row: amount(row["requestedResources"]["gpu"]["request"]), right=True),
     TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
 )
+HOLDERS: Final[Columns] = (
+    TableColumn("GPUS HELD BY", lambda row: row["name"]),
+    TableColumn("PROJECT", lambda row: row["projectName"]),
+    TableColumn("GPUS", lambda row: amount(row["gpus"]), right=True),
+    TableColumn("PRIORITY", lambda row: f"{row['priority']} {row['priorityValue']}" if row["priority"] else ""),
+    TableColumn("BY", lambda row: row["owner"], wide=100),
+    TableColumn("SINCE", lambda row: clock(row["runningSince"]) if row["runningSince"] else ""),
+)
 EVENTS: Final[Columns] = (
     TableColumn("WHEN", lambda row: clock(row["at"])),
     TableColumn("WHAT", lambda row: row["what"], style=lambda row: "yellow" if row["type"] == "Warning" else ""),
@@ -142,6 +150,8 @@ def _shown(row: Mapping[str, Any] | None) -> list[object]:
 def describe(ctx: typer.Context, name: WorkloadName, *, project: ProjectFlag = "", output: OutputFlag = None) -> None:
     """Show a workload: state with reason, alternatives, values with sources, pods and history.
 
+    Of one that waits: its place in the queue, when it will probably start, and who holds the GPUs.
+
     rung describe train
 
     rung describe llm-team/train -o json
@@ -152,13 +162,15 @@ def describe(ctx: typer.Context, name: WorkloadName, *, project: ProjectFlag = "
     path = f"v1/workloads/{found['id']}"
     submitted = held.api.get(f"v2/workloads/{found['id']}")
     state = held.api.get(path)
+    pending = state["phase"] == "Pending"
     whole = {
         **state,
         "submitted": submitted["workload"],
         "syncInfo": submitted["syncInfo"],
         "pods": held.api.get(f"{path}/pods", limit=50)["pods"],
         "history": held.api.get(f"{path}/history", limit=LATEST)["records"],
-        "alternatives": held.api.get(f"{path}/alternatives")["alternatives"] if state["phase"] == "Pending" else [],
+        "alternatives": held.api.get(f"{path}/alternatives")["alternatives"] if pending else [],
+        "waiting": held.api.get(f"{path}/waiting") if pending else None,
     }
     out.one(whole, name=f"{found['projectName']}/{found['name']}", human=lambda: _describe(out, whole))
 
@@ -220,6 +232,8 @@ def _describe(out: Output, found: Mapping[str, Any]) -> None:
     out.pairs(_standing(found) + _values(found))
     for each in found["alternatives"]:
         out.line(f"  Alternative: {each['words']}", style="green")
+    if found["waiting"]:
+        _waiting(out, found["waiting"])
     metadata = found["submitted"]["metadata"]
     remarks(out, metadata.get("discarded") or [], metadata.get("warnings") or [])
     if found["pods"]:
@@ -228,6 +242,23 @@ def _describe(out: Output, found: Mapping[str, Any]) -> None:
     if found["history"]:
         out.line()
         out.table([_record(each) for each in reversed(found["history"])], EVENTS)
+
+
+def _waiting(out: Output, found: Mapping[str, Any]) -> None:
+    """Places in queues, the start estimate with its basis, and who holds the GPUs."""
+    for where, rank in (("its project's queue", found["projectQueue"]), ("the pool", found["poolQueue"])):
+        if rank:
+            out.line(f"  Position {rank['position']} of {rank['length']} in {where}, by priority, then by age")
+    if estimate := found["startEstimate"]:
+        known = f"median {clock(estimate['median'])}, p90 {clock(estimate['p90'])}" if estimate["median"] else ""
+        out.line(f"  Start estimate: {known or 'none: ' + estimate['reason']}", style="green" if known else "yellow")
+        if estimate["basis"]:
+            out.line(f"  Based on: {estimate['basis']}", style="dim")
+        if estimate["calibration"]:
+            out.line(f"  Earlier estimates: {estimate['calibration']}", style="dim")
+    if found["holders"]:
+        out.line()
+        out.table(found["holders"], HOLDERS)
 
 
 def _standing(found: Mapping[str, Any]) -> list[tuple[str, object]]:

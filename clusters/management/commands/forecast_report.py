@@ -12,7 +12,14 @@ from django.urls import reverse
 from clusters.inventory.models import Cluster
 from portal.kit.security.actors import SYSTEM
 from workloads.forecast.models import ForecastResult, StoredForecast
-from workloads.forecast.selectors.accuracy import ForecastTally, in_words, missed_forecasts, tallies, together
+from workloads.forecast.selectors.accuracy import (
+    ForecastTally,
+    in_words,
+    missed_forecasts,
+    start_calibration,
+    tallies,
+    together,
+)
 from workloads.forecast.services.storage import scenario_of
 
 
@@ -43,6 +50,8 @@ class Command(BaseCommand):
         self._report(cluster, options["weeks"], options["limit"])
 
     def _report(self, cluster: Cluster, weeks: int, limit: int) -> None:
+        if starts := start_calibration(cluster, weeks=weeks).sentence:
+            self.stdout.write(f"{starts}\n")
         found = tallies(cluster, weeks=weeks)
         if not found:
             self.stdout.write(f"No forecast of {cluster.name} has been judged yet.")

@@ -57,6 +57,7 @@ from workloads.forecast.selectors.accuracy import (
     MissedForecast,
     in_words,
     missed_forecasts,
+    start_calibration,
     tallies,
     together,
 )
@@ -183,11 +184,19 @@ class ForecastAccuracy(Route):
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """By week and scheduler; of those that did not hold one page, newest first."""
         cluster = managed_cluster(request, cluster_id)
-        found = tallies(cluster, weeks=number_in(request.query_params, "weeks", 12, 1, 52))
+        weeks = number_in(request.query_params, "weeks", 12, 1, 52)
+        found, starts = tallies(cluster, weeks=weeks), start_calibration(cluster, weeks=weeks)
         page = part_of(missed_forecasts(cluster), request, order="-at")
         return Response(
             {
                 "sentence": together(found).sentence,
+                "startEstimates": {
+                    "judged": starts.judged,
+                    "startedByMedianPercent": starts.median_percent,
+                    "startedByP90Percent": starts.p90_percent,
+                    "notJudged": starts.not_judged,
+                    "sentence": starts.sentence,
+                },
                 "weeks": [_week_json(each) for each in found],
                 "missed": [_missed_json(each) for each in in_words(page.rows, actor_of(request))],
                 **page.ways_on,

@@ -329,9 +329,20 @@ class MissedForecastSchema(serializers.Serializer[Any]):
     overtakenById = serializers.UUIDField(allow_null=True)
 
 
+class StartCalibrationSchema(serializers.Serializer[Any]):
+    """How the first start estimate of each wait came out. A calibrated one has 50 and 90 percent."""
+
+    judged = serializers.IntegerField()
+    startedByMedianPercent = serializers.FloatField(allow_null=True)
+    startedByP90Percent = serializers.FloatField(allow_null=True)
+    notJudged = serializers.IntegerField(help_text="Stopped or changed before the start, or not observed.")
+    sentence = serializers.CharField(allow_blank=True)
+
+
 class ForecastAccuracySchema(ListSchema):
     """How many forecasts held, by week, and a page of those that did not."""
 
     sentence = serializers.CharField(allow_blank=True, help_text="Of all these weeks; empty: none was judged.")
+    startEstimates = StartCalibrationSchema(help_text="Start estimates of these weeks.")
     weeks = ForecastWeekSchema(many=True)
     missed = MissedForecastSchema(many=True)

@@ -59,7 +59,7 @@ from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import can, require
-from workloads.forecast.selectors.accuracy import in_words, missed_forecasts, tallies, together
+from workloads.forecast.selectors.accuracy import in_words, missed_forecasts, start_calibration, tallies, together
 
 RUNS: Final = 10
 """The newest runs on a page."""
@@ -135,7 +135,13 @@ def _forecasts(request: HttpRequest, cluster: Cluster, after: str) -> dict[str, 
     found = tallies(cluster, weeks=WEEKS)
     page = page_of(missed_forecasts(cluster), column="-at", after=after, size=MISSED)
     missed = in_words(page.rows, actor_of(request))
-    return {"tallies": found, "overall": together(found), "missed": missed, "page": page}
+    return {
+        "tallies": found,
+        "overall": together(found),
+        "missed": missed,
+        "page": page,
+        "starts": start_calibration(cluster, weeks=WEEKS),
+    }
 
 
 @login_required

@@ -12,7 +12,7 @@ from clusters.flavours.registry import FLAVOURS
 from clusters.inventory.models import Cluster
 from portal.kit.security.actors import Actor
 from tenants.access.selectors import access_for
-from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast
+from workloads.forecast.models import ForecastCount, ForecastQuestion, ForecastResult, StartResult, StoredForecast
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import workload_ids
 
@@ -32,6 +32,7 @@ NOT_JUDGED: Final[Mapping[str, str]] = {
     "stopped": "stopped or changed by users",
     "unnamed_evictions": "evictions without a known preemptor",
 }
+CALIBRATION_WEEKS: Final = 12
 ANOTHER: Final = "another project's workload"
 FOREIGN: Final = "a pod that Rung did not create"
 
@@ -111,7 +112,7 @@ class ForecastTally:
 
 def tallies(cluster: Cluster, *, weeks: int) -> list[ForecastTally]:
     """One per week and scheduler that has any, of the newest weeks, newest first."""
-    rows = ForecastCount.objects.filter(cluster=cluster)
+    rows = ForecastCount.objects.filter(cluster=cluster, question=ForecastQuestion.VERDICT)
     newest = rows.order_by("-week").values_list("week", flat=True).first()
     if newest is None:
         return []
@@ -127,6 +128,53 @@ def together(found: Iterable[ForecastTally]) -> ForecastTally:
     for each in found:
         counts.update(each.counts)
     return ForecastTally(None, "", counts)
+
+
+@dataclass(frozen=True, slots=True)
+class StartCalibration:
+    """How many start estimates came out so: started by the median, between median and p90, later; not judged."""
+
+    by_median: int = 0
+    by_p90: int = 0
+    late: int = 0
+    not_judged: int = 0
+
+    @property
+    def judged(self) -> int:
+        return self.by_median + self.by_p90 + self.late
+
+    @property
+    def median_percent(self) -> float | None:
+        """Started by the median, of those judged; a good estimate has 50. None: none was judged."""
+        return round(100 * self.by_median / self.judged, 1) if self.judged else None
+
+    @property
+    def p90_percent(self) -> float | None:
+        """Started by the p90; a good estimate has 90."""
+        return round(100 * (self.by_median + self.by_p90) / self.judged, 1) if self.judged else None
+
+    @property
+    def sentence(self) -> str:
+        """Empty: no start estimate was shown whose time has come."""
+        if not self.judged:
+            return ""
+        estimates = "1 start estimate" if self.judged == 1 else f"{self.judged:,} start estimates"
+        return (
+            f"{estimates}: {self.median_percent} % started by the median (50 % expected), "
+            f"{self.p90_percent} % by the p90 (90 % expected)."
+        )
+
+
+def start_calibration(cluster: Cluster, *, weeks: int) -> StartCalibration:
+    """Of the start estimates that were shown first in each wait, in the newest weeks that have any."""
+    rows = ForecastCount.objects.filter(cluster=cluster, question=ForecastQuestion.START)
+    newest = rows.order_by("-week").values_list("week", flat=True).first()
+    if newest is None:
+        return StartCalibration()
+    counts: Counter[str] = Counter()
+    for row in rows.filter(week__gt=newest - timedelta(weeks=weeks)):
+        counts[row.result] += row.count
+    return StartCalibration(**{result.value: counts[result] for result in StartResult})
 
 
 def _plain(code: str) -> str:

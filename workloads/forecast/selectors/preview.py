@@ -51,6 +51,7 @@ from workloads.forecast.rules.forecast import (
 )
 from workloads.forecast.rules.messages import Doubt, DoubtCode, doubt, pend_sentence
 from workloads.forecast.selectors.alternatives import AlternativeTrial, alternatives, named_victims
+from workloads.forecast.selectors.eviction_odds import eviction_odds
 from workloads.forecast.selectors.placement_validation import (
     check_gang_capacity,
     check_kind_scheduled,
@@ -144,6 +145,7 @@ class _Stage:
                 *(doubt(DoubtCode.KIND_ASSUMED, each) for each in kind_warnings(cluster, self.spec.kind)),
             ),
             assurances=assured,
+            odds=eviction_odds(cluster, pool, effective.preemptibility),
             promises=guarantees_on(cluster),
             simulated=cluster.is_simulated,
             snapshot_age=(self.now - self.observed).total_seconds() if self.observed else None,

@@ -8,17 +8,21 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from django.db.models import QuerySet, Sum
 from django.utils import timezone
 
 from clusters.connection.services.scheduler_config import shard_forecast_warnings, unserved_because
 from clusters.flavours.kueue.status import POSITION_IN_QUEUE, QUEUE_POSITION
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, ClusterState, NodePool
-from clusters.watch.models import ClusterEvent
+from clusters.ports.pods import TERMINAL
+from clusters.watch.models import ClusterEvent, ObservedPod
+from portal.kit.security.actors import Actor
 from scheduling.forecast.cycle import FLAVOURS, preview
 from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.workspace import OutOfTime
+from tenants.access.selectors import visible_projects
 from workloads.forecast.rules.messages import duration_text, pend_sentence
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.placement_validation import configured_so, missing_on_nodes
@@ -29,6 +33,7 @@ from workloads.forecast.selectors.snapshot import observed_cluster
 from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import HELD, NO_CONTROLLER, REFUSED_PODS, WAITING
+from workloads.state.selectors.workloads import visible_workloads
 
 FRESH: Final = timedelta(minutes=2)
 """An older answer is of another queue: those before it may have been let go since."""
@@ -213,17 +218,90 @@ def _named(numbers: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, s
 
 def queue_position(workload: Workload) -> int | None:
     """Its place among the waiting workloads of its project and pool, 1 is next; None when it does not wait there."""
-    if workload.phase not in WAITING or workload.desired_phase != DesiredPhase.RUNNING:
+    found = queue_rank(workload)
+    return found.number if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRank:
+    """1 is next; by priority, then by age."""
+
+    number: int
+    among: int
+
+
+def queue_rank(workload: Workload) -> QueueRank | None:
+    """Its place among the waiting workloads of its project and pool; None when it does not wait there."""
+    return _rank(workload, _waiting_in(workload).filter(project=workload.project_id)) if _queues(workload) else None
+
+
+def pool_rank(workload: Workload) -> QueueRank | None:
+    """The same among all projects in the pool, where its scheduler has one order for all: kube-scheduler.
+
+    Elsewhere each project has a queue, and what each holds decides whose turn it is: None.
+    """
+    traits = flavour_for(workload.project.cluster.flavour).traits
+    if traits.queues_by_pool or not _queues(workload):
         return None
-    if workload.phase_reason == NO_CONTROLLER:
-        return None
-    queue = Workload.objects.filter(
-        project=workload.project_id,
+    return _rank(workload, _waiting_in(workload).filter(project__cluster=workload.project.cluster_id))
+
+
+def _queues(workload: Workload) -> bool:
+    waits = workload.phase in WAITING and workload.desired_phase == DesiredPhase.RUNNING
+    return waits and workload.phase_reason != NO_CONTROLLER
+
+
+def _waiting_in(workload: Workload) -> QuerySet[Workload]:
+    return Workload.objects.filter(
         pool_name=workload.pool_name,
         phase__in=WAITING,
         desired_phase=DesiredPhase.RUNNING,
         deleted_at__isnull=True,
     ).exclude(phase_reason=NO_CONTROLLER)
+
+
+def _rank(workload: Workload, queue: QuerySet[Workload]) -> QueueRank:
     ahead = queue.filter(priority_value__gt=workload.priority_value).count()
     older = queue.filter(priority_value=workload.priority_value, created_at__lt=workload.created_at).count()
-    return ahead + older + 1
+    return QueueRank(ahead + older + 1, queue.count())
+
+
+def project_names(actor: Actor) -> dict[int, str]:
+    """The projects that the reader may see, by id."""
+    return dict(visible_projects(actor).values_list("pk", "name"))
+
+
+MOST_HOLDERS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds GPUs in the pool: a workload that the reader may see, or all others of one sort together."""
+
+    label: str
+    gpu_milli: int
+    workload: Workload | None = None
+
+
+def holders(workload: Workload, actor: Actor) -> tuple[Holder, ...]:
+    """Who holds the GPUs of the pool it waits for: its own project first, then those that hold most.
+
+    Workloads that are not the reader's to see are together "another project", with their GPUs only.
+    """
+    cluster, pool = workload.project.cluster, workload.pool_name
+    rows = Workload.objects.filter(
+        project__cluster=cluster, pool_name=pool, allocated_gpu_milli__gt=0, deleted_at__isnull=True
+    )
+    seen = visible_workloads(actor).filter(pk__in=rows.values("pk"))
+    ordered = sorted(seen, key=lambda row: (row.project_id != workload.project_id, -row.allocated_gpu_milli, row.name))
+    found = [Holder(row.name, row.allocated_gpu_milli, row) for row in ordered[:MOST_HOLDERS]]
+    more = ordered[MOST_HOLDERS:]
+    foreign = ObservedPod.objects.filter(cluster=cluster, pool_name=pool, owner_id="", gone_at__isnull=True)
+    held = foreign.exclude(phase__in=TERMINAL).exclude(node_name="")
+    total = rows.aggregate(all=Sum("allocated_gpu_milli"))["all"] or 0
+    others = {
+        f"{len(more)} more workloads": sum(row.allocated_gpu_milli for row in more),
+        "another project": total - sum(row.allocated_gpu_milli for row in ordered),
+        "pods that Rung did not create": held.aggregate(all=Sum("gpu_milli"))["all"] or 0,
+    }
+    return (*found, *(Holder(label, milli) for label, milli in others.items() if milli > 0))

@@ -19,7 +19,7 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.watch.models import ObservedPod
 from scheduling.model.decisions import Cause
-from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast
+from workloads.forecast.models import ForecastCount, ForecastQuestion, ForecastResult, StoredForecast
 from workloads.forecast.selectors.snapshot import snapshot_of
 from workloads.forecast.services.storage import fingerprint_of
 from workloads.preemption.models import PreemptionRecord
@@ -287,15 +287,25 @@ def _keep(
             **values,
         )
         if judged:
-            _count(row, result, why)
+            count_result(row.cluster, row.flavour, row.at, result, why)
     return bool(judged)
 
 
-def _count(row: StoredForecast, result: ForecastResult, why: str) -> None:
+def count_result(
+    cluster: Cluster,
+    flavour: str,
+    at: datetime,
+    result: str,
+    why: str = "",
+    *,
+    question: ForecastQuestion = ForecastQuestion.VERDICT,
+) -> None:
+    """One more of that week came out so."""
     named: dict[str, Any] = {
-        "cluster": row.cluster,
-        "flavour": row.flavour,
-        "week": week_of(row.at),
+        "cluster": cluster,
+        "question": question,
+        "flavour": flavour,
+        "week": week_of(at),
         "result": result,
         "why": why,
     }

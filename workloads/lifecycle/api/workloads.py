@@ -35,9 +35,18 @@ from tenants.access.api.filter_values import (
     PROJECT_NAME,
 )
 from workloads.dictionary.models import Category, Priority, WorkloadType
+from workloads.forecast.selectors.accuracy import CALIBRATION_WEEKS, start_calibration
 from workloads.forecast.selectors.alternatives import waiting_alternatives
-from workloads.forecast.selectors.waiting import why_waiting
-from workloads.forecast.serializers import AlternativesSchema, alternatives_json
+from workloads.forecast.selectors.waiting import holders, pool_rank, project_names, queue_rank, why_waiting
+from workloads.forecast.serializers import (
+    AlternativesSchema,
+    WaitingSchema,
+    alternatives_json,
+    holder_json,
+    rank_json,
+    start_estimate_json,
+)
+from workloads.forecast.services.start_scoring import shown_estimate
 from workloads.lifecycle.serializers.workloads import (
     PENDING_REASONS,
     Batch,
@@ -132,6 +141,40 @@ class WorkloadAlternatives(Route):
         workload = workload_or_404(actor, workload_id)
         found = waiting_alternatives(workload=workload, actor=actor)
         return Response(alternatives_json(workload.project.cluster, found))
+
+
+class WorkloadWaiting(Route):
+    """The wait of a workload: its places in queues, who holds the GPUs, and when it will probably start."""
+
+    access = {"GET": RoutePermission("view_project", "project")}
+
+    @operation(
+        "get_workload_waiting",
+        "Why a workload waits, and when it will probably start",
+        WaitingSchema,
+        description="Beyond Run:ai. The estimate takes up to 3 s; the first one of each wait is kept and compared "
+        "with the real start.",
+    )
+    def get(self, request: Request, workload_id: str) -> Response:
+        """All of it as far as the caller may see; 404 if it is absent or not yours."""
+        actor = actor_of(request)
+        workload = workload_or_404(actor, workload_id)
+        cluster, headline = workload.project.cluster, why_waiting(workload)
+        found = shown_estimate(workload)
+        calibration = start_calibration(cluster, weeks=CALIBRATION_WEEKS).sentence
+        return Response(
+            {
+                "sentence": headline.sentence if headline else "",
+                "reason": headline.reason if headline else "",
+                "nodePool": workload.pool_name,
+                "projectQueue": rank_json(queue_rank(workload)),
+                "poolQueue": rank_json(pool_rank(workload)),
+                "holders": [holder_json(each) for each in holders(workload, actor)] if headline else [],
+                "startEstimate": start_estimate_json(cluster, found, project_names(actor), calibration)
+                if found
+                else None,
+            }
+        )
 
 
 def _wanted(request: Request) -> QuerySet[Workload]:

@@ -7,6 +7,7 @@ from uuid import UUID
 import yaml
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
@@ -17,14 +18,24 @@ from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import can
 from workloads.dictionary.models import Priority
+from workloads.forecast.selectors.accuracy import CALIBRATION_WEEKS, start_calibration
 from workloads.forecast.selectors.alternatives import waiting_alternatives
 from workloads.forecast.selectors.runtime_rules import protection_of
-from workloads.forecast.selectors.waiting import queue_place, queue_position, why_waiting
+from workloads.forecast.selectors.waiting import (
+    holders,
+    pool_rank,
+    project_names,
+    queue_place,
+    queue_position,
+    queue_rank,
+    why_waiting,
+)
+from workloads.forecast.services.start_scoring import shown_estimate
 from workloads.lifecycle.selectors import AppliedObjects, applied_objects, priority_change_effect, warnings_for
 from workloads.lifecycle.services.run_limits import run_end
 from workloads.lifecycle.views.actions import before_delete, before_stop
 from workloads.preemption.selectors import eviction_timelines
-from workloads.state.models import DesiredPhase, Workload
+from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import ENDED, HOLDING, RESUMABLE, STOPPABLE
 from workloads.state.selectors.timeline import containers_of, events_of, last_checkpoint_at, logs, pods_of, timeline
 from workloads.state.selectors.workloads import failed_to_apply, failure_of, may_manage, workload_or_404
@@ -74,6 +85,7 @@ def workload_detail(request: HttpRequest, workload_id: UUID) -> HttpResponse:
         "ways_out": waiting_alternatives(workload=workload, actor=actor),
         "place": queue_place(workload),
         "position": queue_position(workload),
+        "waits": workload.phase == Phase.PENDING and workload.desired_phase == DesiredPhase.RUNNING,
         "tab": tab,
         "tabs": TABS.items(),
         "failure": failure_of(workload),
@@ -82,6 +94,26 @@ def workload_detail(request: HttpRequest, workload_id: UUID) -> HttpResponse:
         **_CONTENTS[tab](request, workload, actor),
     }
     return render_page(request, "workloads/lifecycle/detail.html", context, parts=("workload",))
+
+
+@login_required
+@require_safe
+def waiting_card(request: HttpRequest, workload_id: UUID) -> HttpResponse:
+    """Who holds the GPUs, and when it will probably start; empty where it does not wait. The page loads it later."""
+    actor = actor_of(request)
+    workload = workload_or_404(actor, workload_id)
+    found = shown_estimate(workload)
+    context = {
+        "workload": workload,
+        "waits": queue_rank(workload),
+        "pool_rank": pool_rank(workload),
+        "holders": holders(workload, actor),
+        "estimate": found,
+        "basis": found.basis.text(project_names(actor)) if found else "",
+        "flavour": flavour_for(workload.project.cluster.flavour).title,
+        "calibration": start_calibration(workload.project.cluster, weeks=CALIBRATION_WEEKS),
+    }
+    return render(request, "workloads/lifecycle/parts/waiting.html", context)
 
 
 def _actions(workload: Workload, actor: Actor) -> dict[str, Any]:

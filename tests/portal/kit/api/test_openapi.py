@@ -146,6 +146,7 @@ SERVED = {
     "/api/v1/workloads/{workload_id}/pods": {"get"},
     "/api/v1/workloads/{workload_id}/events": {"get"},
     "/api/v1/workloads/{workload_id}/alternatives": {"get"},
+    "/api/v1/workloads/{workload_id}/waiting": {"get"},
     "/api/v1/workloads/{workload_id}/history": {"get"},
     "/api/v1/workloads/{workload_id}/stream": {"get"},
     "/api/v1/workloads/workspaces": {"post"},

@@ -1,0 +1,221 @@
+"""When waiting pod groups start: the model run forward, from the end of one run to the end of the next.
+
+Runs end when the caller says so, in as many samples as it likes: here is no clock and no randomness. After each end the
+scheduler decides one cycle, and another one after evictions. What is evicted waits again, and has its whole run before
+it once it restarts. Nothing is submitted meanwhile, and no node and no quota changes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from scheduling.forecast.cycle import Flavour, cycle
+from scheduling.model.decisions import Decision, Evict, Start, Wait
+from scheduling.model.reasons import Reason
+from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
+from scheduling.state.cluster_state import packed_state
+from scheduling.state.workspace import check_time, successor, workspace
+
+MOST_CYCLES: Final = 3
+"""At one moment: groups that evict each other for ever do not stop the course of time."""
+SHORTEST_STEP: Final = 60_000_000
+STEP_SHARE: Final = 5
+"""Runs that end within a minute of each other, or within a fifth of the time gone by, end in one step: thousands of
+ends then take some thirty cycles, and a start comes late by at most as much."""
+PLACES_NO_PODS: Final = frozenset({Flavour.KUEUE})
+"""These admit without a look at nodes; another scheduler then finds a node for each pod."""
+HOPELESS: Final = frozenset({Reason.NEVER_FITS, Reason.NO_SUCH_POOL, Reason.QUEUE_MISSING, Reason.EXCEEDS_MAX_QUOTA})
+"""Whatever ends, these wait: the model does not ask about them again."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedStart:
+    """The pod groups of one workload, which has started once so many of their pods have a node."""
+
+    groups: frozenset[str]
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunSample:
+    """How long runs last, by pod group, in the unit of the time stamps. What is missing never ends.
+
+    ends: the moments at which groups end that run in the snapshot. lasts: how long groups run that start later.
+    """
+
+    ends: Mapping[str, int]
+    lasts: Mapping[str, int]
+
+
+def start_times(
+    snapshot: Snapshot,
+    awaited: Sequence[AwaitedStart],
+    samples: Iterable[RunSample],
+    *,
+    flavour: str,
+    until: int,
+) -> Iterator[tuple[int | None, ...]]:
+    """For each sample the moments at which these start, None for those that do not until `until`.
+
+    ValueError: the snapshot has no moment, or its scheduler no model. OutOfTime: as a cycle.
+    """
+    if snapshot.now is None:
+        raise ValueError("a snapshot without a moment has no course")
+    course = _Course(_own_copy(snapshot), flavour)
+    course.decide(first=True)
+    course.keep()
+    for sample in samples:
+        yield course.run(sample, awaited, until)
+        course.rewind()
+
+
+def _own_copy(snapshot: Snapshot) -> Snapshot:
+    """The cluster once every pod has left that is on its way out. Derived from nothing: its states are its own."""
+    left = {each.name: tuple(pod for pod in each.pods if not pod.terminating) for each in snapshot.ending}
+    groups = (replace(each, pods=left[each.name]) if each.name in left else each for each in snapshot.groups)
+    return replace(snapshot, groups=tuple(group for group in groups if group.pods))
+
+
+class _Course:
+    """The cluster at one moment of a sample."""
+
+    def __init__(self, state: Snapshot, flavour: str) -> None:
+        self._flavour = flavour
+        self._state = self._first = state
+        self._touched: set[str] = set()
+        self._started: dict[str, int] = {}  # by group that has started since the snapshot
+        self._evicted: set[str] = set()
+        self._kept: tuple[dict[str, int], set[str]] = {}, set()
+
+    @property
+    def now(self) -> int:
+        return self._state.now or 0
+
+    def keep(self) -> None:
+        """This is where samples begin."""
+        self._first, self._kept = self._state, ({**self._started}, {*self._evicted})
+        self._touched.clear()
+
+    def rewind(self) -> None:
+        """Back to where samples begin."""
+        known = self._first.group_by_name
+        come = [known[name] for name in self._touched if name in known]
+        gone = self._touched - known.keys()
+        self._state = successor(self._state, gone, come, now=self._first.now)
+        self._started, self._evicted = {**self._kept[0]}, {*self._kept[1]}
+        self._touched.clear()
+
+    def run(self, sample: RunSample, awaited: Sequence[AwaitedStart], until: int) -> tuple[int | None, ...]:
+        """From now on, with runs that last as the sample has it."""
+        found: list[int | None] = [None] * len(awaited)
+        begin, waiting = self.now, set(range(len(awaited)))
+        while True:
+            check_time()
+            for index in [each for each in waiting if self._has_started(awaited[each])]:
+                found[index] = self.now
+                waiting.remove(index)
+            ends = dict(self._ends(sample))
+            step = _step(ends.values(), begin, self.now) if waiting else None
+            if step is None or step > until:
+                return tuple(found)
+            self._exchange([name for name, end in ends.items() if end <= step], (), now=step)
+            self.decide()
+
+    def _exchange(self, gone: Sequence[str], come: Sequence[PodGroup], *, now: int) -> None:
+        self._touched.update(gone, (group.name for group in come))
+        self._state = successor(self._state, gone, come, now=now)
+        for group in come:
+            if not group.holding:
+                self._evicted.add(group.name)
+                self._started.pop(group.name, None)
+            elif self._starts_anew(group.name):
+                self._started.setdefault(group.name, now)
+
+    def _starts_anew(self, name: str) -> bool:
+        """Has it begun to run since the snapshot?"""
+        group = self._first.group_by_name[name]
+        return name in self._evicted or not group.holding
+
+    def decide(self, *, first: bool = False) -> None:
+        """Cycles of this moment, until one evicts nothing. first: leave out what can never start."""
+        for _ in range(MOST_CYCLES):
+            if not self._state.waiting:
+                return
+            decisions = cycle(self._state, flavour=self._flavour, about=())
+            self._exchange(_hopeless(decisions) if first else (), self._after(decisions), now=self.now)
+            if self._flavour in PLACES_NO_PODS:
+                self._exchange((), _placed(self._state), now=self.now)
+            if not any(isinstance(each, Evict) for each in decisions):
+                return
+
+    def _after(self, decisions: Sequence[Decision]) -> list[PodGroup]:
+        """The groups that a cycle changes, as they are after it."""
+        found: dict[str, PodGroup] = {}
+        for each in decisions:
+            name = (each.victim if isinstance(each, Evict) else each.group).name
+            before = found.get(name) or self._state.group_by_name[name]
+            if (after := _changed_by(each, before, self.now)) != before:
+                found[name] = after
+        return [*found.values()]
+
+    def _ends(self, sample: RunSample) -> Iterator[tuple[str, int]]:
+        """When each group ends that runs now, as far as it does."""
+        known = self._state.group_by_name
+        for name, end in sample.ends.items():
+            if name in known and name not in self._evicted and name not in self._started:
+                yield name, end
+        for name, start in self._started.items():
+            if name in known and name in sample.lasts:
+                yield name, start + sample.lasts[name]
+
+    def _has_started(self, awaited: AwaitedStart) -> bool:
+        groups = filter(None, map(self._state.group_by_name.get, awaited.groups))
+        return sum(len(group.holding) for group in groups) >= awaited.pods
+
+
+def _step(ends: Iterable[int], begin: int, now: int) -> int | None:
+    """The next end of a run, or the last of those that come soon after it."""
+    later = sorted(max(end, now) for end in ends)
+    if not later:
+        return None
+    soon = later[0] + max(SHORTEST_STEP, (later[0] - begin) // STEP_SHARE)
+    return max(end for end in later if end <= soon)
+
+
+def _hopeless(decisions: Sequence[Decision]) -> list[str]:
+    return [each.group.name for each in decisions if isinstance(each, Wait) and each.pend.reason in HOPELESS]
+
+
+def _changed_by(decision: Decision, group: PodGroup, now: int) -> PodGroup:
+    """The group as it is after this decision about it."""
+    if isinstance(decision, Start):
+        pods = (replace(pod, node=decision.placements.get(pod.name, pod.node), nominated=None) for pod in group.pods)
+        return replace(group, pods=tuple(pods), started=now if group.started is None else group.started)
+    if isinstance(decision, Wait):
+        named = decision.nominated
+        pods = (replace(pod, nominated=named.get(pod.name, pod.nominated)) for pod in group.pods)
+        return replace(group, pods=tuple(pods)) if named else group
+    gone, moves = frozenset(decision.pods), decision.moves_to
+    pods = (
+        replace(pod, node=moves.get(pod.name), nominated=None, started=None) if pod.name in gone else pod
+        for pod in group.pods
+    )
+    left = replace(group, pods=tuple(pods))
+    return left if left.holding else replace(left, started=None, let_in=None)
+
+
+def _placed(state: Snapshot) -> list[PodGroup]:
+    """The admitted groups for whose pods there are nodes: by priority, then by age."""
+    admitted = [each for each in state.waiting if each.started is not None]
+    found: list[PodGroup] = []
+    with workspace(state, packed_state) as board:
+        for group in sorted(admitted, key=lambda each: (-each.priority, each.created)):
+            nodes: dict[str, str] = {}
+            for pod in group.waiting:
+                if room := board.rooms.find(pod.requests, group, Strategy.BINPACK, now=True):
+                    board.place(group, pod, room, now=True)
+                    nodes[pod.name] = room.node.name
+            if nodes:
+                pods = (replace(pod, node=nodes.get(pod.name, pod.node)) for pod in group.pods)
+                found.append(replace(group, pods=tuple(pods)))
+    return found

@@ -1,0 +1,134 @@
+"""How long runs last by the history of their kind, and when a workload starts by many runs of the model. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+ENOUGH_RUNS: Final = 10
+"""Of fewer ended runs nothing is concluded."""
+SAMPLES: Final = 20
+HORIZON: Final = timedelta(days=7)
+SIZES: Final = ((1_000, "up to 1 GPU"), (8_000, "up to 8 GPUs"))
+LARGE: Final = "more than 8 GPUs"
+
+
+def size_class(gpu_milli: int) -> str:
+    """Of a workload that requests so many thousandths of a GPU in all."""
+    return next((name for most, name in SIZES if gpu_milli <= most), LARGE)
+
+
+@dataclass(frozen=True, slots=True)
+class RunKind:
+    """What runs are compared by."""
+
+    project_id: int
+    type_name: str
+    size: str
+
+    def classes(self) -> tuple["RunClass", ...]:
+        """From its own kind to every run of the cluster."""
+        return (
+            RunClass(self.project_id, self.type_name, self.size),
+            RunClass(self.project_id, self.type_name),
+            RunClass(None, self.type_name, self.size),
+            RunClass(None, self.type_name),
+            RunClass(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunClass:
+    """Runs of one project, type and size; None or empty: of any."""
+
+    project_id: int | None = None
+    type_name: str = ""
+    size: str = ""
+
+    def text(self, projects: Mapping[int, str]) -> str:
+        """ "Training in llm-team with up to 8 GPUs". A project that is not among these is not named."""
+        if not self.type_name:
+            return "all types and projects"
+        where = "all projects" if self.project_id is None else projects.get(self.project_id, "another project")
+        return f"{self.type_name} in {where}" + (f" with {self.size}" if self.size else "")
+
+
+class RunHistory:
+    """Ended runs of one cluster: their kinds and how long they lasted, in seconds."""
+
+    def __init__(self, runs: Iterable[tuple[RunKind, int]]) -> None:
+        found: dict[RunClass, list[int]] = defaultdict(list)
+        for kind, seconds in runs:
+            for each in kind.classes():
+                found[each].append(seconds)
+        self._seconds = {each: sorted(lasted) for each, lasted in found.items()}
+
+    def longer(self, kind: RunKind, ran: int) -> tuple[RunClass, Sequence[int]] | None:
+        """The runs that lasted longer than `ran` seconds, of the narrowest class with enough of them; None: of none."""
+        for each in kind.classes():
+            longer = [seconds for seconds in self._seconds.get(each, ()) if seconds > ran]
+            if len(longer) >= ENOUGH_RUNS:
+                return each, longer
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateBasis:
+    """What the ends of runs were taken from, each counted in running workloads.
+
+    classes: with the number of ended runs. limits: by time limit alone, as the latest end. unknown: taken to go on.
+    """
+
+    classes: Mapping[RunClass, tuple[int, int]] = field(default_factory=dict)
+    limits: int = 0
+    unknown: int = 0
+
+    def text(self, projects: Mapping[int, str]) -> str:
+        """ "34 ended runs of Training in llm-team (2 running workloads); time limits (1)"; empty: nothing runs."""
+        ordered = sorted(self.classes.items(), key=lambda each: (-each[1][1], each[0].text(projects)))
+        parts = [f"{runs} ended runs of {each.text(projects)} ({_running(n)})" for each, (runs, n) in ordered]
+        if self.limits:
+            parts.append(f"time limits as the latest end ({_running(self.limits)})")
+        if self.unknown:
+            parts.append(f"no end known ({_running(self.unknown)}, assumed to go on)")
+        return "; ".join(parts)
+
+
+def _running(number: int) -> str:
+    return "1 running workload" if number == 1 else f"{number} running workloads"
+
+
+@dataclass(frozen=True, slots=True)
+class StartEstimate:
+    """When a waiting workload starts: half of the model's runs by `median`, nine of ten by `p90`.
+
+    None of both: there is no estimate, and `why` says so. data_at: when the cluster had been observed.
+    """
+
+    at: datetime
+    data_at: datetime | None = None
+    median: datetime | None = None
+    p90: datetime | None = None
+    why: str = ""
+    code: str = ""
+    basis: EstimateBasis = field(default_factory=EstimateBasis)
+
+    @property
+    def median_in(self) -> float:
+        """Seconds from the estimate until the median."""
+        return max((self.median - self.at).total_seconds(), 0) if self.median else 0
+
+    @property
+    def p90_in(self) -> float:
+        """Seconds from the estimate until the p90."""
+        return max((self.p90 - self.at).total_seconds(), 0) if self.p90 else 0
+
+    @property
+    def is_known(self) -> bool:
+        return self.median is not None
+
+
+def quantile(moments: Sequence[int], share: float) -> int:
+    """The smallest of these by which at least that share of them has come. moments: in order, not empty."""
+    return moments[min(int(share * len(moments) + 0.999999), len(moments)) - 1]

@@ -1,0 +1,270 @@
+"""When waiting workloads will probably start: the model run forward from the observed cluster.
+
+A running workload ends when comparable runs did that lasted at least as long (`rules.start_estimates`), at the latest
+at its time limit. What has neither history nor limit is taken to go on, as are pods that Rung did not create.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from django.utils import timezone
+
+from clusters.connection.services.scheduler_config import shard_forecast_warnings, unserved_because
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster, NodePool
+from portal.kit.db.read_cache import cached_reads
+from scheduling.forecast.cycle import FLAVOURS
+from scheduling.forecast.start_times import AwaitedStart, RunSample, start_times
+from scheduling.model.snapshot import PodGroup, Snapshot
+from scheduling.state.workspace import OutOfTime
+from tenants.organisation.models import Project
+from tenants.quotas.selectors.runtime_rules import Allowance, allowances
+from workloads.forecast.rules.start_estimates import (
+    ENOUGH_RUNS,
+    HORIZON,
+    SAMPLES,
+    EstimateBasis,
+    RunClass,
+    RunHistory,
+    RunKind,
+    StartEstimate,
+    quantile,
+    size_class,
+)
+from workloads.forecast.selectors.observed_groups import workload_of
+from workloads.forecast.selectors.pod_groups import groups_of, pod_group_request
+from workloads.forecast.selectors.snapshot import observed_cluster
+from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget
+from workloads.state.models import DesiredPhase, Phase, Workload
+from workloads.state.rules import HELD, NO_CONTROLLER
+from workloads.state.selectors.workloads import workload_ids
+
+SECOND: Final = 1_000_000  # microseconds, the unit of time stamps in a snapshot
+STALE: Final = timedelta(minutes=5)
+HISTORY: Final = timedelta(days=90)
+MOST_RUNS: Final = 5_000
+"""The newest ones are read: 20 ms of processor time."""
+ENOUGH_SAMPLES: Final = 10
+"""Where the time budget is over after so many of the samples, those are the estimate."""
+CERTAIN: Final = 0.9
+"""In so many of the model's runs a workload has to start; else there is no estimate."""
+
+
+def start_estimate(workload: Workload) -> StartEstimate | None:
+    """When it will probably start. None: it does not wait for its scheduler."""
+    return start_estimates([workload]).get(workload)
+
+
+def start_estimates(workloads: Sequence[Workload]) -> dict[Workload, StartEstimate]:
+    """Of workloads that wait in one node pool of one cluster, by one run of the model."""
+    asked = [each for each in workloads if each.phase == Phase.PENDING and each.desired_phase == DesiredPhase.RUNNING]
+    if not asked:
+        return {}
+    cluster, now = asked[0].project.cluster, timezone.now()
+    if (refusal := _no_model(cluster, asked[0].pool_name, now)) is not None:
+        return {each: StartEstimate(now, cluster.observed_at, code=refusal[0], why=refusal[1]) for each in asked}
+    held = {each for each in asked if each.phase_reason in {*HELD, NO_CONTROLLER}}
+    found = {each: StartEstimate(now, cluster.observed_at, code="held", why=HELD_BACK) for each in held}
+    if rest := [each for each in asked if each not in held]:
+        with cached_reads(), time_budget():
+            found |= _by_model(cluster, rest, now)
+    return found
+
+
+HELD_BACK: Final = "it is not with the scheduler yet"
+
+
+def _no_model(cluster: Cluster, pool: str, now: datetime) -> tuple[str, str] | None:
+    """Code and reason why the model has nothing to say."""
+    if cluster.flavour not in FLAVOURS:
+        return "no_model", "Rung has no model of this cluster's scheduler"
+    if cluster.observed_at is None or now - cluster.observed_at > STALE:
+        return "stale", "the cluster has not been observed for 5 min"
+    if not NodePool.objects.filter(cluster=cluster, name=pool).exists():
+        return "no_pool", "it has no node pool"
+    if closed := unserved_because(cluster, pool):
+        return "not_served", closed
+    if doubts := list(shard_forecast_warnings(cluster, pool)):
+        return "scheduler_shared", doubts[0]
+    return None
+
+
+def _by_model(cluster: Cluster, asked: Sequence[Workload], now: datetime) -> dict[Workload, StartEstimate]:
+    found: list[tuple[int | None, ...]] = []
+    try:
+        snapshot, awaited = _snapshot(cluster, asked)
+        course = _Runs(cluster, snapshot, now)
+        until = (snapshot.now or 0) + int(HORIZON.total_seconds()) * SECOND
+        samples = (course.sample() for _ in range(SAMPLES))
+        for moments in start_times(snapshot, awaited, samples, flavour=cluster.flavour, until=until):
+            found.append(moments)  # noqa: PERF402 - what is found before the time is over stays
+    except OutOfTime:
+        if len(found) < ENOUGH_SAMPLES:
+            none = StartEstimate(now, cluster.observed_at, code="out_of_time", why=TOO_LONG)
+            return dict.fromkeys(asked, none)
+    basis = course.basis
+    columns = zip(asked, zip(*found, strict=True), strict=True)
+    return {each: _estimate(moments, basis, cluster, now) for each, moments in columns}
+
+
+def _estimate(moments: Sequence[int | None], basis: EstimateBasis, cluster: Cluster, now: datetime) -> StartEstimate:
+    known = sorted(each for each in moments if each is not None)
+    if len(known) < CERTAIN * len(moments):
+        if basis.unknown:
+            who = "1 running workload has" if basis.unknown == 1 else f"{basis.unknown} running workloads have"
+            why = (
+                f"{who} no time limit, and fewer than {ENOUGH_RUNS} comparable runs of the last {HISTORY.days} days "
+                "lasted as long"
+            )
+            return StartEstimate(now, cluster.observed_at, code="thin_history", why=why, basis=basis)
+        why = f"it starts within {HORIZON.days} days in only {len(known)} of {len(moments)} runs of the model"
+        return StartEstimate(now, cluster.observed_at, code="beyond_horizon", why=why, basis=basis)
+    late = [*known, *[known[-1]] * (len(moments) - len(known))]
+    median, p90 = (datetime.fromtimestamp(quantile(late, share) / SECOND, tz=UTC) for share in (0.5, 0.9))
+    return StartEstimate(now, cluster.observed_at, median, p90, basis=basis)
+
+
+def _snapshot(cluster: Cluster, asked: Sequence[Workload]) -> tuple[Snapshot, list[AwaitedStart]]:
+    """What waits in the pool of these, also what its controller pauses for, and what each of them waits for."""
+    observed = observed_cluster(cluster)
+    pool = NodePool.objects.get(cluster=cluster, name=asked[0].pool_name)
+    by_pool = flavour_for(cluster.flavour).traits.queues_by_pool
+    paused = [group for each in observed.later.values() for group in each.groups]
+    known = {workload_of(group.name) for group in observed.snapshot.groups}
+    more = [group for group in paused if workload_of(group.name) not in known]
+    known |= {workload_of(group.name) for group in more}
+    for each in asked:
+        if str(each.pk) not in known:
+            more += groups_of(pod_group_request(each, pool), cluster.flavour)
+    snapshot = observed.snapshot.with_groups(more)
+    snapshot = snapshot.shard(pool.name) if by_pool else snapshot
+    names: dict[str, set[str]] = {}
+    for group in snapshot.groups:
+        names.setdefault(workload_of(group.name), set()).add(group.name)
+    return snapshot, [
+        AwaitedStart(frozenset(names.get(str(each.pk), ())), int(each.spec.get("min_member") or 1)) for each in asked
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Runner:
+    """A workload that runs or will: its pod groups, when its run began, what comparable runs lasted, its time limit.
+
+    longer: seconds in all of runs that lasted at least as long as it has run; whole: of any.
+    """
+
+    groups: tuple[str, ...]
+    started: int | None
+    longer: Sequence[int]
+    whole: Sequence[int]
+    limit: int | None
+
+    def lasts(self, chance: random.Random) -> int | None:
+        """Seconds of a run that begins later; None: no end is known."""
+        return _at_most(chance.choice(self.whole) if self.whole else None, self.limit)
+
+    def ends(self, chance: random.Random) -> int | None:
+        """Seconds from its start on, of the run that it has begun."""
+        return _at_most(chance.choice(self.longer) if self.longer else None, self.limit)
+
+
+def _at_most(seconds: int | None, limit: int | None) -> int | None:
+    return min((each for each in (seconds, limit) if each is not None), default=None)
+
+
+class _Runs:
+    """The runs of a snapshot, and samples of how long they last. The same cluster always gives the same samples."""
+
+    def __init__(self, cluster: Cluster, snapshot: Snapshot, now: datetime) -> None:
+        self._chance = random.Random(str(cluster.pk))  # noqa: S311 - not for secrets
+        self._now = now
+        self._classes: dict[RunClass, tuple[int, int]] = {}
+        self._count: Counter[str] = Counter()
+        history, groups = run_history(cluster, now), _groups_by_owner(snapshot)
+        rows = Workload.objects.filter(pk__in=workload_ids(groups)).select_related("type")
+        rows = rows.only("project_id", "type", "gpu_milli", "started_at", "category")
+        projects = Project.objects.filter(cluster=cluster).select_related("department")
+        limits = allowances(list(projects))
+        self._runners = [self._runner(row, groups[str(row.pk)], history, limits) for row in rows]
+        strange = groups.keys() - {str(row.pk) for row in rows}
+        self._count["unknown"] += sum(any(group.holding for group in groups[owner]) for owner in strange)
+
+    def _runner(
+        self,
+        row: Workload,
+        groups: Sequence[PodGroup],
+        history: RunHistory,
+        limits: Mapping[tuple[int, str], Allowance],
+    ) -> _Runner:
+        kind = RunKind(row.project_id, row.type.name, size_class(row.gpu_milli))
+        starts = [group.started for group in groups if group.holding and group.started is not None]
+        started = min(starts, default=None)
+        allowance = limits.get((row.project_id, row.category))
+        limit = int(allowance.lasts.total_seconds()) if allowance else None
+        ran = 0 if started is None else max(int(self._now.timestamp()) - started // SECOND, 0)
+        longer, whole = history.longer(kind, ran), history.longer(kind, 0)
+        if started is not None:
+            self._note(longer, limit)
+        return _Runner(
+            tuple(group.name for group in groups),
+            started,
+            longer[1] if longer else (),
+            whole[1] if whole else (),
+            limit,
+        )
+
+    def _note(self, longer: tuple[RunClass, Sequence[int]] | None, limit: int | None) -> None:
+        if longer:
+            runs, workloads = self._classes.get(longer[0], (0, 0))
+            self._classes[longer[0]] = max(runs, len(longer[1])), workloads + 1
+        else:
+            self._count["unknown" if limit is None else "limits"] += 1
+
+    @property
+    def basis(self) -> EstimateBasis:
+        return EstimateBasis(self._classes, self._count["limits"], self._count["unknown"])
+
+    def sample(self) -> RunSample:
+        """One more."""
+        ends: dict[str, int] = {}
+        lasts: dict[str, int] = {}
+        for runner in self._runners:
+            end, whole = runner.ends(self._chance), runner.lasts(self._chance)
+            if end is not None and runner.started is not None:
+                ends |= dict.fromkeys(runner.groups, runner.started + end * SECOND)
+            if whole is not None:
+                lasts |= dict.fromkeys(runner.groups, whole * SECOND)
+        return RunSample(ends, lasts)
+
+
+def _groups_by_owner(snapshot: Snapshot) -> dict[str, list[PodGroup]]:
+    found: dict[str, list[PodGroup]] = {}
+    for group in snapshot.groups:
+        found.setdefault(workload_of(group.name) or group.name, []).append(group)
+    return found
+
+
+ENDED_RUNS: Final = (Phase.COMPLETED, Phase.FAILED, Phase.STOPPED, Phase.STOPPING, Phase.DELETING)
+
+
+def run_history(cluster: Cluster, now: datetime) -> RunHistory:
+    """Of the newest workloads that have ended, been stopped or deleted in the last 90 days; without evicted runs."""
+    rows = Workload.objects.filter(
+        project__cluster=cluster, phase__in=ENDED_RUNS, phase_at__gte=now - HISTORY, started_at__isnull=False
+    )
+    columns = ("project_id", "type__name", "gpu_milli", "started_at", "completed_at", "running_seconds")
+    values = rows.order_by("-phase_at").values_list(*columns, "preempted_count")[:MOST_RUNS]
+    return RunHistory(_lasted(values))
+
+
+def _lasted(rows: Iterable[tuple[int, str, int, datetime, datetime | None, int, int]]) -> Iterator[tuple[RunKind, int]]:
+    for project, type_name, gpu_milli, started, completed, running_seconds, evictions in rows:
+        if completed is None and evictions:
+            continue  # the sum of several runs
+        seconds = running_seconds if completed is None else int((completed - started).total_seconds())
+        if seconds > 0:
+            yield RunKind(project, type_name, size_class(gpu_milli)), seconds
