@@ -26,6 +26,8 @@ from clusters.sync.selectors import STALE_AFTER
 from portal.kit.db.probe import Probe
 from portal.kit.messaging import heartbeats
 from tenants.access.selectors import has_platform_admin
+from workloads.detectors.rules import FindingKind
+from workloads.detectors.selectors import open_findings
 from workloads.forecast.models import ForecastCount
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import FAILED_TO_APPLY
@@ -47,6 +49,8 @@ class Findings:
     failed_applies: int
     forecasts: Sequence[tuple[str, str, str, int]]
     """Cluster, scheduler, result, how many so far."""
+    detected: Mapping[tuple[str, str], int]
+    """Open findings of the detectors by cluster and kind."""
 
 
 def _read() -> Findings:
@@ -56,7 +60,8 @@ def _read() -> Findings:
     failed = Workload.objects.using(using).filter(FAILED_TO_APPLY).count()
     counts = ForecastCount.objects.using(using).values_list("cluster__name", "flavour", "result").order_by(*FORECASTS)
     forecasts = list(counts.annotate(Sum("count")))
-    return Findings(heartbeats.ages(), clusters, has_platform_admin(using=using), failed, forecasts)
+    detected = open_findings(using=using)
+    return Findings(heartbeats.ages(), clusters, has_platform_admin(using=using), failed, forecasts, detected)
 
 
 _probe: Final = Probe(_read)
@@ -97,6 +102,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
         lines = [*_database_metrics(up=True), *_process_metrics(found.ages)]
         if _may_read_names(request):
             lines += [*_cluster_metrics(found.clusters), *_forecast_metrics(found.forecasts)]
+            lines += _detector_metrics(found.clusters, found.detected)
         else:
             lines.append("# Metrics of clusters need RUNG_METRICS_TOKEN as bearer token.")
         lines += _gauge("rung_workloads_failed_to_apply", "Workloads that wait for a retry.", found.failed_applies)
@@ -180,6 +186,15 @@ def _forecast_metrics(forecasts: Iterable[tuple[str, str, str, int]]) -> Iterato
     yield "# TYPE rung_forecasts_total counter"
     for cluster, flavour, result, count in forecasts:
         yield f'rung_forecasts_total{{cluster="{cluster}",scheduler="{flavour}",result="{result}"}} {count}'
+
+
+def _detector_metrics(clusters: Iterable[Cluster], detected: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    yield "# HELP rung_findings_open Open findings of the detectors."
+    yield "# TYPE rung_findings_open gauge"
+    for cluster in clusters:
+        for kind in FindingKind:
+            count = detected.get((cluster.name, kind.value), 0)
+            yield f'rung_findings_open{{cluster="{cluster.name}",kind="{kind.value}"}} {count}'
 
 
 def _cluster_metrics(clusters: Sequence[Cluster]) -> Iterator[str]:

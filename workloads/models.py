@@ -1,5 +1,6 @@
 """Rows of the workloads, split by topic."""
 
+from workloads.detectors.models import DetectorRun, Finding
 from workloads.dictionary.models import Category, Plan, PlanState, PreemptionPolicy, Priority, WorkloadType
 from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast
 from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, NotificationState, Subscription
@@ -24,8 +25,10 @@ __all__ = [
     "Delivery",
     "DeliveryState",
     "DesiredPhase",
+    "DetectorRun",
     "EventType",
     "FeedState",
+    "Finding",
     "ForecastCount",
     "ForecastResult",
     "IdempotencyKey",

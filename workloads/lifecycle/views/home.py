@@ -40,6 +40,7 @@ MENU: Final = (
     ("workloads:priorities", gettext_noop("Priorities"), "stairs"),
     ("workloads:types", gettext_noop("Types"), "category"),
     ("clusters:list", gettext_noop("Clusters"), "server-2"),
+    ("workloads:findings", gettext_noop("Findings"), "alert-triangle"),
     ("workloads:reports", gettext_noop("Reports"), "archive"),
     ("tenants:audit", gettext_noop("Audit"), "history"),
 )
