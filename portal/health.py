@@ -26,6 +26,8 @@ from clusters.sync.selectors import STALE_AFTER
 from portal.kit.db.probe import Probe
 from portal.kit.messaging import heartbeats
 from tenants.access.selectors import has_platform_admin
+from workloads.detectors.rules import FindingKind
+from workloads.detectors.selectors import open_findings
 from workloads.forecast.models import ForecastCount, ForecastQuestion
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import FAILED_TO_APPLY
@@ -49,6 +51,8 @@ class Findings:
     """Cluster, scheduler, result, how many so far."""
     starts: Sequence[tuple[str, str, str, int]]
     """The same of start estimates."""
+    detected: Mapping[tuple[str, str], int]
+    """Open findings of the detectors by cluster and kind."""
 
 
 def _read() -> Findings:
@@ -66,7 +70,9 @@ def _read() -> Findings:
         )
         for question in (ForecastQuestion.VERDICT, ForecastQuestion.START)
     )
-    return Findings(heartbeats.ages(), clusters, has_platform_admin(using=using), failed, forecasts, starts)
+    detected = open_findings(using=using)
+    admin = has_platform_admin(using=using)
+    return Findings(heartbeats.ages(), clusters, admin, failed, forecasts, starts, detected)
 
 
 _probe: Final = Probe(_read)
@@ -108,6 +114,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
         if _may_read_names(request):
             lines += [*_cluster_metrics(found.clusters), *_forecast_metrics(found.forecasts)]
             lines += _start_metrics(found.starts)
+            lines += _detector_metrics(found.clusters, found.detected)
         else:
             lines.append("# Metrics of clusters need RUNG_METRICS_TOKEN as bearer token.")
         lines += _gauge("rung_workloads_failed_to_apply", "Workloads that wait for a retry.", found.failed_applies)
@@ -198,6 +205,15 @@ def _start_metrics(starts: Iterable[tuple[str, str, str, int]]) -> Iterator[str]
     yield "# TYPE rung_start_estimates_total counter"
     for cluster, flavour, result, count in starts:
         yield f'rung_start_estimates_total{{cluster="{cluster}",scheduler="{flavour}",result="{result}"}} {count}'
+
+
+def _detector_metrics(clusters: Iterable[Cluster], detected: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    yield "# HELP rung_findings_open Open findings of the detectors."
+    yield "# TYPE rung_findings_open gauge"
+    for cluster in clusters:
+        for kind in FindingKind:
+            count = detected.get((cluster.name, kind.value), 0)
+            yield f'rung_findings_open{{cluster="{cluster.name}",kind="{kind.value}"}} {count}'
 
 
 def _cluster_metrics(clusters: Sequence[Cluster]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Rows of the workloads, split by topic."""
 
+from workloads.detectors.models import DetectorRun, Finding
 from workloads.dictionary.models import Category, PreemptionPolicy, Priority, WorkloadType
 from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast, StoredStartEstimate
 from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, NotificationState, Subscription
@@ -25,8 +26,10 @@ __all__ = [
     "Delivery",
     "DeliveryState",
     "DesiredPhase",
+    "DetectorRun",
     "EventType",
     "FeedState",
+    "Finding",
     "ForecastCount",
     "ForecastResult",
     "IdempotencyKey",

@@ -2,6 +2,8 @@
 
 from django.urls import include, path, register_converter
 
+from workloads.detectors import api as detectors_api
+from workloads.detectors import views as detectors_views
 from workloads.dictionary import api as dictionary_api
 from workloads.dictionary import views as dictionary_views
 from workloads.lifecycle.api import metrics, pods, streams, workloads
@@ -66,6 +68,7 @@ pages = [
     path("notifications/webhooks/<slug:name>/test/", notifications_views.try_webhook, name="webhook-test"),
     path("notifications/webhooks/<slug:name>/secret/", notifications_views.rotate_webhook, name="webhook-secret"),
     path("notifications/webhooks/<slug:name>/delete/", notifications_views.remove_webhook, name="webhook-delete"),
+    path("findings/", detectors_views.findings, name="findings"),
     path("reports/", reports_views.reports, name="reports"),
     path("reports/<uuid:report_id>/file/", reports_views.file, name="report-file"),
     path("reports/<uuid:report_id>/delete/", reports_views.delete, name="report-delete"),
@@ -146,6 +149,8 @@ api_patterns = [
     path("v1/workload-templates/inferences/<uuid:inference_template_id>", templates.InferenceTemplateDetail.as_view()),
     path("v1/asset/<asset:kind>", assets.Assets.as_view()),
     path("v1/asset/<asset:kind>/<uuid:asset_id>", assets.AssetDetail.as_view()),
+    path("v1/findings", detectors_api.FindingCollection.as_view()),
+    path("v1/findings/<int:finding_id>", detectors_api.FindingDetail.as_view()),
     path("v1/org-unit/reports", reports_api.Reports.as_view()),
     path("v1/org-unit/reports/count", reports_api.ReportCount.as_view()),
     path("v1/org-unit/reports/availability", reports_api.Availability.as_view()),

@@ -6,7 +6,7 @@ proportional part of them is left. Gangs and topology need a forecast.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -262,3 +262,63 @@ class Headrooms:
         if self._sharing is Sharing.TAKEN:
             return 0
         return level.above if self._sharing is Sharing.LENT else min(level.above, level.used - level.fixed)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGpus:
+    """GPUs of one pod on a node. `at_risk`: GPU-seconds of work lost if it restarts. `movable`: it may restart."""
+
+    workload: str
+    gpu_milli: int
+    at_risk: int = 0
+    movable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGpus:
+    """A node that takes pods, and what is on it."""
+
+    name: str
+    pool: str
+    gpu_milli: int
+    held: tuple[HeldGpus, ...] = ()
+
+    @property
+    def free(self) -> int:
+        return max(0, self.gpu_milli - sum(each.gpu_milli for each in self.held))
+
+
+@dataclass(frozen=True, slots=True)
+class PodMove:
+    """A pod that would have to restart on another node."""
+
+    pod: HeldGpus
+    source: str
+    target: str
+
+
+MOST_MOVES: Final = 3
+
+
+def helpful_moves(nodes: Sequence[NodeGpus], need: int) -> tuple[PodMove, ...]:
+    """The moves that give one of these nodes room for a pod: least work lost, then fewest moves. Empty: none do.
+
+    One pod moves where one is enough, else up to three. GPUs are counted; CPU, memory and topology are not.
+    """
+    plans = [plan for node in nodes if node.gpu_milli >= need and (plan := _clear(node, nodes, need))]
+    return min(plans, key=lambda plan: (sum(move.pod.at_risk for move in plan), len(plan)), default=())
+
+
+def _clear(node: NodeGpus, nodes: Sequence[NodeGpus], need: int) -> tuple[PodMove, ...]:
+    """The cheapest pods of a node that fit elsewhere; each goes where it leaves least free."""
+    missing, free = need - node.free, {other.name: other.free for other in nodes if other is not node}
+    pods = sorted((pod for pod in node.held if pod.movable and pod.gpu_milli), key=lambda pod: pod.at_risk)
+    enough = [pod for pod in pods if pod.gpu_milli >= missing and any(room >= pod.gpu_milli for room in free.values())]
+    moves: list[PodMove] = []
+    for pod in enough[:1] or pods:
+        target = min((name for name, room in free.items() if room >= pod.gpu_milli), key=free.__getitem__, default="")
+        if missing > 0 and target:
+            moves.append(PodMove(pod, node.name, target))
+            free[target] -= pod.gpu_milli
+            missing -= pod.gpu_milli
+    return tuple(moves) if missing <= 0 and len(moves) <= MOST_MOVES else ()

@@ -14,6 +14,7 @@ from tenants.organisation.models import Project
 from tests.cli.conftest import Account, Rung
 from tests.cli.fake_portal import Answer, portal_that
 from tests.factories.clusters import NodeFactory
+from tests.factories.workloads import FindingFactory
 from tests.support.repository import ROOT
 from workloads.policies.models import Policy
 
@@ -154,3 +155,13 @@ def on_a_terminal(argv: list[str]) -> bytes:
     process.wait()
     os.close(leader)
     return shown
+
+
+def test_findings_are_listed_by_kind_and_status(admin: Rung, llm_team: Project) -> None:
+    FindingFactory(cluster=llm_team.cluster, project=llm_team, gpu_seconds=7200)
+    FindingFactory(cluster=llm_team.cluster, project=llm_team, kind="thrashing", ended_at=timezone.now())
+    (found,) = admin("findings", "-o", "json").data
+    assert (found["title"], found["gpuHours"], found["evidence"]) == ("Priority inversion", 2.0, ["It waits."])
+    assert "Thrashing" in admin("findings", "--status", "ended", "--cluster", "lab").out
+    assert len(admin("findings", "--status", "all", "-o", "json").data) == 2
+    assert "No findings." in admin("findings", "--kind", "idle-gpus").out + admin("findings", "--kind", "idle-gpus").err

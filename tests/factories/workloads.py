@@ -11,6 +11,7 @@ from factory.django import DjangoModelFactory
 
 from clusters.watch.models import ObservedPod
 from tests.factories.tenants import GPU, ProjectFactory
+from workloads.detectors.models import Finding
 from workloads.dictionary.models import Priority, WorkloadType
 from workloads.dictionary.rules.resolution import Request
 from workloads.intake import Explicit, ProjectGrants, WorkloadSpec, read_object
@@ -192,6 +193,20 @@ class ReportFactory(DjangoModelFactory[Report]):
 
     class Meta:
         model = Report
+
+
+class FindingFactory(DjangoModelFactory[Finding]):
+    """Open since a minute, about no workload."""
+
+    kind = "priority-inversion"
+    key = factory.Sequence(lambda number: f"finding-{number}")
+    evidence = factory.LazyFunction(lambda: ["It waits."])
+    advice = "Wait."
+    first_seen = factory.LazyFunction(lambda: timezone.now() - timedelta(minutes=1))
+    last_seen = factory.LazyFunction(timezone.now)
+
+    class Meta:
+        model = Finding
 
 
 class AssetFactory(DjangoModelFactory[Asset]):

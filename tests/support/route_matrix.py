@@ -17,6 +17,7 @@ from tests.factories.cast import acting
 from tests.factories.tenants import AccessKeyFactory, MembershipFactory, ServiceAccountFactory, UserFactory
 from tests.factories.workloads import (
     AssetFactory,
+    FindingFactory,
     ObservedPodFactory,
     ReportFactory,
     WorkloadFactory,
@@ -159,6 +160,7 @@ def world_of(project: Project, person: Person | None = None) -> World:
         for limit in (TimeLimit, IdleLimit):
             words["category_name"] = limit._default_manager.create(category="Train", minutes=600, **owner).category
     first["report_id"] = ReportFactory(subject_id=str(person.user.pk) if person else "0")
+    first["finding_id"] = FindingFactory(cluster=project.cluster, project=project)
     keeper = acting(person.user) if person else SYSTEM
     first |= {f"{name}_id": row for name, row in prepared_for(project, keeper).items()}
     words["pod_id"] = ObservedPodFactory(workload=workload).uid

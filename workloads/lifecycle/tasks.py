@@ -3,6 +3,7 @@
 from celery import shared_task
 
 from portal.kit.db.periodic_lock import claim_period
+from workloads.detectors import services as detectors
 from workloads.forecast.services import scoring, start_scoring
 from workloads.lifecycle.services import apply_queue, observe, relocation, run_limits
 
@@ -11,6 +12,7 @@ CONTROLLER_SECONDS = 20
 LIMIT_SECONDS = 30
 POOL_SECONDS = 10
 FORECAST_SECONDS = 10
+DETECT_SECONDS = 60
 
 
 @shared_task(name="workloads.apply_due", soft_time_limit=110, time_limit=120)
@@ -48,3 +50,10 @@ def score_forecasts() -> None:
     if claim_period("workloads.score_forecasts", every=FORECAST_SECONDS):
         scoring.score()
         start_scoring.score_starts()
+
+
+@shared_task(name="workloads.detect", soft_time_limit=110, time_limit=120)
+def detect() -> None:
+    """Run the detectors on every cluster, once per period however many beats there are."""
+    if claim_period("workloads.detect", every=DETECT_SECONDS):
+        detectors.detect_all()

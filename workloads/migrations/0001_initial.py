@@ -1197,6 +1197,86 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="DetectorRun",
+            fields=[
+                (
+                    "cluster",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="detector_run",
+                        serialize=False,
+                        to="clusters.cluster",
+                    ),
+                ),
+                ("checked_at", models.DateTimeField()),
+            ],
+        ),
+        migrations.CreateModel(
+            name="Finding",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("kind", models.CharField(help_text="A value of FindingKind.", max_length=24)),
+                (
+                    "key",
+                    models.CharField(help_text="What it is about: a workload, a pool, an eviction.", max_length=140),
+                ),
+                ("pool_name", models.CharField(blank=True, max_length=63)),
+                ("evidence", models.JSONField(default=list, help_text="Sentences that name workloads as {0}, {1}.")),
+                ("advice", models.TextField()),
+                (
+                    "named",
+                    models.JSONField(default=list, help_text="The workloads by number: id, name, id of the project."),
+                ),
+                ("gpu_seconds", models.PositiveBigIntegerField(default=0, help_text="What it has cost so far.")),
+                (
+                    "first_seen",
+                    models.DateTimeField(help_text="When it began, as far as the facts show, else when it was found."),
+                ),
+                ("last_seen", models.DateTimeField()),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="findings", to="clusters.cluster"
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        help_text="Null: of the whole cluster.",
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.project",
+                    ),
+                ),
+                (
+                    "workload",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="findings",
+                        to="workloads.workload",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-last_seen", "-id"],
+                "indexes": [
+                    models.Index(fields=["cluster", "kind", "key"], name="workloads_finding_key"),
+                    models.Index(fields=["-last_seen", "-id"], name="workloads_finding_newest"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("ended_at", None)),
+                        fields=("cluster", "kind", "key"),
+                        name="workloads_finding_open_once",
+                    ),
+                ],
+            },
+        ),
         migrations.AddField(
             model_name="workload",
             name="type",
@@ -1533,5 +1613,9 @@ class Migration(migrations.Migration):
             constraint=models.UniqueConstraint(
                 condition=models.Q(("deleted_at__isnull", True)), fields=("project", "name"), name="workloads_name_once"
             ),
+        ),
+        migrations.AddIndex(
+            model_name="preemptionrecord",
+            index=models.Index(fields=["cluster", "at"], name="workloads_preemption_newest"),
         ),
     ]

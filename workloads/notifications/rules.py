@@ -17,6 +17,7 @@ class NotificationType:
 STATUS: Final = "Workload status change"
 EVICTION: Final = "Workload preemption"
 LIMITS: Final = "Workload limits"
+FINDINGS: Final = "Scheduling finding"
 CHANGES: Final = "Workload change"
 PREEMPTED: Final = "Preempted"
 EMAIL: Final = "email"
@@ -35,10 +36,21 @@ _LIMITS: Final[Mapping[str, str]] = {
     "IdleLimitNear": "It will be stopped soon: its GPUs are idle.",
     "IdleLimitReached": "It was stopped: idle limit reached.",
 }
+_FINDINGS: Final[Mapping[str, str]] = {
+    "ShortEvictsLong": "A short job evicted it after a long run.",
+    "InsideMinRuntime": "It was evicted inside its minimum runtime.",
+    "PriorityInversion": "It waits while lower priorities started later.",
+    "Starvation": "It waits while much that was submitted later has started.",
+    "Fragmentation": "It waits for GPUs that are free, but not on one node.",
+    "Thrashing": "It is evicted again and again.",
+    "IdleGpus": "Its GPUs do nothing.",
+    "PinnedQuota": "Non-preemptible workloads exceed their project's deserved quota.",
+}
 NOTIFICATION_TYPES: Final[tuple[NotificationType, ...]] = (
     *(NotificationType(STATUS, name, words) for name, words in _PHASES.items()),
     NotificationType(EVICTION, PREEMPTED, "It was evicted for another workload."),
     *(NotificationType(LIMITS, name, words) for name, words in _LIMITS.items()),
+    *(NotificationType(FINDINGS, name, words) for name, words in _FINDINGS.items()),
     NotificationType(CHANGES, "Any", "Anything of its timeline. By webhooks only."),
 )
 KNOWN: Final[Mapping[tuple[str, str], NotificationType]] = {
@@ -53,7 +65,7 @@ def notification_types_of(event_type: str, phase: str, reason: str) -> tuple[Not
     elif event_type == "phase":
         specific = KNOWN.get((STATUS, phase))
     else:
-        specific = KNOWN.get((LIMITS, reason))
+        specific = KNOWN.get((LIMITS, reason)) or KNOWN.get((FINDINGS, reason))
     return ((specific,) if specific else ()) + (KNOWN[CHANGES, "Any"],)
 
 

@@ -60,11 +60,12 @@ class PreemptionRecord(models.Model):
         ordering = ["-at", "-id"]
         constraints = [models.UniqueConstraint(fields=["cluster", "pod_uid", "at"], name="workloads_preemption_once")]
         indexes = [
+            models.Index(fields=["cluster", "at"], name="workloads_preemption_newest"),
             models.Index(
                 fields=["cluster", "preemptor_uid"],
                 name="workloads_preemption_unnamed",
                 condition=models.Q(preemptor=None, preemptor_name="") & ~models.Q(preemptor_uid=""),
-            )
+            ),
         ]
 
     def __str__(self) -> str:

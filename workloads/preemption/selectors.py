@@ -154,11 +154,12 @@ class EvictionTimeline:
 
 def eviction_timelines(workload: Workload, actor: Actor) -> list[EvictionTimeline]:
     """Its evictions, newest first, the pods of one decision together. Only the newest says where it waits now."""
-    evictions = _evictions(workload.preemptions.select_related("preemptor__project", "victim__project__cluster"))
+    evictions = decisions_among(workload.preemptions.select_related("preemptor__project", "victim__project__cluster"))
     return [eviction_timeline(records, actor, newest=not index) for index, records in enumerate(evictions)]
 
 
-def _evictions(records: Iterable[PreemptionRecord]) -> list[list[PreemptionRecord]]:
+def decisions_among(records: Iterable[PreemptionRecord]) -> list[list[PreemptionRecord]]:
+    """Records of evictions, those of one victim together, newest first; the pods of one decision become one list."""
     found: list[list[PreemptionRecord]] = []
     for record in records:
         last = found[-1][0] if found else None
@@ -170,7 +171,8 @@ def _evictions(records: Iterable[PreemptionRecord]) -> list[list[PreemptionRecor
 
 
 def _together(one: PreemptionRecord, other: PreemptionRecord) -> bool:
-    return one.preemptor_name == other.preemptor_name and abs(one.at - other.at) <= ONE_DECISION
+    same = (one.victim_id, one.preemptor_name) == (other.victim_id, other.preemptor_name)
+    return same and abs(one.at - other.at) <= ONE_DECISION
 
 
 def eviction_timeline(records: Sequence[PreemptionRecord], actor: Actor, *, newest: bool = True) -> EvictionTimeline:

@@ -1,6 +1,7 @@
-"""`clusters`, `pools`, `nodes`: what workloads run on, as it was last observed."""
+"""`clusters`, `pools`, `nodes`, `findings`: what workloads run on, and what went wrong there, as last observed."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import typer
@@ -12,7 +13,7 @@ from rung_cli.http.pagination import rows
 from rung_cli.lookup import cluster as find_cluster
 from rung_cli.lookup import naming_flags
 from rung_cli.output.formats import Columns, TableColumn
-from rung_cli.output.units import age, amount
+from rung_cli.output.units import age, amount, gpu_time
 from rung_cli.session import session
 
 STATES: Final[Mapping[str, str]] = {"Connected": "green", "WaitingToConnect": "yellow", "Ready": "green"}
@@ -57,6 +58,22 @@ NODES: Final[Columns] = (
     TableColumn("TAINTS", lambda row: ", ".join(_taint(each) for each in row["taints"]), wide=120),
     TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
 )
+FINDINGS: Final[Columns] = (
+    TableColumn("ID", lambda row: row["id"], right=True),
+    TableColumn("FINDING", lambda row: row["title"]),
+    TableColumn(
+        "STATUS",
+        lambda row: "ended" if row["endedAt"] else "open",
+        style=lambda row: "" if row["endedAt"] else "yellow",
+    ),
+    TableColumn("CLUSTER", lambda row: row["clusterName"], wide=130),
+    TableColumn("PROJECT", lambda row: row["projectName"] or "-"),
+    TableColumn("WORKLOAD", lambda row: row["workloadName"] or "-"),
+    TableColumn("COST", lambda row: gpu_time(row["gpuHours"]), right=True),
+    TableColumn("SINCE", lambda row: age(row["firstSeen"]), right=True),
+    TableColumn("EVIDENCE", lambda row: " ".join(row["evidence"]), wide=220),
+    TableColumn("ADVICE", lambda row: row["advice"], wide=320),
+)
 PoolFlag = Annotated[str, typer.Option("--pool", help="Only this node pool.", autocompletion=completions.pool_names)]
 Search = Annotated[str, typer.Option(help="Part of a name.")]
 
@@ -66,6 +83,7 @@ def register(app: typer.Typer) -> None:
     app.command()(clusters)
     app.command()(pools)
     app.command()(nodes)
+    app.command()(findings)
 
 
 def clusters(ctx: typer.Context, *, output: OutputFlag = None) -> None:
@@ -108,6 +126,34 @@ def nodes(
     with naming_flags():
         found = rows(held.api, "v1/nodes", "nodes", query=query)
     out.rows(_with_use(held.api, found), NODES, name=_name, empty="No nodes.")
+
+
+class FindingState(StrEnum):
+    """What `--status` takes."""
+
+    OPEN = "open"
+    ENDED = "ended"
+    ALL = "all"
+
+
+def findings(
+    ctx: typer.Context,
+    *,
+    cluster: ClusterFlag = "",
+    kind: Annotated[str, typer.Option(help="Only this kind: fragmentation, idle-gpus, thrashing ….")] = "",
+    status: Annotated[FindingState, typer.Option(help="Open ones, ended ones, or all.")] = FindingState.OPEN,
+    output: OutputFlag = None,
+) -> None:
+    """List what the detectors found: evidence, cost in GPU-hours and advice.
+
+    rung findings --kind fragmentation -o json | jq -r '.[].advice'
+    """
+    held = session(ctx)
+    out = held.output(output)
+    clauses = [_in_cluster("clusterId", held.api, cluster), f"kind=={kind}" if kind else ""]
+    query = {"filterBy": ",".join(filter(None, clauses)), "status": "" if status is FindingState.ALL else status.value}
+    found = rows(held.api, "v1/findings", "findings", query=query)
+    out.rows(found, FINDINGS, name=lambda row: str(row["id"]), empty="No findings.")
 
 
 def _in_cluster(column: str, api: Api, cluster: str) -> str:

@@ -42,6 +42,7 @@ MENU: Final = (
     ("workloads:types", gettext_noop("Types"), "category"),
     ("workloads:plans", gettext_noop("Plans"), "check"),
     ("clusters:list", gettext_noop("Clusters"), "server-2"),
+    ("workloads:findings", gettext_noop("Findings"), "alert-triangle"),
     ("workloads:reports", gettext_noop("Reports"), "archive"),
     ("tenants:audit", gettext_noop("Audit"), "history"),
 )

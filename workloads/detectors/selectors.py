@@ -1,0 +1,379 @@
+"""The facts of a cluster that detectors judge, and findings as their reader may see them."""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Count, Q, QuerySet, Sum
+
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster, Node
+from clusters.watch.models import ObservedPod
+from clusters.watch.selectors import allocated_by_node
+from clusters.watch.services.usage import idle_since
+from portal.kit.security.actors import Actor
+from scheduling.forecast.headroom import HeldGpus, NodeGpus
+from scheduling.model.preemptibility import Preemptibility
+from tenants.access.rules import Permission
+from tenants.access.selectors import access_for
+from tenants.quotas.models import DepartmentQuota, ProjectQuota
+from tenants.quotas.selectors.runtime_rules import MinRuntimes, min_runtimes_of
+from workloads.detectors.models import DetectorRun, Finding
+from workloads.detectors.rules import (
+    IDLE_WHILE_OTHERS_WAIT,
+    WAITED,
+    EvictionFacts,
+    FindingKind,
+    JobFacts,
+    PinnedQueue,
+    PoolGpus,
+)
+from workloads.forecast.rules.messages import gpu_time_text
+from workloads.preemption.models import PreemptionCause, PreemptionRecord
+from workloads.preemption.selectors import decisions_among, was_moved
+from workloads.state.models import DesiredPhase, Workload
+from workloads.state.rules import HOLDING, WAITING, last_checkpoint, lost_gpu_seconds
+from workloads.state.selectors.timeline import OTHERS
+from workloads.state.selectors.workloads import workload_ids
+
+TITLES: Final[Mapping[str, str]] = {
+    FindingKind.SHORT_EVICTS_LONG: "Short job evicted a long one",
+    FindingKind.INSIDE_MIN_RUNTIME: "Evicted inside its minimum runtime",
+    FindingKind.PRIORITY_INVERSION: "Priority inversion",
+    FindingKind.STARVATION: "Starvation",
+    FindingKind.FRAGMENTATION: "Fragmentation",
+    FindingKind.THRASHING: "Thrashing",
+    FindingKind.QUOTA_ABOVE_PHYSICAL: "Quota above physical GPUs",
+    FindingKind.IDLE_GPUS: "Idle GPUs",
+    FindingKind.PINNED_QUOTA: "Non-preemptible work above its quota",
+}
+COSTS: Final[Mapping[str, str]] = {
+    FindingKind.SHORT_EVICTS_LONG: "{} lost",
+    FindingKind.INSIDE_MIN_RUNTIME: "{} lost",
+    FindingKind.PRIORITY_INVERSION: "{} delayed",
+    FindingKind.STARVATION: "{} delayed",
+    FindingKind.FRAGMENTATION: "{} delayed",
+    FindingKind.THRASHING: "{} lost",
+    FindingKind.QUOTA_ABOVE_PHYSICAL: "{} promised that do not exist",
+    FindingKind.IDLE_GPUS: "{} idle",
+    FindingKind.PINNED_QUOTA: "{} above the quota",
+}
+"""What the GPU-hours of a finding are."""
+_READ: Final = (
+    "name",
+    "project_id",
+    "pool_name",
+    "priority__name",
+    "priority_value",
+    "gpu_milli",
+    "allocated_gpu_milli",
+    "pod_count",
+    "phase",
+    "phase_reason",
+    "phase_at",
+    "created_at",
+    "started_at",
+    "completed_at",
+    "preemptibility",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What detectors judge. `named`: the workloads of `nodes` by id. The number of queries does not grow with them."""
+
+    waiting: Sequence[JobFacts]
+    running: Sequence[JobFacts]
+    evictions: Sequence[EvictionFacts]
+    idle: Sequence[tuple[JobFacts, datetime]]
+    pools: Sequence[PoolGpus]
+    pinned: Sequence[PinnedQueue]
+    nodes: Sequence[NodeGpus] = ()
+    named: Mapping[str, JobFacts] = field(default_factory=dict)
+
+
+def facts_of(cluster: Cluster, *, since: datetime, now: datetime) -> ClusterFacts:
+    """As they are now; evictions since that moment."""
+    live = Workload.objects.filter(project__cluster=cluster, deleted_at=None, desired_phase=DesiredPhase.RUNNING)
+    waiting = _jobs(cluster, live.filter(phase__in=WAITING, phase_at__lte=now - WAITED))
+    first = min((job.phase_at for job in waiting), default=None)
+    holding = live.filter(phase__in=HOLDING)
+    nodes, named = _blocked_nodes(cluster, waiting, now)
+    return ClusterFacts(
+        waiting=waiting,
+        running=_jobs(cluster, holding.filter(started_at__gt=first), held=True) if first else [],
+        evictions=list(_evictions(cluster, since)),
+        idle=_idle(cluster, now),
+        pools=_pools(cluster),
+        pinned=_pinned(cluster, holding.filter(preemptibility=Preemptibility.NON_PREEMPTIBLE)),
+        nodes=nodes,
+        named=named,
+    )
+
+
+def _jobs(cluster: Cluster, rows: QuerySet[Workload], *, held: bool = False) -> list[JobFacts]:
+    return [_job(cluster, row, held=held) for row in rows.select_related("priority").only(*_READ)]
+
+
+def _job(cluster: Cluster, row: Workload, *, held: bool = False) -> JobFacts:
+    by_project = flavour_for(cluster.flavour).traits.queues_by_pool
+    return JobFacts(
+        id=str(row.pk),
+        name=row.name,
+        project=row.project_id,
+        queue=str(row.project_id) if by_project else "",
+        pool=row.pool_name,
+        priority=row.priority.name,
+        value=row.priority_value,
+        gpu_milli=row.allocated_gpu_milli if held else row.gpu_milli,
+        pods=row.pod_count,
+        phase=row.phase,
+        reason=row.phase_reason,
+        phase_at=row.phase_at,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        completed_at=row.completed_at,
+    )
+
+
+def _evictions(cluster: Cluster, since: datetime) -> Iterator[EvictionFacts]:
+    rows = PreemptionRecord.objects.filter(cluster=cluster, at__gte=since).order_by("victim", "-at", "-id")
+    near = ("victim__project", "victim__priority", "preemptor__project", "preemptor__priority", "cluster")
+    records = list(rows.select_related(*near).defer("victim__spec", "victim__raw", "preemptor__spec", "preemptor__raw"))
+    rules = min_runtimes_of(cluster) if records else MinRuntimes()
+    for decision in decisions_among(records):
+        first, taker = decision[0], decision[0].preemptor
+        yield EvictionFacts(
+            id=min(record.head for record in decision),
+            at=min(record.at for record in decision),
+            reclaim=first.cause == PreemptionCause.RECLAIM,
+            moved=was_moved(decision),
+            victim=_job(cluster, first.victim),
+            taker=_job(cluster, taker) if taker else None,
+            ran=timedelta(seconds=max(record.ran_seconds for record in decision)),
+            gpu_milli=sum(record.gpu_milli for record in decision),
+            lost_gpu_seconds=sum(record.lost_gpu_seconds for record in decision),
+            minimum=timedelta(minutes=_minimum(first.victim, taker, rules, cluster)),
+        )
+
+
+def _minimum(victim: Workload, taker: Workload | None, rules: MinRuntimes, cluster: Cluster) -> int:
+    """Minutes that its scheduler was to leave it alone: those that its pods carry, else those of its queue."""
+    if flavour_for(cluster.flavour).traits.protects_minimum_runtime == "pods":
+        return victim.min_runtime_minutes
+    department = victim.project.department_id
+    return rules.against(taker.project.department_id if taker else department, victim.project_id, department)
+
+
+def _idle(cluster: Cluster, now: datetime) -> list[tuple[JobFacts, datetime]]:
+    pods = ObservedPod.objects.filter(cluster=cluster, gone_at=None, ended_at=None, gpu_milli__gt=0)
+    owners = pods.filter(gpu_use__idle_since__lte=now - IDLE_WHILE_OTHERS_WAIT).exclude(owner_id="")
+    since = idle_since(set(owners.values_list("owner_id", flat=True)), now=now)
+    rows = Workload.objects.filter(pk__in=workload_ids(since), deleted_at=None, phase__in=HOLDING)
+    return [(job, since[job.id]) for job in _jobs(cluster, rows, held=True)] if since else []
+
+
+def _pools(cluster: Cluster) -> list[PoolGpus]:
+    def summed(rows: QuerySet[Any], pool: str, amount: str) -> dict[str, int]:
+        return dict(rows.order_by().values_list(pool).annotate(Sum(amount)))
+
+    physical = summed(Node.objects.filter(cluster=cluster).exclude(pool=None), "pool__name", "gpu_milli")
+    inside = {"node_pool__cluster": cluster}
+    projects = summed(ProjectQuota.objects.filter(**inside), "node_pool__name", "gpu_deserved")
+    departments = summed(DepartmentQuota.objects.filter(**inside), "node_pool__name", "gpu_deserved")
+    return [PoolGpus(name, gpus, projects.get(name, 0), departments.get(name, 0)) for name, gpus in physical.items()]
+
+
+def _pinned(cluster: Cluster, holding: QuerySet[Workload]) -> list[PinnedQueue]:
+    """Queues above their quota. Where quotas hold for all node pools together nothing is reclaimed: none."""
+    if not flavour_for(cluster.flavour).traits.queues_by_pool:
+        return []
+    held = holding.order_by().values_list("project", "project__name", "pool_name").annotate(Sum("allocated_gpu_milli"))
+    quotas = ProjectQuota.objects.filter(node_pool__cluster=cluster)
+    deserved = {(project, pool): gpus for project, pool, gpus in quotas.values_list(*_QUOTA)}
+    over = {
+        (project, pool): name for project, name, pool, gpus in held if gpus > deserved.get((project, pool), 0) and pool
+    }
+    if not over:
+        return []
+    jobs: dict[tuple[int, str], list[JobFacts]] = defaultdict(list)
+    for job in _jobs(cluster, holding.filter(project__in={project for project, _pool in over}), held=True):
+        jobs[job.project, job.pool].append(job)
+    cuts = _cuts({project for project, _pool in over}, deserved)
+    return [
+        PinnedQueue(
+            name,
+            key[1],
+            deserved.get(key, 0),
+            tuple(sorted(jobs[key], key=lambda job: job.began, reverse=True)),
+            *cuts.get(key, (0, None)),
+        )
+        for key, name in over.items()
+        if jobs[key]
+    ]
+
+
+_QUOTA: Final = ("project", "node_pool__name", "gpu_deserved")
+
+
+def _cuts(
+    projects: Collection[int], deserved: Mapping[tuple[int, str], int]
+) -> Mapping[tuple[int, str], tuple[int, datetime]]:
+    """By queue: the last higher quota, and when it was lowered."""
+    rows = ProjectQuota.history.filter(project_id__in=projects).order_by("-history_date", "-history_id")
+    later: dict[tuple[int, str], datetime] = {}
+    found: dict[tuple[int, str], tuple[int, datetime]] = {}
+    for project, pool, gpus, at in rows.values_list(*_QUOTA, "history_date"):
+        key = (project, pool)
+        if gpus > deserved.get(key, 0) and key in later:
+            found.setdefault(key, (gpus, later[key]))
+        later[key] = at
+    return found
+
+
+def _blocked_nodes(
+    cluster: Cluster, waiting: Iterable[JobFacts], now: datetime
+) -> tuple[list[NodeGpus], Mapping[str, JobFacts]]:
+    """Nodes of the pools that have room for a waiting pod, but not on one node, with what is on them."""
+    wanted = [job for job in waiting if job.pods == 1 and job.gpu_milli]
+    if not wanted:
+        return [], {}
+    allocated = allocated_by_node([cluster.pk])
+    rows = Node.objects.filter(cluster=cluster, ready=True, unschedulable=False, taints=[], gpu_milli__gt=0)
+    sizes: dict[str, dict[str, int]] = defaultdict(dict)
+    free: dict[str, list[int]] = defaultdict(list)
+    for name, pool, gpus in rows.exclude(pool=None).values_list("name", "pool__name", "gpu_milli"):
+        used = allocated.get((cluster.pk, name))
+        sizes[pool][name] = gpus
+        free[pool].append(max(0, gpus - (used.gpu if used else 0)))
+    pools = {
+        job.pool for job in wanted if free[job.pool] and max(free[job.pool]) < job.gpu_milli <= sum(free[job.pool])
+    }
+    return _nodes(cluster, {pool: sizes[pool] for pool in pools}, now) if pools else ([], {})
+
+
+def _nodes(
+    cluster: Cluster, pools: Mapping[str, Mapping[str, int]], now: datetime
+) -> tuple[list[NodeGpus], Mapping[str, JobFacts]]:
+    names = [name for sizes in pools.values() for name in sizes]
+    pods = list(ObservedPod.objects.holding().filter(cluster=cluster, node_name__in=names, gpu_milli__gt=0))
+    rows = Workload.objects.filter(pk__in=workload_ids({pod.owner_id for pod in pods})).select_related("priority")
+    owners = {str(row.pk): row for row in rows.only(*_READ, "spec")}
+    held: dict[str, list[HeldGpus]] = defaultdict(list)
+    for pod in pods:
+        held[pod.node_name].append(_held(pod, owners.get(pod.owner_id), now))
+    nodes = [
+        NodeGpus(name, pool, gpus, tuple(held[name])) for pool, sizes in pools.items() for name, gpus in sizes.items()
+    ]
+    return nodes, {key: _job(cluster, row, held=True) for key, row in owners.items()}
+
+
+def _held(pod: ObservedPod, owner: Workload | None, now: datetime) -> HeldGpus:
+    if owner is None:
+        return HeldGpus("", pod.gpu_milli, movable=False)
+    started = pod.started_at or now
+    checkpoint = last_checkpoint(owner.spec, started=started, now=now)
+    risk = lost_gpu_seconds(pod.gpu_milli, started=started, checkpoint=checkpoint, at=now)
+    movable = owner.preemptibility == Preemptibility.PREEMPTIBLE and owner.pod_count == 1
+    return HeldGpus(pod.owner_id, pod.gpu_milli, risk, movable)
+
+
+PLACEHOLDER: Final = re.compile(r"\{(\d)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class SentencePart:
+    """A piece of a sentence. `workload`: what it names, where the reader may see it."""
+
+    text: str
+    workload: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadableFinding:
+    """A finding with the names that its reader may see."""
+
+    finding: Finding
+    evidence: tuple[tuple[SentencePart, ...], ...]
+    advice: tuple[SentencePart, ...]
+
+    @property
+    def title(self) -> str:
+        return TITLES.get(self.finding.kind, self.finding.kind)
+
+    @property
+    def cost(self) -> str:
+        return COSTS.get(self.finding.kind, "{}").format(gpu_time_text(self.finding.gpu_seconds))
+
+    @property
+    def sentences(self) -> list[str]:
+        return [_text(parts) for parts in self.evidence]
+
+    @property
+    def advice_text(self) -> str:
+        return _text(self.advice)
+
+
+def visible_findings(actor: Actor) -> QuerySet[Finding]:
+    """Of the actor's projects; those of whole clusters for who manages these."""
+    access = access_for(actor)
+    seen = Q(project__in=access.projects()) | Q(project=None, cluster__in=access.clusters(Permission.MANAGE_CLUSTERS))
+    return Finding.objects.filter(seen).select_related("cluster", "project", "workload")
+
+
+OPEN: Final = "open"
+ENDED: Final = "ended"
+STATES: Final = (OPEN, ENDED)
+
+
+def in_state(rows: QuerySet[Finding], state: str) -> QuerySet[Finding]:
+    """Open or ended ones; all for the empty state."""
+    return rows.filter(ended_at__isnull=state == OPEN) if state else rows
+
+
+def open_findings(*, using: str) -> Mapping[tuple[str, str], int]:
+    """How many are open, by name of the cluster and kind. One query."""
+    rows = Finding.objects.using(using).filter(ended_at=None).order_by()
+    counted = rows.values_list("cluster__name", "kind").annotate(Count("pk"))
+    return {(cluster, kind): number for cluster, kind, number in counted}
+
+
+def checked_at(clusters: Collection[UUID] = ()) -> datetime | None:
+    """The oldest last check of these clusters, or of all."""
+    rows = DetectorRun.objects.filter(cluster__in=clusters) if clusters else DetectorRun.objects.all()
+    return rows.order_by("checked_at").values_list("checked_at", flat=True).first()
+
+
+def readable_findings(rows: Sequence[Finding], actor: Actor) -> list[ReadableFinding]:
+    """These as the actor may read them. One query."""
+    return with_names(rows, set(access_for(actor).projects().values_list("pk", flat=True)))
+
+
+def with_names(rows: Sequence[Finding], projects: Collection[int]) -> list[ReadableFinding]:
+    """With the names of the workloads of these projects; any other is "a workload of another project"."""
+    return [
+        ReadableFinding(
+            row,
+            tuple(tuple(_parts(text, row.named, projects)) for text in row.evidence),
+            tuple(_parts(row.advice, row.named, projects)),
+        )
+        for row in rows
+    ]
+
+
+def _parts(text: str, named: Sequence[Mapping[str, Any]], projects: Collection[int]) -> Iterator[SentencePart]:
+    for number, piece in enumerate(PLACEHOLDER.split(text)):
+        if number % 2 == 0:
+            yield SentencePart(piece)
+        elif (who := named[int(piece)])["project"] in projects:
+            yield SentencePart(who["name"], who["id"])
+        else:
+            yield SentencePart(f"{'a' if number > 1 or text[:1] != '{' else 'A'} workload of {OTHERS}")
+
+
+def _text(parts: Iterable[SentencePart]) -> str:
+    return "".join(part.text for part in parts)
