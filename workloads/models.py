@@ -2,9 +2,17 @@
 
 from workloads.dictionary.models import Category, Plan, PlanState, PreemptionPolicy, Priority, WorkloadType
 from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast
-from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, NotificationState, Subscription
+from workloads.notifications.models import (
+    Delivery,
+    DeliveryState,
+    Notice,
+    NotificationChannel,
+    NotificationState,
+    Subscription,
+)
 from workloads.policies.models import Policy
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
+from workloads.quota_requests.models import QuotaRequest, QuotaRequestState
 from workloads.reports.models import Report, ReportGroup, ReportStatus
 from workloads.state.models import (
     DesiredPhase,
@@ -29,6 +37,7 @@ __all__ = [
     "ForecastCount",
     "ForecastResult",
     "IdempotencyKey",
+    "Notice",
     "NotificationChannel",
     "NotificationState",
     "Phase",
@@ -39,6 +48,8 @@ __all__ = [
     "PreemptionPolicy",
     "PreemptionRecord",
     "Priority",
+    "QuotaRequest",
+    "QuotaRequestState",
     "Report",
     "ReportGroup",
     "ReportStatus",

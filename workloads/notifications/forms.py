@@ -9,13 +9,14 @@ from django.utils.translation import gettext_lazy as _
 
 from portal.kit.pages.forms import PageForm
 from workloads.notifications.models import NotificationChannel, Subscription
-from workloads.notifications.rules import CHANGES, EVICTION, LIMITS, NOTIFICATION_TYPES, STATUS
+from workloads.notifications.rules import CHANGES, EVICTION, LIMITS, NOTIFICATION_TYPES, QUOTA, STATUS
 from workloads.notifications.services.mail import MOST_RECIPIENTS, SUBJECT, completed
 
 CATEGORIES: Final[Mapping[str, Any]] = {
     EVICTION: _("It is evicted"),
     STATUS: _("Its state changes"),
     LIMITS: _("A limit of its project is reached or close"),
+    QUOTA: _("Quota is requested or decided"),
     CHANGES: _("Anything changes (webhooks only)"),
 }
 SIGNING_IN: Final = (

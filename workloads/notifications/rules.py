@@ -18,6 +18,7 @@ STATUS: Final = "Workload status change"
 EVICTION: Final = "Workload preemption"
 LIMITS: Final = "Workload limits"
 CHANGES: Final = "Workload change"
+QUOTA: Final = "Quota requests"
 PREEMPTED: Final = "Preempted"
 EMAIL: Final = "email"
 WEBHOOK: Final = "webhook"
@@ -35,10 +36,16 @@ _LIMITS: Final[Mapping[str, str]] = {
     "IdleLimitNear": "It will be stopped soon: its GPUs are idle.",
     "IdleLimitReached": "It was stopped: idle limit reached.",
 }
+_QUOTA: Final[Mapping[str, str]] = {
+    "QuotaRequested": "Someone requests quota that you may grant.",
+    "QuotaDecided": "Your request for quota was approved or declined.",
+    "QuotaEnded": "Quota granted until a date was taken back, or cannot be yet.",
+}
 NOTIFICATION_TYPES: Final[tuple[NotificationType, ...]] = (
     *(NotificationType(STATUS, name, words) for name, words in _PHASES.items()),
     NotificationType(EVICTION, PREEMPTED, "It was evicted for another workload."),
     *(NotificationType(LIMITS, name, words) for name, words in _LIMITS.items()),
+    *(NotificationType(QUOTA, name, words) for name, words in _QUOTA.items()),
     NotificationType(CHANGES, "Any", "Anything of its timeline. By webhooks only."),
 )
 KNOWN: Final[Mapping[tuple[str, str], NotificationType]] = {
