@@ -3,10 +3,18 @@
 from workloads.detectors.models import DetectorRun, Finding
 from workloads.dictionary.models import Category, PreemptionPolicy, Priority, WorkloadType
 from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast, StoredStartEstimate
-from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, NotificationState, Subscription
+from workloads.notifications.models import (
+    Delivery,
+    DeliveryState,
+    Notice,
+    NotificationChannel,
+    NotificationState,
+    Subscription,
+)
 from workloads.plans.models import Plan, PlanScope, PlanState
 from workloads.policies.models import Policy
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
+from workloads.quota_requests.models import QuotaRequest, QuotaRequestState
 from workloads.reports.models import Report, ReportGroup, ReportStatus
 from workloads.state.models import (
     DesiredPhase,
@@ -33,6 +41,7 @@ __all__ = [
     "ForecastCount",
     "ForecastResult",
     "IdempotencyKey",
+    "Notice",
     "NotificationChannel",
     "NotificationState",
     "Phase",
@@ -44,6 +53,8 @@ __all__ = [
     "PreemptionPolicy",
     "PreemptionRecord",
     "Priority",
+    "QuotaRequest",
+    "QuotaRequestState",
     "Report",
     "ReportGroup",
     "ReportStatus",

@@ -13,6 +13,8 @@ from workloads.notifications import views as notifications_views
 from workloads.plans import views as plans_views
 from workloads.policies import api as policies_api
 from workloads.policies import views as policies_views
+from workloads.quota_requests import api as quota_requests_api
+from workloads.quota_requests import views as quota_requests_views
 from workloads.reports import api as reports_api
 from workloads.reports import views as reports_views
 from workloads.submission import views as submission_views
@@ -69,6 +71,12 @@ pages = [
     path("notifications/webhooks/<slug:name>/secret/", notifications_views.rotate_webhook, name="webhook-secret"),
     path("notifications/webhooks/<slug:name>/delete/", notifications_views.remove_webhook, name="webhook-delete"),
     path("findings/", detectors_views.findings, name="findings"),
+    path("quota-requests/", quota_requests_views.requests, name="quota-requests"),
+    path("quota-requests/add/", quota_requests_views.add, name="quota-request-add"),
+    path("quota-requests/<uuid:request_id>/", quota_requests_views.one, name="quota-request"),
+    path("quota-requests/<uuid:request_id>/approve/", quota_requests_views.approve, name="quota-request-approve"),
+    path("quota-requests/<uuid:request_id>/decline/", quota_requests_views.decline, name="quota-request-decline"),
+    path("quota-requests/<uuid:request_id>/withdraw/", quota_requests_views.withdraw, name="quota-request-withdraw"),
     path("reports/", reports_views.reports, name="reports"),
     path("reports/<uuid:report_id>/file/", reports_views.file, name="report-file"),
     path("reports/<uuid:report_id>/delete/", reports_views.delete, name="report-delete"),
@@ -151,6 +159,11 @@ api_patterns = [
     path("v1/asset/<asset:kind>/<uuid:asset_id>", assets.AssetDetail.as_view()),
     path("v1/findings", detectors_api.FindingCollection.as_view()),
     path("v1/findings/<int:finding_id>", detectors_api.FindingDetail.as_view()),
+    path("v1/quota-requests", quota_requests_api.QuotaRequests.as_view()),
+    path("v1/quota-requests/<uuid:request_id>", quota_requests_api.QuotaRequestDetail.as_view()),
+    path("v1/quota-requests/<uuid:request_id>/approve", quota_requests_api.QuotaRequestApproval.as_view()),
+    path("v1/quota-requests/<uuid:request_id>/decline", quota_requests_api.QuotaRequestDecline.as_view()),
+    path("v1/quota-requests/<uuid:request_id>/withdraw", quota_requests_api.QuotaRequestWithdrawal.as_view()),
     path("v1/org-unit/reports", reports_api.Reports.as_view()),
     path("v1/org-unit/reports/count", reports_api.ReportCount.as_view()),
     path("v1/org-unit/reports/availability", reports_api.Availability.as_view()),

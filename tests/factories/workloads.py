@@ -10,12 +10,15 @@ from django.utils import timezone
 from factory.django import DjangoModelFactory
 
 from clusters.watch.models import ObservedPod
+from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, ProjectFactory
 from workloads.detectors.models import Finding
 from workloads.dictionary.models import Priority, WorkloadType
 from workloads.dictionary.rules.resolution import Request
 from workloads.intake import Explicit, ProjectGrants, WorkloadSpec, read_object
 from workloads.policies.models import Policy
+from workloads.quota_requests.models import QuotaRequest
+from workloads.quota_requests.selectors import base_of, impact_of
 from workloads.reports.models import Report
 from workloads.state.models import Phase, Workload
 from workloads.workload_templates.models import Asset, WorkloadTemplate
@@ -207,6 +210,24 @@ class FindingFactory(DjangoModelFactory[Finding]):
 
     class Meta:
         model = Finding
+
+
+class QuotaRequestFactory(DjangoModelFactory[QuotaRequest]):
+    """One GPU more, open; by nobody in particular."""
+
+    project = factory.SubFactory(ProjectFactory)
+    node_pool = factory.SubFactory(NodePoolFactory, cluster=factory.SelfAttribute("..project.cluster"))
+    gpu_milli = GPU
+    reason = "Paper deadline"
+    author_kind = "user"
+    author_id = "0"
+    author_name = "somebody"
+    created_at = impact_at = factory.LazyFunction(timezone.now)
+    base = factory.LazyAttribute(lambda row: base_of(row.project, row.node_pool))
+    impact = factory.LazyAttribute(lambda row: impact_of(row.project, row.node_pool, row.gpu_milli))
+
+    class Meta:
+        model = QuotaRequest
 
 
 class AssetFactory(DjangoModelFactory[Asset]):

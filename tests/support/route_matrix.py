@@ -19,6 +19,7 @@ from tests.factories.workloads import (
     AssetFactory,
     FindingFactory,
     ObservedPodFactory,
+    QuotaRequestFactory,
     ReportFactory,
     WorkloadFactory,
     WorkloadTemplateFactory,
@@ -162,6 +163,9 @@ def world_of(project: Project, person: Person | None = None) -> World:
     first["report_id"] = ReportFactory(subject_id=str(person.user.pk) if person else "0")
     first["finding_id"] = FindingFactory(cluster=project.cluster, project=project)
     keeper = acting(person.user) if person else SYSTEM
+    first["request_id"] = QuotaRequestFactory(
+        project=project, node_pool=first["pool_id"], author_id=str(person.user.pk) if person else "0"
+    )
     first |= {f"{name}_id": row for name, row in prepared_for(project, keeper).items()}
     words["pod_id"] = ObservedPodFactory(workload=workload).uid
     return World({**words, **{name: str(row.pk) for name, row in first.items()}}, project)

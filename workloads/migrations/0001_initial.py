@@ -854,7 +854,16 @@ class Migration(migrations.Migration):
                 (
                     "event",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workloads.workloadevent"
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="workloads.workloadevent",
+                    ),
+                ),
+                (
+                    "notice",
+                    models.ForeignKey(
+                        null=True, on_delete=django.db.models.deletion.CASCADE, related_name="+", to="workloads.notice"
                     ),
                 ),
             ],
@@ -1277,6 +1286,105 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="Notice",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("type", models.CharField(max_length=40)),
+                ("subject_kind", models.CharField(blank=True, max_length=20)),
+                ("subject_id", models.CharField(blank=True, max_length=64)),
+                ("permission", models.CharField(blank=True, max_length=40)),
+                ("title", models.CharField(max_length=200)),
+                ("text", models.TextField()),
+                ("path", models.CharField(help_text="Of its page.", max_length=200)),
+                ("at", models.DateTimeField()),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="tenants.project"
+                    ),
+                ),
+            ],
+        ),
+        migrations.CreateModel(
+            name="QuotaRequest",
+            fields=[
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ("gpu_milli", models.PositiveBigIntegerField(help_text="Requested on top of the deserved quota.")),
+                ("until", models.DateField(help_text="Last day, UTC; null: for good.", null=True)),
+                ("reason", models.CharField(max_length=500)),
+                ("author_kind", models.CharField(max_length=20)),
+                ("author_id", models.CharField(max_length=64)),
+                ("author_name", models.CharField(max_length=254)),
+                ("created_at", models.DateTimeField()),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("open", "Open"),
+                            ("approved", "Approved"),
+                            ("declined", "Declined"),
+                            ("withdrawn", "Withdrawn"),
+                            ("ended", "Ended"),
+                        ],
+                        default="open",
+                        max_length=10,
+                    ),
+                ),
+                ("impact", models.JSONField(default=dict)),
+                ("impact_at", models.DateTimeField()),
+                (
+                    "base",
+                    models.CharField(help_text="Digest of the quotas that the impact was computed on.", max_length=32),
+                ),
+                ("decided_by", models.CharField(blank=True, max_length=254)),
+                ("decided_at", models.DateTimeField(null=True)),
+                ("decision_reason", models.CharField(blank=True, max_length=500)),
+                ("granted_milli", models.PositiveBigIntegerField(null=True)),
+                ("granted_until", models.DateField(null=True)),
+                ("ends_at", models.DateTimeField(help_text="When the GPUs are taken back.", null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "kept_because",
+                    models.CharField(blank=True, help_text="Why the GPUs could not be taken back yet.", max_length=500),
+                ),
+                ("before", models.JSONField(default=dict, help_text="Quota columns as they were before the approval.")),
+                (
+                    "generation",
+                    models.PositiveBigIntegerField(
+                        default=0, help_text="The cluster's generation that brought the last change of the quota."
+                    ),
+                ),
+                (
+                    "node_pool",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="clusters.nodepool"
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="quota_requests", to="tenants.project"
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-created_at", "id"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("state", "approved")), fields=["ends_at"], name="workloads_quota_ends"
+                    ),
+                    models.Index(fields=["project", "-created_at"], name="workloads_quota_requests"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("state", "open")),
+                        fields=("project", "node_pool", "author_kind", "author_id"),
+                        name="workloads_quota_request_once",
+                    )
+                ],
+            },
+        ),
         migrations.AddField(
             model_name="workload",
             name="type",
@@ -1617,5 +1725,16 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="preemptionrecord",
             index=models.Index(fields=["cluster", "at"], name="workloads_preemption_newest"),
+        ),
+        migrations.AddConstraint(
+            model_name="delivery",
+            constraint=models.UniqueConstraint(fields=("notice", "channel", "address"), name="workloads_notice_once"),
+        ),
+        migrations.AddConstraint(
+            model_name="delivery",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("event__isnull", True), ("notice__isnull", True), _connector="XOR"),
+                name="workloads_delivery_one_subject",
+            ),
         ),
     ]

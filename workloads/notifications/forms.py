@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from portal.kit.pages.forms import PageForm
 from workloads.notifications.models import NotificationChannel, Subscription
-from workloads.notifications.rules import CHANGES, EVICTION, FINDINGS, LIMITS, NOTIFICATION_TYPES, STATUS
+from workloads.notifications.rules import CHANGES, EVICTION, FINDINGS, LIMITS, NOTIFICATION_TYPES, QUOTA, STATUS
 from workloads.notifications.services.mail import MOST_RECIPIENTS, SUBJECT, completed
 
 CATEGORIES: Final[Mapping[str, Any]] = {
@@ -17,6 +17,7 @@ CATEGORIES: Final[Mapping[str, Any]] = {
     STATUS: _("Its state changes"),
     LIMITS: _("A limit of its project is reached or close"),
     FINDINGS: _("A detector finds a scheduling problem"),
+    QUOTA: _("Quota is requested or decided"),
     CHANGES: _("Anything changes (webhooks only)"),
 }
 SIGNING_IN: Final = (

@@ -1,9 +1,12 @@
 """Who wants to be told what, by which channel, and each message until it is delivered or given up."""
 
 import uuid
+from datetime import datetime
 
 from django.db import models
+from django.db.models import Q
 
+from tenants.organisation.models import Project
 from workloads.state.models import DeferredRequest, WorkloadEvent
 
 
@@ -60,6 +63,23 @@ class Subscription(DeferredRequest):
         return f"{self.subject_name}: {self.pk}"
 
 
+class Notice(models.Model):
+    """News of a project that is about no workload. For one subject, or for those with a permission in the project."""
+
+    type = models.CharField(max_length=40)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    subject_kind = models.CharField(max_length=20, blank=True)
+    subject_id = models.CharField(max_length=64, blank=True)
+    permission = models.CharField(max_length=40, blank=True)
+    title = models.CharField(max_length=200)
+    text = models.TextField()
+    path = models.CharField(max_length=200, help_text="Of its page.")
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.title
+
+
 class DeliveryState(models.TextChoices):
     """Where a message stands."""
 
@@ -70,12 +90,13 @@ class DeliveryState(models.TextChoices):
 
 
 class Delivery(models.Model):
-    """One message about one event to one address by one channel. There is never a second.
+    """One message about one event or notice to one address by one channel. There is never a second.
 
     `subscription`: the first that asked for it. To a mailbox of the channel it goes as long as any of them does.
     """
 
-    event = models.ForeignKey(WorkloadEvent, on_delete=models.CASCADE, related_name="+")
+    event = models.ForeignKey(WorkloadEvent, on_delete=models.CASCADE, null=True, related_name="+")
+    notice = models.ForeignKey(Notice, on_delete=models.CASCADE, null=True, related_name="+")
     subscription = models.ForeignKey(Subscription, on_delete=models.SET_NULL, null=True, related_name="deliveries")
     channel = models.ForeignKey(NotificationChannel, on_delete=models.CASCADE, related_name="deliveries")
     address = models.CharField(max_length=254)
@@ -89,10 +110,25 @@ class Delivery(models.Model):
         ordering = ["id"]
         constraints = [
             models.UniqueConstraint(fields=["event", "channel", "address"], name="workloads_told_once"),
+            models.UniqueConstraint(fields=["notice", "channel", "address"], name="workloads_notice_once"),
+            models.CheckConstraint(
+                condition=Q(event__isnull=True) ^ Q(notice__isnull=True), name="workloads_delivery_one_subject"
+            ),
         ]
         indexes = [
             models.Index(fields=["due_at"], name="workloads_delivery_due", condition=models.Q(state="waiting")),
         ]
 
     def __str__(self) -> str:
-        return f"{self.event_id} to {self.address}"
+        return f"{self.event_id or self.notice_id} to {self.address}"
+
+    @property
+    def workload_event(self) -> WorkloadEvent:
+        """The event that it is about, where it is about no notice."""
+        if self.event is None:
+            raise ValueError("a message about a notice")
+        return self.event
+
+    @property
+    def happened_at(self) -> datetime:
+        return self.notice.at if self.notice else self.workload_event.at

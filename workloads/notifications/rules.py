@@ -19,6 +19,7 @@ EVICTION: Final = "Workload preemption"
 LIMITS: Final = "Workload limits"
 FINDINGS: Final = "Scheduling finding"
 CHANGES: Final = "Workload change"
+QUOTA: Final = "Quota requests"
 PREEMPTED: Final = "Preempted"
 EMAIL: Final = "email"
 WEBHOOK: Final = "webhook"
@@ -46,11 +47,17 @@ _FINDINGS: Final[Mapping[str, str]] = {
     "IdleGpus": "Its GPUs do nothing.",
     "PinnedQuota": "Non-preemptible workloads exceed their project's deserved quota.",
 }
+_QUOTA: Final[Mapping[str, str]] = {
+    "QuotaRequested": "Someone requests quota that you may grant.",
+    "QuotaDecided": "Your request for quota was approved or declined.",
+    "QuotaEnded": "Quota granted until a date was taken back, or cannot be yet.",
+}
 NOTIFICATION_TYPES: Final[tuple[NotificationType, ...]] = (
     *(NotificationType(STATUS, name, words) for name, words in _PHASES.items()),
     NotificationType(EVICTION, PREEMPTED, "It was evicted for another workload."),
     *(NotificationType(LIMITS, name, words) for name, words in _LIMITS.items()),
     *(NotificationType(FINDINGS, name, words) for name, words in _FINDINGS.items()),
+    *(NotificationType(QUOTA, name, words) for name, words in _QUOTA.items()),
     NotificationType(CHANGES, "Any", "Anything of its timeline. By webhooks only."),
 )
 KNOWN: Final[Mapping[tuple[str, str], NotificationType]] = {

@@ -13,19 +13,23 @@ from django.db.models import Count, Max, Q, QuerySet
 from portal.kit.security.actors import Actor, ActorKind
 from tenants.access.models import User
 from tenants.access.selectors import visible_projects
-from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, Subscription
-from workloads.notifications.rules import NotificationType, notification_types_of
+from workloads.notifications.models import Delivery, DeliveryState, Notice, NotificationChannel, Subscription
+from workloads.notifications.rules import KNOWN, QUOTA, NotificationType, notification_types_of
 from workloads.state.models import Workload, WorkloadEvent
 
 
 @dataclass(frozen=True, slots=True)
 class ReadableDelivery:
-    """One message to somebody. `workload`: none where they may not see it any more; `to`: none but their own."""
+    """One message to somebody. `workload`, `notice`: what it is about, none where they may not see it any more.
+
+    `to`: none but their own.
+    """
 
     delivery: Delivery
     kind: NotificationType
     workload: Workload | None
     to: str
+    notice: Notice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ def _addresses(people: Collection[str]) -> dict[str, str]:
 def deliveries_of(actor: Actor) -> QuerySet[Delivery]:
     """What the subject's own subscriptions asked for."""
     own = Delivery.objects.filter(subscription__subject_kind=str(actor.kind), subscription__subject_id=actor.id)
-    return own.select_related("event__workload__project", "channel")
+    return own.select_related("event__workload__project", "notice__project", "channel")
 
 
 def deliveries_by(row: NotificationChannel) -> QuerySet[Delivery]:
@@ -90,7 +94,7 @@ def deliveries_by(row: NotificationChannel) -> QuerySet[Delivery]:
 
 def readable_deliveries(actor: Actor, rows: Sequence[Delivery]) -> list[ReadableDelivery]:
     """These messages as their subscriber may read them now: a channel's other addresses are its admins' to know."""
-    projects = {each.event.workload.project_id for each in rows}
+    projects = {_project_of(each) for each in rows}
     seen = set(visible_projects(actor).filter(pk__in=projects).values_list("pk", flat=True))
     mine = own_address(str(actor.kind), actor.id)
     return [_readable_delivery(each, seen, mine) for each in rows]
@@ -138,10 +142,16 @@ def _deliveries(key: UUID, counts: Mapping[str, Any] | None) -> ChannelDeliverie
 
 
 def _readable_delivery(row: Delivery, seen: set[int], mine: str) -> ReadableDelivery:
-    event = row.event
-    workload = event.workload if event.workload.project_id in seen else None
+    to, visible = row.address if row.address == mine else "", _project_of(row) in seen
+    if row.notice:
+        return ReadableDelivery(row, KNOWN[QUOTA, row.notice.type], None, to, row.notice if visible else None)
+    event = row.workload_event
     kind = notification_types_of(event.type, event.phase, event.reason)[0]
-    return ReadableDelivery(row, kind, workload, row.address if row.address == mine else "")
+    return ReadableDelivery(row, kind, event.workload if visible else None, to)
+
+
+def _project_of(row: Delivery) -> int:
+    return row.notice.project_id if row.notice else row.workload_event.workload.project_id
 
 
 def is_mail_address(text: str) -> bool:

@@ -1,18 +1,23 @@
-"""`quota`: what a project deserves, uses, borrows and could start now. `quotas`: all departments and projects."""
+"""`quota`: what a project deserves, uses and could start; requests for more. `quotas`: the whole organisation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import typer
 
+from rung_cli import completions
 from rung_cli.commands.inventory import PoolFlag
+from rung_cli.errors import ApiError, UsageError
 from rung_cli.flags import ClusterFlag, OutputFlag, ProjectFlag
+from rung_cli.http.client import Api
 from rung_cli.http.pagination import rows
 from rung_cli.lookup import project as find_project
 from rung_cli.manifests.kinds.org_units import UNITS as MEMORY
-from rung_cli.output.formats import Columns, Format, TableColumn
-from rung_cli.output.units import amount, limit
+from rung_cli.output.formats import Columns, Format, Output, TableColumn
+from rung_cli.output.stderr import confirm, note
+from rung_cli.output.units import age, amount, gpus, limit
 from rung_cli.session import session
 
 UNITS: Final = {"gpu": "GPUs", "cpu": "CPU cores", "memory": "GB of memory"}
@@ -71,8 +76,16 @@ TREE: Final[Columns] = (
 
 def register(app: typer.Typer) -> None:
     """Add them."""
-    app.command()(quota)
     app.command()(quotas)
+    group = typer.Typer(rich_markup_mode=None)
+    group.callback(invoke_without_command=True)(quota)
+    group.command("request")(request_quota)
+    group.command("list")(list_requests)
+    group.command("show")(show_request)
+    group.command("approve")(approve)
+    group.command("decline")(decline)
+    group.command("withdraw")(withdraw)
+    app.add_typer(group, name="quota")
 
 
 def quotas(
@@ -118,8 +131,12 @@ def quota(
 ) -> None:
     """Show deserved, used, requested and borrowed quota of a project, and what can start now, per node pool.
 
+    Subcommands request more quota and decide about requests.
+
     rung quota -p llm-team --resource memory
     """
+    if ctx.invoked_subcommand:
+        return
     held = session(ctx)
     out = held.output(output)
     owner = held.project(project)
@@ -172,3 +189,203 @@ _USES: Final[Sequence[str]] = ("allocated", "allocatedNonPreemptible", "requeste
 
 def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else round(value * factor, 3) if value >= 0 else value
+
+
+REQUESTS: Final = "v1/quota-requests"
+STATES: Final = {"open": "yellow", "approved": "green", "declined": "red"}
+REQUEST_COLUMNS: Final[Columns] = (
+    TableColumn("ID", lambda row: row["id"]),
+    TableColumn("PROJECT", lambda row: row["projectName"]),
+    TableColumn("POOL", lambda row: row["nodePoolName"]),
+    TableColumn("GPUS", lambda row: amount(row["gpus"]), right=True),
+    TableColumn("UNTIL", lambda row: row["until"] or "", wide=90),
+    TableColumn("STATE", lambda row: row["state"], style=lambda row: STATES.get(row["state"], "dim")),
+    TableColumn("BY", lambda row: row["createdBy"], wide=100),
+    TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
+    TableColumn("REASON", lambda row: row["reason"], wide=130),
+)
+Request = Mapping[str, Any]
+RequestId = Annotated[str, typer.Argument(metavar="REQUEST", help="Id of the request.")]
+Until = Annotated[
+    datetime | None, typer.Option(formats=["%Y-%m-%d"], metavar="DAY", help="Last day (UTC); default: as requested.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def request_quota(
+    ctx: typer.Context,
+    gpu_count: Annotated[float, typer.Argument(metavar="GPUS", help="GPUs on top of the deserved quota.")],
+    *,
+    project: ProjectFlag = "",
+    pool: Annotated[
+        str, typer.Option(help="Node pool; default: the project's only one.", autocompletion=completions.pool_names)
+    ] = "",
+    until: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], metavar="DAY", help="Last day (UTC); default: no end.")
+    ] = None,
+    reason: Annotated[str, typer.Option(help="Why, for those who decide.")],
+    output: OutputFlag = None,
+) -> None:
+    """Request more quota for a project and show what it would change.
+
+    rung quota request 4 -p llm-team --pool h100 --until 2026-12-31 --reason "Paper deadline"
+    """
+    held = session(ctx)
+    out = held.output(output)
+    owner = find_project(held.api, held.project(project))
+    body = {
+        "projectId": str(owner["id"]),
+        "nodePoolId": _pool_id(owner, pool),
+        "gpus": gpu_count,
+        "reason": reason,
+        **({"until": f"{until:%Y-%m-%d}"} if until else {}),
+    }
+    _show(out, held.api.post(REQUESTS, body))
+
+
+def list_requests(
+    ctx: typer.Context,
+    *,
+    to_decide: Annotated[bool, typer.Option("--to-decide", help="Only open requests that you may decide.")] = False,
+    output: OutputFlag = None,
+) -> None:
+    """List the quota requests of your projects, newest first.
+
+    rung quota list --to-decide
+    """
+    held = session(ctx)
+    out = held.output(output)
+    found = rows(held.api, REQUESTS, "quotaRequests", query={"toDecide": "true"} if to_decide else {})
+    empty = "No requests to decide." if to_decide else "No quota requests. Ask with: rung quota request GPUS"
+    out.rows(found, REQUEST_COLUMNS, name=lambda row: row["id"], empty=empty)
+
+
+def show_request(ctx: typer.Context, request: RequestId, *, output: OutputFlag = None) -> None:
+    """Show a quota request with its impact, decision and sync state.
+
+    rung quota show 00000000-0000-4000-8000-000000000001
+    """
+    held = session(ctx)
+    _show(held.output(output), held.api.get(f"{REQUESTS}/{request}"))
+
+
+def approve(
+    ctx: typer.Context,
+    request: RequestId,
+    *,
+    gpu_count: Annotated[float | None, typer.Option("--gpus", help="Grant fewer GPUs; default: as requested.")] = None,
+    until: Until = None,
+    reason: Annotated[str, typer.Option(help="Comment for the author.")] = "",
+    yes: Yes = False,
+    output: OutputFlag = None,
+) -> None:
+    """Grant a quota request, or part of it, on the impact shown. Rejected if quotas change in between.
+
+    rung quota approve 00000000-0000-4000-8000-000000000001 --gpus 2 --until 2026-12-15
+    """
+    held = session(ctx)
+    out = held.output(output)
+    path = f"{REQUESTS}/{request}/approve"
+    body: dict[str, Any] = {"base": held.api.get(f"{REQUESTS}/{request}")["base"], "reason": reason}
+    body |= {"gpus": gpu_count} if gpu_count is not None else {}
+    body |= {"until": f"{until:%Y-%m-%d}"} if until else {}
+    if not yes:
+        shown = _lines(_preview(held.api, path, body))
+        confirm(shown, "Approve this request?", hint="Use --yes in scripts.", kept="Nothing was approved.")
+    _show(out, held.api.post(path, body))
+
+
+def _preview(api: Api, path: str, body: dict[str, Any]) -> Request:
+    """The request as it would be approved; where quotas have changed since its impact was computed, on those of now."""
+    try:
+        found: Request = api.post(path, body, dry_run=True)
+    except ApiError as refusal:
+        if refusal.answer.get("details") != "base_moved":
+            raise
+        note("Quotas have changed since the impact was computed. This is the new one.")
+        body["base"] = refusal.answer["base"]
+        found = api.post(path, body, dry_run=True)
+    return found
+
+
+def decline(
+    ctx: typer.Context,
+    request: RequestId,
+    *,
+    reason: Annotated[str, typer.Option(help="Why not, for the author.")],
+    output: OutputFlag = None,
+) -> None:
+    """Decline a quota request with a reason.
+
+    rung quota decline 00000000-0000-4000-8000-000000000001 --reason "Use the a100 pool"
+    """
+    held = session(ctx)
+    _show(held.output(output), held.api.post(f"{REQUESTS}/{request}/decline", {"reason": reason}))
+
+
+def withdraw(ctx: typer.Context, request: RequestId, *, output: OutputFlag = None) -> None:
+    """Withdraw your open quota request.
+
+    rung quota withdraw 00000000-0000-4000-8000-000000000001
+    """
+    held = session(ctx)
+    _show(held.output(output), held.api.post(f"{REQUESTS}/{request}/withdraw", {}))
+
+
+def _pool_id(project: Mapping[str, Any], name: str) -> str:
+    """The id of the project's node pool of that name, or of its only one."""
+    pools = {each["nodePool"]["name"]: str(each["nodePool"]["id"]) for each in project["resources"]}
+    if name in pools:
+        return pools[name]
+    if not name and len(pools) == 1:
+        return next(iter(pools.values()))
+    known = ", ".join(pools) or "none"
+    raise UsageError(f"--pool {name}: unknown." if name else "Choose a node pool.", hint=f"Node pools: {known}.")
+
+
+def _show(out: Output, request: Request) -> None:
+    def human() -> None:
+        for line in _lines(request):
+            out.line(line)
+
+    out.one(request, name=str(request["id"]), human=human)
+
+
+def _lines(request: Request) -> Iterator[str]:
+    """The request, its decision and its impact as sentences."""
+    until = f" until {request['until']}" if request["until"] else ""
+    place = f"{request['projectName']} in {request['nodePoolName']}"
+    yield f"{request['id']}: {gpus(request['gpus'])} more for {place}{until}"
+    yield f"State: {request['state']}. Requested by {request['createdBy']}: {request['reason']}"
+    if decision := request["decision"]:
+        granted = "" if decision["gpus"] is None else f" {gpus(decision['gpus'])}"
+        ends = f" until {decision['until']}" if decision["until"] else ""
+        yield f"Decided by {decision['by']}:{granted}{ends}. {decision['reason']}".rstrip()
+    if request["sync"] != "unchanged":
+        yield "On the cluster: synced." if request["sync"] == "synced" else "On the cluster: not yet."
+    if request["keptBecause"]:
+        yield f"Not taken back yet: {request['keptBecause']}"
+    yield from _impact_lines(request["impact"])
+
+
+def _impact_lines(impact: Mapping[str, Any]) -> Iterator[str]:
+    unit, pool = impact["department"], impact["pool"]
+    yield f"Deserved: {_change(impact['deserved'])} GPUs, limit {_change(impact['limit'])}."
+    yield f"Department {unit['name']}: its projects {_change(unit)} of {amount(unit['deserved'])} GPUs."
+    physical = "unknown" if pool["gpus"] is None else amount(pool["gpus"])
+    yield f"Pool {pool['name']}: all projects {_change(pool)} of {physical} GPUs."
+    for each in (*impact["refusals"], *impact["warnings"]):
+        yield f"Warning: {each['message']}"
+    if impact["reclaim"]["gpus"]:
+        whose = ", ".join(f"{each['name']} ({amount(each['gpus'])})" for each in impact["reclaim"]["projects"])
+        yield f"Newly reclaimable: {gpus(impact['reclaim']['gpus'])} of {whose}."
+    starts = impact["starts"]
+    if not starts["estimated"]:
+        yield "No estimate of what could start."
+    elif starts["tried"]:
+        names = ", ".join(each["name"] for each in starts["workloads"]) or "none"
+        yield f"Could start, each by itself, of {starts['tried']} waiting: {names}."
+
+
+def _change(values: Mapping[str, Any]) -> str:
+    return f"{limit(values['before'])} → {limit(values['after'])}"

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, ClusterState, NodePool
 from portal.kit.pages.formatting import gpu_text
-from scheduling.forecast.headroom import Headroom
+from scheduling.forecast.headroom import Bound, Headroom
 from scheduling.model.resources import Limit, Resources
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, PriorityCap, ProjectQuota, Quota
@@ -73,6 +73,12 @@ class PoolQuota:
                 return str(max(round(self.quota.over_quota_weight), 1))
             case _:
                 return ""
+
+    @property
+    def short_of_quota(self) -> bool:
+        """Is it quota that keeps more from starting, or from staying when others reclaim theirs?"""
+        found = self.headroom
+        return found is not None and (not found.inside or found.bound in {Bound.PROJECT_LIMIT, Bound.DEPARTMENT_LIMIT})
 
     @property
     def sentence(self) -> str:

@@ -24,6 +24,7 @@ from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.shortage import PODS
 from workloads.forecast.rules.messages import amount_text
+from workloads.forecast.rules.reasons import short_of_quota
 
 PATIENCE: Final = timedelta(seconds=30)
 """So long it is left in a pool that, by the model, does not let it start."""
@@ -165,6 +166,12 @@ class Forecast:
     promises: Sequence[Guarantee] = ()
     odds: EvictionOdds | None = None
     basis: ForecastBasis | None = field(default=None, repr=False, compare=False)
+    project: str = ""
+
+    @property
+    def short_of_quota(self) -> bool:
+        """Is quota what it lacks: to start at all, or to stay when others reclaim theirs?"""
+        return self.over_quota or short_of_quota(self.reason)
 
     @property
     def cautions(self) -> Sequence[str]:

@@ -126,6 +126,25 @@ CODES: Final[Mapping[str, ReasonText]] = {
 }
 
 
+SHORT_OF_QUOTA: Final = frozenset(
+    {
+        "OverLimit",
+        "NonPreemptibleOverQuota",
+        "WaitingForQuota",
+        "ExceedsMaxQuota",
+        "LargerThanDeserved",
+        "ExceededQuota",
+        "HeldForQuota",
+    }
+)
+"""Codes of which more quota is the remedy: where one is shown, "Ask for more" stands beside it."""
+
+
+def short_of_quota(code: str) -> bool:
+    """Would more quota help?"""
+    return code in SHORT_OF_QUOTA
+
+
 def short(code: str) -> str:
     """A code as a list says it; one that nothing here knows is split into its words."""
     return CODES[code].short if code in CODES else re.sub(r"(?<=[a-z])(?=[A-Z])", " ", code).lower()

@@ -132,6 +132,7 @@ class _Stage:
             effective=effective,
             verdict=verdict,
             sentence=sentence,
+            project=self.project.name,
             pool=pool,
             flavour=flavour.title,
             warnings=(

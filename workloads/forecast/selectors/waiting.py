@@ -3,10 +3,11 @@
 The model answers first; where it cannot, what its scheduler says does, in people's words.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from django.db.models import QuerySet, Sum
 from django.utils import timezone
@@ -24,6 +25,7 @@ from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.workspace import OutOfTime
 from tenants.access.selectors import visible_projects
 from workloads.forecast.rules.messages import duration_text, pend_sentence
+from workloads.forecast.rules.reasons import short_of_quota
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.placement_validation import configured_so, missing_on_nodes
 from workloads.forecast.selectors.pod_groups import groups_of, pod_group_request
@@ -86,6 +88,10 @@ class Headline:
     numbers: Mapping[str, str] = field(default_factory=dict)
     observed_at: datetime | None = None
     simulated: bool = False
+
+    @property
+    def short_of_quota(self) -> bool:
+        return short_of_quota(self.reason)
 
 
 def why_waiting(workload: Workload) -> Headline | None:
@@ -194,6 +200,31 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
         "source": "model",
         "numbers": _named(outcome.pend.numbers(), labels),
     }
+
+
+def startable_among(workloads: Iterable[Workload], pool: NodePool) -> dict[UUID, bool]:
+    """Ids of those that the model lets start now, each by itself; True for one that evicts others for it.
+
+    Raises OutOfTime. The cluster's scheduler must have a model.
+    """
+    cluster, found = pool.cluster, {}
+    by_pool = flavour_for(cluster.flavour).traits.queues_by_pool
+    observed = observed_cluster(cluster).snapshot
+    all_of_it = observed.shard(pool.name) if by_pool else observed
+    for workload in workloads:
+        wanted = pod_group_request(workload, pool)
+        if missing_on_nodes(wanted.spec, pool, all_of_it):
+            continue
+        snapshot, groups = _apart(all_of_it, groups_of(wanted, cluster.flavour))
+        outcome = preview(snapshot, *groups, flavour=cluster.flavour)
+        if outcome.pend is None:
+            found[workload.pk] = bool(outcome.victims)
+    return found
+
+
+def estimates_possible(cluster: Cluster) -> bool:
+    """Is there a model of its scheduler, and a recent observation?"""
+    return cluster.flavour in FLAVOURS and not _stale(cluster)
 
 
 def _joined(*sentences: str) -> str:

@@ -16,13 +16,22 @@ from django.db.models import Min, QuerySet
 from django.utils import timezone
 
 from clusters.watch.rules import clean_message
+from portal.kit.api.parsers import rfc3339
 from portal.kit.db.read_cache import cached_reads
 from portal.kit.security.actors import Actor, ActorKind
 from tenants.access.models import User
-from tenants.access.selectors import visible_projects
+from tenants.access.rules import Permission
+from tenants.access.selectors import can, visible_projects
 from tenants.organisation.models import Project
-from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, NotificationState, Subscription
-from workloads.notifications.rules import WEBHOOK, NotificationType, notification_types_of, subscribed_types
+from workloads.notifications.models import (
+    Delivery,
+    DeliveryState,
+    Notice,
+    NotificationChannel,
+    NotificationState,
+    Subscription,
+)
+from workloads.notifications.rules import QUOTA, WEBHOOK, NotificationType, notification_types_of, subscribed_types
 from workloads.notifications.selectors import feed_after, own_addresses
 from workloads.notifications.services import mail
 from workloads.notifications.services.channels import password_of
@@ -85,6 +94,30 @@ def deliver(now: datetime | None = None) -> int:
     return sent
 
 
+def send_notice(notice: Notice) -> None:
+    """Store it with a message to each subscriber that it is for. Call it in the transaction of what it is about."""
+    notice.save(force_insert=True)
+    with_mail = NotificationState.objects.filter(pk=1, email=True).exists()
+    rows: list[Delivery] = []
+    wishes = [each for each in Subscription.objects.prefetch_related("channels") if _is_for(notice, each)]
+    addresses = own_addresses(wishes)
+    for wish in wishes:
+        for channel in wish.channels.all():
+            if with_mail or channel.type == WEBHOOK:
+                rows += _rows(Delivery(notice=notice), wish, channel, addresses.get(wish.pk, ""), notice.at)
+    Delivery.objects.bulk_create(rows, batch_size=500, ignore_conflicts=True)
+
+
+def _is_for(notice: Notice, wish: Subscription) -> bool:
+    """Is it subscribed to, meant for the subscriber, and still theirs to read?"""
+    if (QUOTA, notice.type) not in subscribed_types(wish.events):
+        return False
+    if notice.subject_id and (notice.subject_kind, notice.subject_id) != (wish.subject_kind, wish.subject_id):
+        return False
+    permission = Permission(notice.permission or Permission.VIEW_PROJECT)
+    return can(wish.asker, permission, project=notice.project)
+
+
 def forget_old() -> int:
     """Drop what ended long ago, and the wishes of people who are gone; answers how many messages."""
     wishes = Subscription.objects.filter(subject_kind=ActorKind.USER)
@@ -115,7 +148,7 @@ def _queue(moments: Sequence[Moment], state: NotificationState, now: datetime) -
             for event in mine:
                 mailed = channel.type == WEBHOOK or (state.email and event.pk > state.since_event)
                 if mailed and event.workload.project_id in seen[who]:
-                    rows += _rows(event, wish, channel, addresses.get(wish.pk, ""), now)
+                    rows += _rows(Delivery(event=event), wish, channel, addresses.get(wish.pk, ""), now)
     Delivery.objects.bulk_create(rows, batch_size=500, ignore_conflicts=True)
 
 
@@ -129,10 +162,12 @@ def _seen_by(wish: Subscription) -> QuerySet[Project]:
 
 
 def _rows(
-    event: WorkloadEvent, wish: Subscription, channel: NotificationChannel, own: str, now: datetime
+    about: Delivery, wish: Subscription, channel: NotificationChannel, own: str, now: datetime
 ) -> Iterator[Delivery]:
+    """`about`: one with the event or the notice alone."""
+    subject = {"event": about.event, "notice": about.notice}
     for address in [""] if channel.type == WEBHOOK else _addresses(channel, own):
-        yield Delivery(event=event, subscription=wish, channel=channel, address=address, due_at=now)
+        yield Delivery(**subject, subscription=wish, channel=channel, address=address, due_at=now)
 
 
 def _addresses(channel: NotificationChannel, own: str) -> list[str]:
@@ -166,7 +201,8 @@ def _by(channel: NotificationChannel, now: datetime) -> int:
 def _leased(channel: NotificationChannel, now: datetime) -> list[Delivery]:
     """Rows that are due and from now on this worker's: each is taken by compare-and-set."""
     due = Delivery.objects.filter(channel=channel, state=DeliveryState.WAITING, due_at__lte=now)
-    rows = due.order_by("pk").select_related("event__workload__project", "subscription", "channel")[:MAILS]
+    about = ("event__workload__project", "notice__project", "subscription", "channel")
+    rows = due.order_by("pk").select_related(*about)[:MAILS]
     return [row for row in list(rows) if _taken(row, now)]
 
 
@@ -180,7 +216,8 @@ def _send(
 ) -> bool:
     wish = next(_still_wanted_by(row, channel), None)
     if wish is None:
-        _end(row, DeliveryState.DROPPED, "The subscriber can no longer see the workload.", now)
+        what = "workload" if row.notice is None else "project"
+        _end(row, DeliveryState.DROPPED, f"The subscriber can no longer see the {what}.", now)
         return False
     try:
         if isinstance(connection, WebhookConnection):
@@ -196,24 +233,31 @@ def _send(
 
 def _still_wanted_by(row: Delivery, channel: NotificationChannel) -> Iterator[Subscription]:
     """Whose message it is, if they want it and may see what it is about: by now rights and wishes may be others."""
-    event = row.event
-    kinds = _kinds(event)
     asked = [row.subscription] if row.subscription else []
     shared = channel.type == WEBHOOK or row.address in channel.config["recipients"]
     for wish in channel.subscriptions.all() if shared else asked:
-        if _wants(wish, event, kinds) and _seen_by(wish).filter(pk=event.workload.project_id).exists():
+        if _is_for(row.notice, wish) if row.notice else _may_read(wish, row.workload_event):
             yield wish
+
+
+def _may_read(wish: Subscription, event: WorkloadEvent) -> bool:
+    return _wants(wish, event, _kinds(event)) and _seen_by(wish).filter(pk=event.workload.project_id).exists()
 
 
 def _webhook_message(row: Delivery, actor: Actor) -> WebhookMessage:
     """The same whatever the attempt: a receiver knows by the id what it has already."""
-    event = row.event
+    if notice := row.notice:
+        data = {"title": notice.title, "text": notice.text, "project": notice.project.name, "path": notice.path}
+        return webhook_message(f"ntc_{notice.pk}", f"notice.{notice.type}", rfc3339(notice.at), data)
+    event = row.workload_event
     data = change_json(event, hidden_namespaces(event.workload, actor))
-    return webhook_message(f"evt_{event.position}", event.type, data["at"], data)
+    return webhook_message(f"evt_{event.position}", f"workload.{event.type}", data["at"], data)
 
 
 def _message(channel: NotificationChannel, row: Delivery, actor: Actor) -> EmailMessage:
-    event, workload = row.event, row.event.workload
+    if row.notice:
+        return _notice_message(channel, row, row.notice)
+    event, workload = row.workload_event, row.workload_event.workload
     kind = _kinds(event)[0]
     values = {
         "category": kind.category,
@@ -226,13 +270,24 @@ def _message(channel: NotificationChannel, row: Delivery, actor: Actor) -> Email
         f"Workload {workload.name} in project {workload.project.name}: {kind.type}",
         f"At {event.at:%Y-%m-%d %H:%M:%S} UTC. {kind.description}",
         *([said] if said else []),
-        "",
-        "You receive this message because you subscribed to it in Rung.",
     ]
-    headers = {"Message-ID": f"<event-{event.pk}.{row.pk}@{channel.config['from'].rpartition('@')[2]}>"}
+    return _mail(channel, row, values, lines, f"event-{event.pk}")
+
+
+def _notice_message(channel: NotificationChannel, row: Delivery, notice: Notice) -> EmailMessage:
+    values = {"category": QUOTA, "reason": notice.type, "project": notice.project.name}
+    lines = [notice.title, f"At {notice.at:%Y-%m-%d %H:%M:%S} UTC.", notice.text, f"In Rung: {notice.path}"]
+    return _mail(channel, row, values, lines, f"notice-{notice.pk}")
+
+
+def _mail(
+    channel: NotificationChannel, row: Delivery, values: Mapping[str, str], lines: Sequence[str], name: str
+) -> EmailMessage:
+    headers = {"Message-ID": f"<{name}.{row.pk}@{channel.config['from'].rpartition('@')[2]}>"}
     headers["Auto-Submitted"] = "auto-generated"
+    body = "\n".join([*lines, "", "You receive this message because you subscribed to it in Rung."])
     subject = subject_of(channel.config, values)
-    return message_of(channel.config, to=row.address, subject=subject, body="\n".join(lines), headers=headers)
+    return message_of(channel.config, to=row.address, subject=subject, body=body, headers=headers)
 
 
 def _fail(row: Delivery, trouble: DeliveryError, now: datetime) -> None:
@@ -261,7 +316,7 @@ def _later(rows: Iterable[Delivery], trouble: str, now: datetime, *, counted: bo
 
 def _given_up(row: Delivery, attempts: int, now: datetime) -> bool:
     if row.channel.type == WEBHOOK:
-        return now - row.event.at > GIVEN_UP_AFTER
+        return now - row.happened_at > GIVEN_UP_AFTER
     return attempts >= TRIES
 
 

@@ -100,8 +100,8 @@ def signature(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
 
 
 def webhook_message(message_id: str, type_: str, at: str | None, data: Mapping[str, Any]) -> WebhookMessage:
-    """An event as a body: `type`, `timestamp` and `data`."""
-    body = {"type": f"workload.{type_}", "timestamp": at, "data": data}
+    """An event as a body: `type`, such as `workload.phase`, `timestamp` and `data`."""
+    body = {"type": type_, "timestamp": at, "data": data}
     return WebhookMessage(message_id, json.dumps(body, separators=(",", ":")).encode())
 
 
@@ -255,7 +255,7 @@ def try_webhook(*, row: NotificationChannel, actor: Actor, sends: bool = True) -
     action, about = "notifications.try_webhook", _entity(row.name)
     with record_refusals(actor=actor, action=action, **about):
         require_channels(actor)
-    message = webhook_message(f"test_{secrets.token_hex(8)}", "test", timezone.now().isoformat(), {})
+    message = webhook_message(f"test_{secrets.token_hex(8)}", "workload.test", timezone.now().isoformat(), {})
 
     def send() -> str:
         try:

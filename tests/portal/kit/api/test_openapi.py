@@ -37,6 +37,11 @@ SERVED = {
         for units in ("projects", "departments")
         for rule in ("time-limits/{category_name}", "idle-limits/{category_name}", "min-runtime")
     },
+    "/api/v1/quota-requests": {"get", "post"},
+    "/api/v1/quota-requests/{request_id}": {"get"},
+    "/api/v1/quota-requests/{request_id}/approve": {"post"},
+    "/api/v1/quota-requests/{request_id}/decline": {"post"},
+    "/api/v1/quota-requests/{request_id}/withdraw": {"post"},
     "/api/v1/org-unit/reports": {"get", "post"},
     "/api/v1/org-unit/reports/count": {"get"},
     "/api/v1/org-unit/reports/availability": {"get"},

@@ -1,0 +1,92 @@
+"""Quota requests from the command line: asked for, listed, reviewed, approved, declined, withdrawn."""
+
+import pytest
+
+from tenants.organisation.models import Project
+from tenants.quotas.models import ProjectQuota
+from tests.cli.conftest import Rung
+from tests.factories.tenants import GPU
+from workloads.quota_requests.models import QuotaRequest
+
+ASK = ("quota", "request", "2", "-p", "llm-team", "--pool", "h100", "--reason", "Paper deadline")
+
+
+@pytest.fixture
+def asked(admin: Rung, llm_team: Project) -> str:
+    """Id of a request."""
+    made = admin(*ASK, "-o", "json")
+    assert made.code == 0, made.err
+    return str(made.data["id"])
+
+
+def test_a_request_is_shown_with_what_it_would_change(signed_in: Rung, llm_team: Project) -> None:
+    made = signed_in(*ASK, "--until", "2099-01-01")
+    assert made.code == 1
+    assert "Must be from today to" in made.err
+    made = signed_in(*ASK)
+    assert made.code == 0, made.err
+    lines = made.out.splitlines()
+    assert lines[0].endswith(": 2 GPUs more for llm-team in h100")
+    assert lines[1].startswith("State: open. Requested by ")
+    assert "Deserved: 4 → 6 GPUs, limit 12 → 14." in lines
+    assert "Department research: its projects 4 → 6 of 8 GPUs." in lines
+    assert "Pool h100: all projects 4 → 6 of 16 GPUs." in lines
+
+
+def test_the_node_pool_has_to_be_named_where_there_are_several(signed_in: Rung, llm_team: Project) -> None:
+    ended = signed_in("quota", "request", "2", "-p", "llm-team", "--reason", "why")
+    assert (ended.code, "Node pools:" in ended.err) == (64, True)
+    ended = signed_in("quota", "request", "2", "-p", "llm-team", "--reason", "why", "--pool", "h200")
+    assert (ended.code, "--pool h200: unknown." in ended.err) == (64, True)
+
+
+def test_an_absurd_size_is_answered_with_the_largest(signed_in: Rung, llm_team: Project) -> None:
+    ended = signed_in(*("1e9" if word == "2" else word for word in ASK))
+    assert ended.code == 1
+    assert "h100 has 16 GPUs in total." in ended.err
+
+
+def test_it_is_listed_reviewed_and_approved_in_part(admin: Rung, asked: str, llm_team: Project) -> None:
+    header, row = admin("quota", "list", "--to-decide").out.splitlines()
+    assert header.split()[:4] == ["ID", "PROJECT", "POOL", "GPUS"]
+    assert row.split()[:4] == [asked, "llm-team", "h100", "2"]
+    assert admin("quota", "approve", asked).code == 64
+    kept = admin("quota", "approve", asked, "--gpus", "1", stdin="n\n", terminal=True)
+    assert (kept.code, "Deserved: 4 → 5 GPUs" in kept.err) == (1, True)
+    done = admin("quota", "approve", asked, "--gpus", "1", "--reason", "For now", "--yes")
+    assert done.code == 0, done.err
+    assert "1 GPU. For now" in done.out
+    assert "On the cluster: not yet." in done.out
+    assert ProjectQuota.objects.get(project=llm_team).gpu_deserved == 5 * GPU
+    assert "No requests to decide." in admin("quota", "list", "--to-decide").out
+    assert admin("quota", "show", asked, "-o", "json").data["state"] == "approved"
+
+
+def test_a_moved_base_is_reviewed_anew(admin: Rung, asked: str, llm_team: Project) -> None:
+    ProjectQuota.objects.filter(project=llm_team).update(gpu_deserved=5 * GPU)
+    refused = admin("quota", "approve", asked, "--yes")
+    assert refused.code == 1
+    assert "Review the new impact" in refused.err
+    ProjectQuota.objects.filter(project=llm_team).update(gpu_deserved=6 * GPU)
+    done = admin("quota", "approve", asked, stdin="y\n", terminal=True)
+    assert done.code == 0, done.err
+    assert "Quotas have changed since the impact was computed." in done.err
+    assert "Deserved: 6 → 8 GPUs" in done.err
+    assert ProjectQuota.objects.get(project=llm_team).gpu_deserved == 8 * GPU
+
+
+def test_it_is_declined_or_withdrawn(admin: Rung, asked: str) -> None:
+    assert admin("quota", "decline", asked).code == 64
+    done = admin("quota", "decline", asked, "--reason", "Use a100")
+    assert "State: declined." in done.out
+    again = admin(*ASK, "-o", "name").out.strip()
+    assert "State: withdrawn." in admin("quota", "withdraw", again).out
+    assert set(QuotaRequest.objects.values_list("state", flat=True)) == {"declined", "withdrawn"}
+
+
+def test_without_requests_the_list_says_how_to_ask(signed_in: Rung, llm_team: Project) -> None:
+    assert signed_in("quota", "list").out == "No quota requests. Ask with: rung quota request GPUS\n"
+
+
+def test_the_quota_itself_is_still_shown(signed_in: Rung, llm_team: Project) -> None:
+    assert "llm-team" in signed_in("quota", "-p", "llm-team").out

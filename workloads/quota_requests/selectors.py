@@ -1,0 +1,286 @@
+"""Which quota requests an actor may see and decide, what one would change, and whether it is on the cluster.
+
+The impact is computed by the service that would write the quota, in a savepoint that is rolled back.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+
+from clusters.connection.services.scheduler_config import guarantee_on
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import NodePool
+from clusters.sync.models import SyncRun
+from clusters.watch.selectors import free_by_pool
+from portal.kit.api.parsers import rfc3339
+from portal.kit.errors import NotFound, Problem, RungError
+from portal.kit.security.actors import SYSTEM, Actor
+from scheduling.state.workspace import OutOfTime
+from tenants.access.rules import Permission
+from tenants.access.selectors import access_for, require, visible_projects
+from tenants.organisation.models import Project
+from tenants.quotas.models import DepartmentQuota, ProjectQuota
+from tenants.quotas.services.quota_values import QuotaValues
+from tenants.quotas.services.quotas import deserved_by_projects, deserved_sum, physical_gpus, set_project_quota
+from tenants.usage.selectors import usage_by_queue, usage_of
+from workloads.forecast.selectors.time_budget import time_budget
+from workloads.forecast.selectors.waiting import estimates_possible, startable_among
+from workloads.quota_requests.models import QuotaRequest, QuotaRequestState
+from workloads.state.models import DesiredPhase, Workload
+from workloads.state.rules import NO_CONTROLLER, WAITING
+
+SYNCED: Final = "synced"
+PENDING: Final = "pending"
+NOT_CHANGED: Final = "unchanged"
+MOST_TRIED: Final = 25
+"""Waiting workloads that the model is asked about."""
+RECLAIM: Final = "over_quota_and_reclaim"
+DECISION: Final = Permission.MANAGE_PROJECT_QUOTA
+
+
+def visible_requests(actor: Actor) -> QuerySet[QuotaRequest]:
+    """Of the projects that the actor may see."""
+    rows = QuotaRequest.objects.filter(project__in=visible_projects(actor))
+    return rows.select_related("project__department", "project__cluster", "node_pool__cluster")
+
+
+def own_requests(actor: Actor) -> QuerySet[QuotaRequest]:
+    return visible_requests(actor).filter(author_kind=str(actor.kind), author_id=actor.id)
+
+
+def requests_to_decide(actor: Actor) -> QuerySet[QuotaRequest]:
+    """Open ones of the projects whose quota the actor may set, the oldest first."""
+    projects = access_for(actor).projects(DECISION)
+    return visible_requests(actor).filter(state=QuotaRequestState.OPEN, project__in=projects).order_by("created_at")
+
+
+def request_or_404(actor: Actor, key: UUID) -> QuotaRequest:
+    row = visible_requests(actor).filter(pk=key).first()
+    if row is None:
+        raise NotFound
+    return row
+
+
+def decidable_request(actor: Actor, key: UUID) -> QuotaRequest:
+    """The request, where the actor may set the quota it is about; NotFound or Forbidden."""
+    row = request_or_404(actor, key)
+    require(actor, DECISION, project=row.project)
+    return row
+
+
+def may_decide(actor: Actor, project: Project) -> bool:
+    return access_for(actor).can(DECISION, project=project)
+
+
+def base_of(project: Project, node_pool: NodePool) -> str:
+    """A digest of the quotas and GPUs that an impact is computed on."""
+    own = ProjectQuota.objects.filter(project=project, node_pool=node_pool).first()
+    parent = DepartmentQuota.objects.filter(department=project.department_id, node_pool=node_pool).first()
+    facts = (
+        QuotaValues.of(own).as_fields() if own else None,
+        QuotaValues.of(parent).as_fields() if parent else None,
+        type(project.department).objects.values_list("enforce_deserved", flat=True).get(pk=project.department_id),
+        deserved_by_projects(project.department, node_pool).gpu,
+        deserved_sum(ProjectQuota.objects.filter(node_pool=node_pool)).gpu,
+        physical_gpus(node_pool),
+    )
+    return blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def sync_state(row: QuotaRequest) -> str:
+    """Has a sync run that is newer than the last change of the quota put it on the cluster?"""
+    if not row.generation:
+        return NOT_CHANGED
+    cluster = row.project.cluster
+    if cluster.synced_generation >= row.generation:
+        return SYNCED
+    runs = SyncRun.objects.filter(
+        cluster=cluster, dry_run=False, finished_at__isnull=False, error_code="", generation__gte=row.generation
+    )
+    owner = row.project.owner
+    about = [run for run in runs[:20] if not run.scope or owner in run.scope.splitlines()]
+    return SYNCED if any(not run.outcomes.filter(owner=owner, ok=False).exists() for run in about) else PENDING
+
+
+def reclaimed_from(impact: Mapping[str, Any], actor: Actor) -> list[dict[str, Any]]:
+    """Projects that use more than they deserve, by name; those that the actor may not see together, without."""
+    found = impact["reclaim"]["projects"]
+    names = _names(actor, [each["id"] for each in found])
+    named = [{"name": names[each["id"]], "gpus": each["gpus"]} for each in found if each["id"] in names]
+    rest = sum(each["gpus"] for each in found if each["id"] not in names)
+    return [*named, *([{"name": _("other projects"), "gpus": rest}] if rest else [])]
+
+
+def _names(actor: Actor, keys: Collection[str]) -> dict[str, str]:
+    return {str(pk): name for pk, name in visible_projects(actor).filter(pk__in=keys).values_list("pk", "name")}
+
+
+def values_of(project: Project, node_pool: NodePool) -> QuotaValues:
+    """The quota now, or what holds where none was set."""
+    row = ProjectQuota.objects.filter(project=project, node_pool=node_pool).first()
+    return QuotaValues.of(row) if row else QuotaValues()
+
+
+def raised(values: QuotaValues, milli: int) -> QuotaValues:
+    """So many GPUs more deserved; a limit moves along, so that as much can be borrowed as before."""
+    limit = None if values.limit.gpu is None else values.limit.gpu + milli
+    deserved = replace(values.deserved, gpu=(values.deserved.gpu or 0) + milli)
+    return replace(values, deserved=deserved, limit=replace(values.limit, gpu=limit))
+
+
+def lowered(values: QuotaValues, milli: int) -> QuotaValues:
+    """The way back, as far as others have not lowered it meanwhile."""
+    deserved = max((values.deserved.gpu or 0) - milli, 0)
+    limit = None if values.limit.gpu is None else max(values.limit.gpu - milli, deserved)
+    return replace(values, deserved=replace(values.deserved, gpu=deserved), limit=replace(values.limit, gpu=limit))
+
+
+def public_impact(impact: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the ids of other projects."""
+    kept = {name: value for name, value in impact["reclaim"].items() if name != "projects"}
+    return {**impact, "reclaim": kept}
+
+
+def impact_of(project: Project, node_pool: NodePool, milli: int) -> dict[str, Any]:
+    """What so many GPUs more would change, as JSON; amounts in GPUs. Nothing of it stays.
+
+    `refusals`: why the quota could not be set so, as where its department enforces its own.
+    """
+    before = values_of(project, node_pool)
+    after = raised(before, milli)
+    waiting = _waiting(project, node_pool)
+    facts = _sums(project, node_pool, milli)
+    start_now = _startable(waiting, node_pool)
+    start_then = start_now
+    warnings: Sequence[Problem] = ()
+    refusals: Sequence[Problem] = ()
+    with transaction.atomic():
+        try:
+            found = set_project_quota(project=project, node_pool=node_pool, values=after, actor=SYSTEM)
+        except RungError as error:
+            refusals = error.problems or (Problem("", error.code, error.message),)
+        else:
+            warnings = found.warnings
+            start_then = _startable(waiting, node_pool)
+        transaction.set_rollback(True)
+    cluster = node_pool.cluster
+    return {
+        "deserved": {"before": _gpus(before.deserved.gpu), "after": _gpus(after.deserved.gpu)},
+        "limit": {"before": _gpus(before.limit.gpu), "after": _gpus(after.limit.gpu)},
+        **facts,
+        "warnings": [{"code": each.code, "message": str(each.message)} for each in warnings],
+        "refusals": [{"code": each.code, "message": str(each.message)} for each in refusals],
+        "reclaim": _reclaim(project, node_pool, before, after),
+        "starts": _starts(waiting, start_now, start_then),
+        "scheduler": str(flavour_for(cluster.flavour).title),
+        "simulated": cluster.is_simulated,
+        "observedAt": rfc3339(cluster.observed_at),
+    }
+
+
+def _gpus(milli: int | None) -> float | None:
+    """Whole numbers without a fraction."""
+    return None if milli is None else milli // 1000 if milli % 1000 == 0 else milli / 1000
+
+
+def _sums(project: Project, node_pool: NodePool, milli: int) -> dict[str, Any]:
+    """All that is deserved in the department and in the pool, against what they have."""
+    parent = DepartmentQuota.objects.filter(department=project.department_id, node_pool=node_pool).first()
+    inside = deserved_by_projects(project.department, node_pool).gpu
+    everywhere = deserved_sum(ProjectQuota.objects.filter(node_pool=node_pool)).gpu
+    return {
+        "department": {
+            "name": project.department.name,
+            "deserved": _gpus(parent.gpu_deserved if parent else 0),
+            "before": _gpus(inside),
+            "after": _gpus(inside + milli),
+        },
+        "pool": {
+            "name": node_pool.name,
+            "gpus": _gpus(physical_gpus(node_pool)),
+            "before": _gpus(everywhere),
+            "after": _gpus(everywhere + milli),
+        },
+    }
+
+
+def _reclaim(project: Project, node_pool: NodePool, before: QuotaValues, after: QuotaValues) -> dict[str, Any]:
+    """How many GPUs that others use over their deserved quota this project could newly claim, beyond the free ones."""
+    guarantee = guarantee_on(node_pool.cluster, RECLAIM)
+    over, own, capacity = _over_quota(project, node_pool), _own_use(project, node_pool), free_by_pool([node_pool])
+    free = capacity[node_pool.pk].free if node_pool.pk in capacity else 0
+    was, will = (max((each.deserved.gpu or 0) - own - free, 0) for each in (before, after))
+    total = sum(over.values())
+    newly = 0 if guarantee.enforced == "no" else min(total, will) - min(total, was)
+    return {
+        "enforced": guarantee.enforced,
+        "gpus": _gpus(newly),
+        "overQuota": _gpus(total),
+        "free": _gpus(free),
+        "projects": [{"id": str(pk), "gpus": _gpus(milli)} for pk, milli in sorted(over.items())] if newly else [],
+    }
+
+
+def _own_use(project: Project, node_pool: NodePool) -> int:
+    return usage_of(project, node_pool.name).allocated.gpu
+
+
+def _over_quota(project: Project, node_pool: NodePool) -> dict[int, int]:
+    """GPU thousandths that may be evicted and are above what is deserved, by project; of all others in the pool."""
+    others = Project.objects.filter(cluster=node_pool.cluster_id).exclude(pk=project.pk)
+    deserved = dict(ProjectQuota.objects.filter(node_pool=node_pool).values_list("project_id", "gpu_deserved"))
+    used = usage_by_queue(list(others.values_list("pk", flat=True)))
+    found = {
+        pk: min(use.allocated.gpu - deserved.get(pk, 0), use.allocated.gpu - use.non_preemptible.gpu)
+        for (pk, pool), use in used.items()
+        if pool == node_pool.name
+    }
+    return {pk: milli for pk, milli in found.items() if milli > 0}
+
+
+def _waiting(project: Project, node_pool: NodePool) -> list[Workload]:
+    """Its waiting workloads in the pool, the first in the queue first."""
+    rows = Workload.objects.filter(
+        project=project,
+        pool_name=node_pool.name,
+        phase__in=WAITING,
+        desired_phase=DesiredPhase.RUNNING,
+        deleted_at__isnull=True,
+    ).exclude(phase_reason=NO_CONTROLLER)
+    known = rows.select_related("project__cluster", "project__department", "type", "priority")
+    return list(known.order_by("-priority_value", "created_at")[: MOST_TRIED + 1])
+
+
+def _startable(waiting: Sequence[Workload], node_pool: NodePool) -> dict[UUID, bool] | None:
+    """`startable_among`; None where there is no estimate."""
+    if not estimates_possible(node_pool.cluster):
+        return None
+    try:
+        with time_budget():
+            return startable_among(waiting[:MOST_TRIED], node_pool)
+    except OutOfTime:
+        return None
+
+
+def _starts(
+    waiting: Sequence[Workload], now: Mapping[UUID, bool] | None, then: Mapping[UUID, bool] | None
+) -> dict[str, Any]:
+    """Those that start only with the new quota, each by itself."""
+    known = now is not None and then is not None
+    found = [row for row in waiting if known and row.pk in (then or {}) and row.pk not in (now or {})]
+    return {
+        "estimated": known,
+        "tried": min(len(waiting), MOST_TRIED) if known else 0,
+        "more": len(waiting) > MOST_TRIED,
+        "workloads": [
+            {"id": str(row.pk), "name": row.name, "gpus": _gpus(row.gpu_milli), "evicts": (then or {})[row.pk]}
+            for row in found
+        ],
+    }
