@@ -1,6 +1,6 @@
 """The start estimate of 100 waiting workloads: 20 samples of the model run forward, by size of the cluster.
 
-    python -m benchmarks.bench_estimate [--nodes 10,100,1000] [--flavours kube,kai] [--most 30]
+    python -m benchmarks.bench_estimate [--nodes 10,100,1000] [--waiting 100] [--flavours kube,kai] [--most 30]
 
 Each cluster is full and settled: ten running pods on a node, the projects in equal parts, and 100 waiting pod groups of
 one to four pods that have no higher priority than what runs. Runs last five hours on average. Two figures: all 100 at
@@ -26,9 +26,9 @@ GOAL = 2.0
 HOUR = 3_600_000_000
 
 
-def settled(nodes: int) -> Snapshot:
+def settled(nodes: int, waiting: int) -> Snapshot:
     """As `bench_cycle.cluster`, without anything that would be evicted."""
-    made = cluster(nodes, WAITING)
+    made = cluster(nodes, waiting)
     groups = [_settled(group, index) for index, group in enumerate(made.groups)]
     return replace(made, groups=tuple(groups), now=100 * HOUR)
 
@@ -71,16 +71,17 @@ def measured(snapshot: Snapshot, awaited: Sequence[AwaitedStart], flavour: str, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--nodes", default="10,100,1000")
+    parser.add_argument("--waiting", type=int, default=WAITING)
     parser.add_argument("--flavours", default=",".join(FLAVOURS))
     parser.add_argument("--most", type=float, default=30)
     options = parser.parse_args()
     for nodes in map(int, options.nodes.split(",")):
         for flavour in options.flavours.split(","):
-            snapshot = settled(nodes)
+            snapshot = settled(nodes, options.waiting)
             waiting = [AwaitedStart(frozenset({each.name}), each.min_member) for each in snapshot.waiting]
             every = measured(snapshot, waiting, flavour, options.most)
-            one = measured(settled(nodes), waiting[9:10], flavour, options.most)
-            print(f"{flavour}, {nodes} nodes: {WAITING} waiting {every}; one of them {one}", flush=True)
+            one = measured(settled(nodes, options.waiting), waiting[9:10], flavour, options.most)
+            print(f"{flavour}, {nodes} nodes: {options.waiting} waiting {every}; one of them {one}", flush=True)
 
 
 if __name__ == "__main__":

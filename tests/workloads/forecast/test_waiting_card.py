@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from io import StringIO
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
+from pytest_django.fixtures import Settings
 
 from clusters.inventory.models import Cluster
 from tenants.access.models import User
@@ -204,3 +207,13 @@ def test_calibration_is_the_share_of_starts_by_median_and_p90(
     found = robot.get(f"v1/clusters/{calibrated.pk}/forecast-accuracy").json()
     assert found["startEstimates"]["startedByP90Percent"] == 88.0
     assert found["weeks"] == [], "start estimates are counted apart from forecasts"
+    out = StringIO()
+    call_command("forecast_report", "--cluster", "lab", stdout=out)
+    assert out.getvalue().startswith(SENTENCE)
+
+
+def test_metrics_count_start_estimates_by_result(calibrated: Cluster, client: Client, settings: Settings) -> None:
+    settings.RUNG_METRICS_TOKEN = "only-for-this-test"
+    said = client.get("/metrics", headers={"Authorization": "Bearer only-for-this-test"}).content.decode()
+    assert 'rung_start_estimates_total{cluster="lab",scheduler="kai",result="by_p90"} 20' in said
+    assert "rung_forecasts_total{" not in said

@@ -51,8 +51,9 @@ def _other_runs(cluster: Cluster, pool: str, now: datetime) -> Iterator[str]:
     known = list(rows.values_list("pk", "started_at", "phase")[:MOST_RUNS])
     last = _last_evictions(cluster, now)
     for pk, started, phase in known:
-        undecided = phase in HOLDING and now - started < WITHIN
-        if started and not undecided and last.get(pk, started) <= started:
+        if started is None or (phase in HOLDING and now - started < WITHIN):
+            continue  # it is not decided yet
+        if last.get(pk, started) <= started:
             yield ""
 
 
