@@ -385,7 +385,7 @@ CELERY_BEAT_SCHEDULE = {
     "workloads.forget_keys": periodic("workloads.forget_keys", 3600, "maintenance"),
     "workloads.pools": periodic("workloads.pools", 10, "maintenance"),
     "workloads.score_forecasts": periodic("workloads.score_forecasts", 10, "maintenance"),
-    "workloads.detect": periodic("workloads.detect", 60, "maintenance"),
+    "workloads.detect": periodic("workloads.detect", 900, "maintenance"),
     "workloads.notify": periodic("workloads.notify", 5, "notify"),
     "workloads.quota_requests": periodic("workloads.quota_requests", 60, "maintenance"),
     "workloads.make_reports": periodic("workloads.make_reports", 10, "maintenance"),

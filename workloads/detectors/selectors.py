@@ -21,7 +21,7 @@ from scheduling.model.preemptibility import Preemptibility
 from tenants.access.rules import Permission
 from tenants.access.selectors import access_for
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
-from tenants.quotas.selectors.runtime_rules import MinRuntimes, min_runtimes_of
+from tenants.quotas.selectors.runtime_rules import min_runtimes_of
 from workloads.detectors.models import DetectorRun, Finding
 from workloads.detectors.rules import (
     IDLE_WHILE_OTHERS_WAIT,
@@ -63,23 +63,11 @@ COSTS: Final[Mapping[str, str]] = {
     FindingKind.PINNED_QUOTA: "{} above the quota",
 }
 """What the GPU-hours of a finding are."""
-_READ: Final = (
-    "name",
-    "project_id",
-    "pool_name",
-    "priority__name",
-    "priority_value",
-    "gpu_milli",
-    "allocated_gpu_milli",
-    "pod_count",
-    "phase",
-    "phase_reason",
-    "phase_at",
-    "created_at",
-    "started_at",
-    "completed_at",
-    "preemptibility",
+_JOB: Final = (
+    *("pk", "name", "project_id", "pool_name", "priority__name", "priority_value", "gpu_milli", "allocated_gpu_milli"),
+    *("pod_count", "phase", "phase_reason", "phase_at", "created_at", "started_at", "completed_at"),
 )
+"""Columns of `_job`, as tuples: rows of models cost several times as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,57 +104,42 @@ def facts_of(cluster: Cluster, *, since: datetime, now: datetime) -> ClusterFact
 
 
 def _jobs(cluster: Cluster, rows: QuerySet[Workload], *, held: bool = False) -> list[JobFacts]:
-    return [_job(cluster, row, held=held) for row in rows.select_related("priority").only(*_READ)]
+    return [_job(cluster, values, held=held) for values in rows.order_by().values_list(*_JOB)]
 
 
-def _job(cluster: Cluster, row: Workload, *, held: bool = False) -> JobFacts:
-    by_project = flavour_for(cluster.flavour).traits.queues_by_pool
-    return JobFacts(
-        id=str(row.pk),
-        name=row.name,
-        project=row.project_id,
-        queue=str(row.project_id) if by_project else "",
-        pool=row.pool_name,
-        priority=row.priority.name,
-        value=row.priority_value,
-        gpu_milli=row.allocated_gpu_milli if held else row.gpu_milli,
-        pods=row.pod_count,
-        phase=row.phase,
-        reason=row.phase_reason,
-        phase_at=row.phase_at,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        completed_at=row.completed_at,
-    )
+def _job(cluster: Cluster, values: Sequence[Any], *, held: bool = False) -> JobFacts:
+    key, name, project, pool, priority, value, requested, allocated, *rest = values
+    queue = str(project) if flavour_for(cluster.flavour).traits.queues_by_pool else ""
+    return JobFacts(str(key), name, project, queue, pool, priority, value, allocated if held else requested, *rest)
 
 
 def _evictions(cluster: Cluster, since: datetime) -> Iterator[EvictionFacts]:
     rows = PreemptionRecord.objects.filter(cluster=cluster, at__gte=since).order_by("victim", "-at", "-id")
-    near = ("victim__project", "victim__priority", "preemptor__project", "preemptor__priority", "cluster")
-    records = list(rows.select_related(*near).defer("victim__spec", "victim__raw", "preemptor__spec", "preemptor__raw"))
-    rules = min_runtimes_of(cluster) if records else MinRuntimes()
+    records = list(rows.select_related("cluster"))
+    if not records:
+        return
+    keys = {key for record in records for key in (record.victim_id, record.preemptor_id) if key}
+    found = Workload.objects.filter(pk__in=keys).values_list(*_JOB, "project__department_id", "min_runtime_minutes")
+    jobs = {values[0]: (_job(cluster, values[:-2]), *values[-2:]) for values in found}
+    rules = min_runtimes_of(cluster)
+    by_pods = flavour_for(cluster.flavour).traits.protects_minimum_runtime == "pods"
     for decision in decisions_among(records):
-        first, taker = decision[0], decision[0].preemptor
+        first = decision[0]
+        victim, department, carried = jobs[first.victim_id]
+        taker = jobs.get(first.preemptor_id)
+        guaranteed = rules.against(taker[1] if taker else department, victim.project, department)
         yield EvictionFacts(
             id=min(record.head for record in decision),
             at=min(record.at for record in decision),
             reclaim=first.cause == PreemptionCause.RECLAIM,
             moved=was_moved(decision),
-            victim=_job(cluster, first.victim),
-            taker=_job(cluster, taker) if taker else None,
+            victim=victim,
+            taker=taker[0] if taker else None,
             ran=timedelta(seconds=max(record.ran_seconds for record in decision)),
             gpu_milli=sum(record.gpu_milli for record in decision),
             lost_gpu_seconds=sum(record.lost_gpu_seconds for record in decision),
-            minimum=timedelta(minutes=_minimum(first.victim, taker, rules, cluster)),
+            minimum=timedelta(minutes=carried if by_pods else guaranteed),
         )
-
-
-def _minimum(victim: Workload, taker: Workload | None, rules: MinRuntimes, cluster: Cluster) -> int:
-    """Minutes that its scheduler was to leave it alone: those that its pods carry, else those of its queue."""
-    if flavour_for(cluster.flavour).traits.protects_minimum_runtime == "pods":
-        return victim.min_runtime_minutes
-    department = victim.project.department_id
-    return rules.against(taker.project.department_id if taker else department, victim.project_id, department)
 
 
 def _idle(cluster: Cluster, now: datetime) -> list[tuple[JobFacts, datetime]]:
@@ -242,7 +215,7 @@ def _blocked_nodes(
     wanted = [job for job in waiting if job.pods == 1 and job.gpu_milli]
     if not wanted:
         return [], {}
-    allocated = allocated_by_node([cluster.pk])
+    allocated = allocated_by_node([cluster])
     rows = Node.objects.filter(cluster=cluster, ready=True, unschedulable=False, taints=[], gpu_milli__gt=0)
     sizes: dict[str, dict[str, int]] = defaultdict(dict)
     free: dict[str, list[int]] = defaultdict(list)
@@ -260,26 +233,24 @@ def _nodes(
     cluster: Cluster, pools: Mapping[str, Mapping[str, int]], now: datetime
 ) -> tuple[list[NodeGpus], Mapping[str, JobFacts]]:
     names = [name for sizes in pools.values() for name in sizes]
-    pods = list(ObservedPod.objects.holding().filter(cluster=cluster, node_name__in=names, gpu_milli__gt=0))
-    rows = Workload.objects.filter(pk__in=workload_ids({pod.owner_id for pod in pods})).select_related("priority")
-    owners = {str(row.pk): row for row in rows.only(*_READ, "spec")}
+    on_nodes = ObservedPod.objects.holding().filter(cluster=cluster, node_name__in=names, gpu_milli__gt=0)
+    pods = list(on_nodes.values_list("node_name", "owner_id", "gpu_milli", "started_at"))
+    rows = Workload.objects.filter(pk__in=workload_ids({owner for _node, owner, _gpus, _at in pods})).order_by()
+    owners = {str(row[0]): row for row in rows.values_list(*_JOB, "preemptibility", "spec__annotations")}
     held: dict[str, list[HeldGpus]] = defaultdict(list)
-    for pod in pods:
-        held[pod.node_name].append(_held(pod, owners.get(pod.owner_id), now))
+    for node, owner, gpus, started in pods:
+        *_values, preemptibility, notes = owners.get(owner, ("", {}))
+        movable = preemptibility == Preemptibility.PREEMPTIBLE and owners[owner][_JOB.index("pod_count")] == 1
+        held[node].append(HeldGpus(owner, gpus, _at_risk(gpus, notes, started or now, now), movable))
     nodes = [
         NodeGpus(name, pool, gpus, tuple(held[name])) for pool, sizes in pools.items() for name, gpus in sizes.items()
     ]
-    return nodes, {key: _job(cluster, row, held=True) for key, row in owners.items()}
+    return nodes, {key: _job(cluster, values[:-2], held=True) for key, values in owners.items()}
 
 
-def _held(pod: ObservedPod, owner: Workload | None, now: datetime) -> HeldGpus:
-    if owner is None:
-        return HeldGpus("", pod.gpu_milli, movable=False)
-    started = pod.started_at or now
-    checkpoint = last_checkpoint(owner.spec, started=started, now=now)
-    risk = lost_gpu_seconds(pod.gpu_milli, started=started, checkpoint=checkpoint, at=now)
-    movable = owner.preemptibility == Preemptibility.PREEMPTIBLE and owner.pod_count == 1
-    return HeldGpus(pod.owner_id, pod.gpu_milli, risk, movable)
+def _at_risk(gpus: int, notes: Mapping[str, str] | None, started: datetime, now: datetime) -> int:
+    checkpoint = last_checkpoint({"annotations": notes}, started=started, now=now)
+    return lost_gpu_seconds(gpus, started=started, checkpoint=checkpoint, at=now)
 
 
 PLACEHOLDER: Final = re.compile(r"\{(\d)\}")

@@ -12,7 +12,7 @@ CONTROLLER_SECONDS = 20
 LIMIT_SECONDS = 30
 POOL_SECONDS = 10
 FORECAST_SECONDS = 10
-DETECT_SECONDS = 60
+DETECT_SECONDS = 900
 
 
 @shared_task(name="workloads.apply_due", soft_time_limit=110, time_limit=120)
