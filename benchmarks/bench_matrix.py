@@ -11,6 +11,7 @@ import argparse
 import os
 import statistics
 import sys
+import time
 from typing import Final
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
@@ -87,12 +88,16 @@ def main() -> int:
 
         client.get("/api/v1/whoami")  # connections and routes
         first, _answer = stage.timed(ask)
-        samples = stage.seconds(ask, options.rounds)
+        begun = time.process_time()
+        samples = [stage.timed(ask)[0] for _ in range(options.rounds)]
+        cpu = (time.process_time() - begun) / options.rounds
     p95 = statistics.quantiles(samples, n=20)[-1]
-    print(f"{options.projects} projects, {options.flavour}: first {first * 1e3:.0f} ms")
     over = p95 > LIMIT or first > LIMIT
+    print(f"{options.projects} projects, {options.flavour}: first {first * 1e3:.0f} ms")
     print(f"median {statistics.median(samples) * 1e3:.0f} ms, p95 {p95 * 1e3:.0f} ms   {'OVER' if over else 'ok'}")
-    stage.keep("matrix", {"first": first, "milliseconds": [round(each * 1e3, 1) for each in samples]})
+    print(f"of it {cpu * 1e3:.0f} ms of CPU in the portal")
+    figures = {"first": round(first * 1e3, 1), "cpu": round(cpu * 1e3, 1)}
+    stage.keep("matrix", {**figures, "milliseconds": [round(each * 1e3, 1) for each in samples]})
     return int(over)
 
 

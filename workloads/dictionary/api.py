@@ -8,6 +8,7 @@ and changes nothing.
 """
 
 from typing import Any, Final
+from uuid import UUID
 
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
@@ -297,16 +298,21 @@ class EvictionMatrixRoute(Route):
         actor, name = actor_of(request), request.query_params.get("project", "")
         key = parse_uuid(request.query_params, "clusterId")
         project = _project_or_404(actor, name) if name else None
-        if key is None and project is None:
-            raise BadRequest.at("/clusterId", "required", "Name a cluster or a project.")
-        if project and key not in {None, project.cluster_id}:
-            raise BadRequest.at("/project", "other_cluster", f"{project.name} is in another cluster.")
-        cluster = project.cluster if project else Cluster.objects.filter(pk=key).first()
-        if cluster is None:
-            raise NotFound
+        cluster = project.cluster if project else _cluster_or_404(key)
+        if key not in {None, cluster.pk}:
+            raise BadRequest.at("/project", "other_cluster", f"{name} is in another cluster.")
         matrix = matrix_on(cluster)
         notes = matrix_notes(cluster, matrix, project)
         return Response(matrix_json(cluster, name, matrix, reclaims_on(cluster, actor, project=project), notes))
+
+
+def _cluster_or_404(key: UUID | None) -> Cluster:
+    if key is None:
+        raise BadRequest.at("/clusterId", "required", "Name a cluster or a project.")
+    found = Cluster.objects.filter(pk=key).first()
+    if found is None:
+        raise NotFound
+    return found
 
 
 def _project_or_404(actor: Actor, name: str) -> Project:
