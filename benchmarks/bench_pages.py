@@ -59,6 +59,7 @@ PAGES: Final = (
     "/workloads/submit/",
     "/workloads/submit/yaml/",
     "/priorities/",
+    "/eviction-matrix/",
     "/types/",
     "/types/{type}/",
     "/policies/",

@@ -67,7 +67,7 @@ from tenants.quotas.api.pool_quotas import (
     Ranks,
 )
 from tenants.quotas.models import IdleLimit, TimeLimit
-from tenants.usage.api import DepartmentMetrics, ProjectMetrics
+from tenants.usage.api import DepartmentBorrowing, DepartmentMetrics, ProjectBorrowing, ProjectMetrics
 
 app_name = "tenants"
 urlpatterns = [
@@ -127,6 +127,8 @@ api_patterns = [
     path("v1/org-unit/projects/node-pool-resources", ProjectPools.as_view()),
     path("v1/org-unit/projects/node-pool-resources/count", ProjectPoolCount.as_view()),
     path("v1/org-unit/projects/<int:unit_id>/metrics", ProjectMetrics.as_view()),
+    path("v1/org-unit/projects/<int:unit_id>/borrowing", ProjectBorrowing.as_view()),
+    path("v1/org-unit/departments/<int:unit_id>/borrowing", DepartmentBorrowing.as_view()),
     path("v1/org-unit/departments/telemetry", DepartmentTelemetry.as_view()),
     path("v1/org-unit/departments/node-pool-resources", DepartmentPools.as_view()),
     path("v1/org-unit/departments/node-pool-resources/count", DepartmentPoolCount.as_view()),

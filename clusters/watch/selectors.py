@@ -5,10 +5,12 @@ named has nothing. Units: GPU thousandths, CPU millicores, memory bytes, seconds
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -206,6 +208,15 @@ def series_of(
     for owner, at, figures in rows.order_by("at").values_list("owner", "at", "figures"):
         parts[SampleOwner(kind, owner)][window.part_of(at)].append((at, _in_pool(figures, pool)))
     return {owner: [_point(found) for _number, found in sorted(each.items())] for owner, each in parts.items()}
+
+
+def moments_of(
+    kind: str, cluster: UUID, *, start: datetime, grain: int
+) -> Iterator[tuple[datetime, Mapping[str, Figures]]]:
+    """All samples of one kind of owner in a cluster by moment, oldest first: figures by the owner's key. One query."""
+    rows = Sample.objects.filter(kind=kind, cluster=cluster, grain__gte=grain, at__gte=start).order_by("at")
+    for at, same in groupby(rows.values_list("at", "owner", "figures"), key=itemgetter(0)):
+        yield at, {owner: figures for _at, owner, figures in same}
 
 
 def resolution_for(owners: int, span: timedelta, *, most: int = MOST_ROWS) -> int:

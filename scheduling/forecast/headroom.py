@@ -5,11 +5,11 @@ checks it against the rules of every scheduler. It counts GPUs; it names CPU and
 proportional part of them is left. Gangs and topology need a forecast.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from scheduling.forecast.cycle import Flavour
 from scheduling.model.resources import UNLIMITED, ZERO, Limit, Resources
@@ -110,8 +110,16 @@ class PoolCapacity:
     whole: Resources = ZERO
 
 
+class Reclaim(NamedTuple):
+    """`taker`, below its deserved quota, can reclaim at most this many GPU thousandths from `giver`, above its own."""
+
+    taker: str
+    giver: str
+    gpu: int
+
+
 @dataclass(frozen=True, slots=True)
-class _Level:
+class QueueLevel:
     """A queue or department: deserved quota, limit and use. None: no bound."""
 
     name: str
@@ -170,12 +178,12 @@ class Headrooms:
             for step in self._path(name):
                 used[step] += amount
                 fixed[step] += held.fixed
-        self._levels = {name: self._level(row, used[name], fixed[name]) for name, row in rows.items()}
+        self.levels = {name: self._level(row, used[name], fixed[name]) for name, row in rows.items()}
         leaves = rows.keys() - set(self._parents.values())
+        self._compared = [name for name in rows if sharing is not Sharing.RECLAIMED_BY_QUEUES or name in leaves]
         self._given: Counter[str | None] = Counter()
-        for name, level in self._levels.items():
-            if sharing is not Sharing.RECLAIMED_BY_QUEUES or name in leaves:
-                self._given[self._beside(name)] += self._gives(level)
+        for name in self._compared:
+            self._given[self._beside(name)] += self._gives(self.levels[name])
 
     def _path(self, name: str) -> Iterator[str]:
         """The queue and its parents that have a row."""
@@ -188,16 +196,16 @@ class Headrooms:
         """Key of the queues that a queue is compared with: those of its parent, or all."""
         return None if self._sharing is Sharing.RECLAIMED_BY_QUEUES else self._parents[name]
 
-    def _level(self, row: Queue, used: Resources, fixed: int) -> _Level:
+    def _level(self, row: Queue, used: Resources, fixed: int) -> QueueLevel:
         deserved, limit = row.deserved.gpu, row.limit.gpu
         if self._sharing is Sharing.LENT:
             deserved = self._shares[row.name].nominal.gpu
             limit = None if limit is None else max(limit, deserved)
-        return _Level(row.name, deserved, limit, used.gpu, fixed, row.limit, used)
+        return QueueLevel(row.name, deserved, limit, used.gpu, fixed, row.limit, used)
 
     def of(self, queue: str) -> Headroom:
         """Headroom of a leaf queue. KeyError: unknown name."""
-        path = [self._levels[queue], *(self._levels[name] for name in self._path(queue) if name != queue)]
+        path = [self.levels[queue], *(self.levels[name] for name in self._path(queue) if name != queue)]
         limits = dict(zip((Bound.PROJECT_LIMIT, Bound.DEPARTMENT_LIMIT), path, strict=False))
         bounds = {bound: max(level.below, 0) for bound, level in limits.items()}
         if self._sharing is Sharing.LENT:
@@ -220,7 +228,19 @@ class Headrooms:
             scarce=tuple(self._scarce(queue, limits, now)),
         )
 
-    def _exhausted(self, limits: Mapping[Bound, _Level]) -> Headroom | None:
+    def reclaims(self) -> Iterator[Reclaim]:
+        """Which queues can reclaim from which now: projects or departments that are compared with each other."""
+        beside: defaultdict[str | None, list[QueueLevel]] = defaultdict(list)
+        for name in self._compared:
+            beside[self._beside(name)].append(self.levels[name])
+        for levels in beside.values():
+            givers = [(each.name, gives) for each in levels if (gives := self._gives(each)) > 0]
+            for taker in levels:
+                entitled = min(taker.left, taker.below)
+                if entitled > 0:
+                    yield from (Reclaim(taker.name, name, min(entitled, gives)) for name, gives in givers)
+
+    def _exhausted(self, limits: Mapping[Bound, QueueLevel]) -> Headroom | None:
         """No headroom, because every pod requests some of a resource whose limit is reached."""
         for bound, level in limits.items():
             for name in BESIDE:
@@ -229,7 +249,7 @@ class Headrooms:
                     return Headroom(0, 0, 0, 0, bound, allowed, used, resource=name)
         return None
 
-    def _scarce(self, queue: str, limits: Mapping[Bound, _Level], now: int) -> Iterator[ScarceResource]:
+    def _scarce(self, queue: str, limits: Mapping[Bound, QueueLevel], now: int) -> Iterator[ScarceResource]:
         whole = self._capacity.whole
         for name in BESIDE:
             bounds = {bound: level.left_of(name) for bound, level in limits.items()}
@@ -243,7 +263,7 @@ class Headrooms:
                 allowed = getattr(level.limits, name) if level else None
                 yield ScarceResource(name, left, bound, allowed, getattr(level.held, name) if level else 0)
 
-    def _owed(self, path: Iterable[_Level], now: int) -> int:
+    def _owed(self, path: Iterable[QueueLevel], now: int) -> int:
         """Preemptible use of other queues above their deserved quota, once `now` more are in use.
 
         Two queues are compared where their paths part. Reclaiming from a sibling does not change the use of parents, so
@@ -258,7 +278,7 @@ class Headrooms:
                 break
         return owed
 
-    def _gives(self, level: _Level) -> int:
+    def _gives(self, level: QueueLevel) -> int:
         if self._sharing is Sharing.TAKEN:
             return 0
         return level.above if self._sharing is Sharing.LENT else min(level.above, level.used - level.fixed)

@@ -208,13 +208,13 @@ def _placed(state: Snapshot) -> list[PodGroup]:
     """The admitted groups for whose pods there are nodes: by priority, then by age."""
     admitted = [each for each in state.waiting if each.started is not None]
     found: list[PodGroup] = []
-    with workspace(state, packed_state) as board:
+    with workspace(state, packed_state) as state:
         for group in sorted(admitted, key=lambda each: (-each.priority, each.created)):
             nodes: dict[str, str] = {}
             for pod in group.waiting:
-                if room := board.rooms.find(pod.requests, group, Strategy.BINPACK, now=True):
-                    board.place(group, pod, room, now=True)
-                    nodes[pod.name] = room.node.name
+                if capacity := state.capacities.find(pod.requests, group, Strategy.BINPACK, now=True):
+                    state.place(group, pod, capacity, now=True)
+                    nodes[pod.name] = capacity.node.name
             if nodes:
                 pods = (replace(pod, node=nodes.get(pod.name, pod.node)) for pod in group.pods)
                 found.append(replace(group, pods=tuple(pods)))

@@ -19,13 +19,13 @@ from portal.kit.pages.api_snippets import ApiRequest, ApiSnippet, portal_address
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
-from tenants.access.selectors import access_for, visible_projects
+from tenants.access.selectors import Access, access_for, visible_projects
 from tenants.organisation.models import Project
 from tenants.quotas.models import IdleLimit
 from tenants.quotas.selectors.quota_rows import PoolQuota, quota_changes, startable_rows, startable_rows_of
 from tenants.quotas.selectors.runtime_rules import guarantee_of, limits_of
 from tenants.quotas.services.pool_quotas import entry_json
-from tenants.usage.selectors import SPANS, TITLES, trend_of
+from tenants.usage.selectors import SPANS, TITLES, basis_of_borrowing, borrowing_of, trend_of
 
 PAGE_SIZE: Final = 20
 LONGEST_SEARCH: Final = 100
@@ -62,6 +62,7 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
         "trend": trend_of(project, span=span, now=timezone.now()),
         "span": span,
         "spans": TITLES.items(),
+        **_borrowing(project, standing, span),
         "back": _("%(span)s ago") % {"span": TITLES[span]},
         "rows": rows,
         "recipes": _snippets(request, project, rows)
@@ -79,6 +80,12 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
         "may_submit": standing.can(Permission.SUBMIT, project=project),
     }
     return render(request, "tenants/organisation/project.html", context)
+
+
+def _borrowing(project: Project, access: Access, span: str) -> dict[str, Any]:
+    visible = dict(access.projects().filter(cluster=project.cluster_id).values_list("pk", "name"))
+    found = borrowing_of([project], project.cluster_id, visible=visible, span=span, now=timezone.now())
+    return {"borrowing": found, "borrowing_basis": basis_of_borrowing(project.cluster)}
 
 
 def _snippets(request: HttpRequest, project: Project, rows: Sequence[PoolQuota]) -> list[ApiSnippet]:

@@ -7,23 +7,30 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from clusters.inventory.models import NodePool
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster, NodePool
 from clusters.watch.selectors import (
     ALL,
     CLUSTER,
     NODE_POOL,
+    RESOLUTIONS,
+    Figures,
     Metric,
     SampleOwner,
     Samples,
     SeriesPoint,
     TimeWindow,
+    moments_of,
+    resolution_for,
     series_of,
 )
-from scheduling.model.resources import ZERO, Resources
+from scheduling.model.resources import MILLI, ZERO, Resources
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
+from tenants.usage.rules import BorrowLedger, HeldQuota, Loan, ledger_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ class UsageProvider:
     preemptible_work: Callable[[Collection[int], str], Sequence[EvictableWork]] = lambda _ids, _pool: ()
 
 
-NO_PROVIDER: Final = UsageProvider(usage=lambda _: {}, live_workloads=lambda _: {}, priority_names=lambda: ())
+NO_PROVIDER: Final = UsageProvider(usage=lambda _ids: {}, live_workloads=lambda _ids: {}, priority_names=lambda: ())
 _registered: list[UsageProvider] = []
 
 
@@ -170,6 +177,127 @@ def _add(figures: Mapping[str, dict[str, float]], pool: str, names: Iterable[Met
     for name, number in zip(names, (amounts.gpu, amounts.cpu, amounts.memory), strict=True):
         for part in {pool, ALL}:
             figures[part][name] = figures[part].get(name, 0) + number
+
+
+@dataclass(frozen=True, slots=True)
+class LoanRow:
+    """A loan of what the ledger is about. direction: borrowed or lent. counterparty: a name that the reader may see.
+
+    gpu: now, in thousandths. since: the first sample of the loan that is there now. gpu_hours: in the whole period.
+    """
+
+    pool: str
+    direction: str
+    counterparty: str
+    gpu: float
+    since: datetime | None
+    gpu_hours: float
+
+    @property
+    def gpus_now(self) -> float:
+        return self.gpu / MILLI
+
+
+@dataclass(frozen=True, slots=True)
+class Borrowing:
+    """Loans of some projects. start, end: first and last sample; None: there is none.
+
+    every: how far samples are apart. reclaimed: by pool, the running workloads that cover what is borrowed now, in the
+    order in which the scheduler takes them.
+    """
+
+    rows: tuple[LoanRow, ...]
+    reclaimed: Mapping[str, Sequence[EvictableWork]]
+    every: timedelta
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+def borrowing_of(
+    projects: Collection[Project], cluster: UUID, *, visible: Mapping[int, str], span: str, now: datetime
+) -> Borrowing:
+    """What these projects, of one cluster, borrowed from others and lent to them. visible: names by project id.
+
+    Loans between the projects themselves are left out. Queries grow with the pools in which something is borrowed now.
+    """
+    own, start = {each.pk for each in projects}, now - SPANS[span][0]
+    grain = _ledger_grain(Project.objects.filter(cluster=cluster).count(), SPANS[span][0])
+    every = RESOLUTIONS[grain].every
+    moments = list(moments_of(PROJECT, cluster, start=start, grain=grain))
+    rows: list[LoanRow] = []
+    reclaimed: dict[str, Sequence[EvictableWork]] = {}
+    for pool in NodePool.objects.filter(cluster=cluster).order_by("name").values_list("name", flat=True):
+        ledger = ledger_of([(at, _held_quotas(figures, pool)) for at, figures in moments], every=every * GAP)
+        current = ledger.end is not None and now - ledger.end <= every * GAP
+        found = _loan_rows(ledger, own, visible, pool, current=current)
+        rows += found
+        over = sum(each.gpu for each in found if each.direction == BORROWED)
+        if over:
+            reclaimed[pool] = _covering(preemptible_work(own, pool), over)
+    ends = [at for at, _figures in moments]
+    return Borrowing(tuple(rows), reclaimed, every, *(ends[:1] + ends[-1:] if ends else ()))
+
+
+def basis_of_borrowing(cluster: Cluster) -> str:
+    """What the figures are attributed by, and what the cluster's scheduler makes of a loan."""
+    words = _(
+        "Estimated from usage samples: a project borrows what it holds above its deserved quota; what other projects "
+        "of the cluster leave unused counts as lent in proportion, because schedulers do not say which idle GPU went "
+        "to whom."
+    )
+    if flavour_for(cluster.flavour).traits.queues_by_pool:
+        return words
+    return f"{words} {_('The scheduler of this cluster neither lends nor reclaims quota: nothing is taken back.')}"
+
+
+BORROWED, LENT = "borrowed", "lent"
+OTHERS: Final = gettext_lazy("other projects")
+NOBODYS: Final = gettext_lazy("capacity that no project deserves")
+
+
+def _ledger_grain(projects: int, span: timedelta) -> int:
+    """The finest resolution that is the same over the whole period."""
+    lasting = next(number for number, each in enumerate(RESOLUTIONS) if each.kept >= span)
+    return max(lasting, resolution_for(projects, span))
+
+
+def _held_quotas(figures: Mapping[str, Figures], pool: str) -> dict[int, HeldQuota]:
+    there = {int(owner): each.get(pool, {}) for owner, each in figures.items()}
+    return {
+        key: HeldQuota(each.get(Metric.GPU_DESERVED, 0), each.get(Metric.GPU_HELD, 0)) for key, each in there.items()
+    }
+
+
+def _loan_rows(
+    ledger: BorrowLedger, own: Collection[int], visible: Mapping[int, str], pool: str, *, current: bool
+) -> list[LoanRow]:
+    """Counterparties that the reader may not see are one row."""
+    summed: dict[tuple[str, str], Loan] = {}
+    for (borrower, lender), loan in ledger.of(own).items():
+        if borrower in own and lender in own:
+            continue
+        other = lender if borrower in own else borrower
+        name = str(NOBODYS) if other is None else visible.get(other, str(OTHERS))
+        row = summed.setdefault((BORROWED if borrower in own else LENT, name), Loan())
+        row.gpu += loan.gpu if current else 0
+        row.milli_hours += loan.milli_hours
+        if current and loan.since:
+            row.since = min(row.since or loan.since, loan.since)
+    return [
+        LoanRow(pool, direction, name, loan.gpu, loan.since, loan.milli_hours / MILLI)
+        for (direction, name), loan in summed.items()
+    ]
+
+
+def _covering(work: Iterable[EvictableWork], over: float) -> list[EvictableWork]:
+    """The first ones, until what they hold covers the loan."""
+    found: list[EvictableWork] = []
+    for each in work:
+        if sum(one.held.gpu for one in found) >= over:
+            break
+        if each.held.gpu:
+            found.append(each)
+    return found
 
 
 SPANS: Final = {"24h": (timedelta(days=1), 48), "7d": (timedelta(days=7), 56)}

@@ -21,6 +21,8 @@ from portal.kit.api.filters import id_number, number_in, time_in
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.serializers import schema
 from portal.kit.errors import BadRequest
+from scheduling.model.resources import MILLI
+from tenants.usage.selectors import Borrowing
 
 Reading = Callable[[Mapping[str, float]], float | None]
 """A type's number from the figures of a sample; None: they do not hold it."""
@@ -182,6 +184,68 @@ class TelemetrySchema(serializers.Serializer[Any]):
     type = serializers.CharField()
     timestamp = serializers.DateTimeField()
     values = TelemetryValueSchema(many=True)
+
+
+class LoanSchema(serializers.Serializer[Any]):
+    """GPUs borrowed from others, or lent to them, in a node pool."""
+
+    nodePool = serializers.CharField()
+    direction = serializers.ChoiceField(["borrowed", "lent"])
+    counterparty = serializers.CharField(help_text='A project; "other projects" where you may not see them.')
+    gpus = serializers.FloatField(help_text="Now; 0 where there is none, or no current sample.")
+    since = serializers.DateTimeField(allow_null=True, help_text="Of the present loan. `start`: at least so long.")
+    gpuHours = serializers.FloatField(help_text="In the whole period.")
+
+
+class ReclaimedSchema(serializers.Serializer[Any]):
+    """A running workload that would be reclaimed, in this order, until the loan of its pool is covered."""
+
+    nodePool = serializers.CharField()
+    workloadId = serializers.CharField(allow_blank=True)
+    workload = serializers.CharField()
+    gpus = serializers.FloatField()
+
+
+class BorrowingSchema(serializers.Serializer[Any]):
+    """Who borrows from whom. start, end: first and last sample; null where there is none."""
+
+    basis = serializers.CharField()
+    start = serializers.DateTimeField(allow_null=True)
+    end = serializers.DateTimeField(allow_null=True)
+    sampleSeconds = serializers.IntegerField()
+    loans = LoanSchema(many=True)
+    reclaimOrder = ReclaimedSchema(many=True)
+
+
+def borrowing_json(found: Borrowing, basis: str) -> dict[str, Any]:
+    """As the page shows it, GPUs to a hundredth."""
+    return {
+        "basis": basis,
+        "start": rfc3339(found.start) if found.start else None,
+        "end": rfc3339(found.end) if found.end else None,
+        "sampleSeconds": int(found.every.total_seconds()),
+        "loans": [
+            {
+                "nodePool": each.pool,
+                "direction": each.direction,
+                "counterparty": each.counterparty,
+                "gpus": round(each.gpu / MILLI, 2),
+                "since": rfc3339(each.since) if each.since else None,
+                "gpuHours": round(each.gpu_hours, 2),
+            }
+            for each in found.rows
+        ],
+        "reclaimOrder": [
+            {
+                "nodePool": pool,
+                "workloadId": each.workload_id,
+                "workload": each.label,
+                "gpus": each.held.gpu / MILLI,
+            }
+            for pool, work in found.reclaimed.items()
+            for each in work
+        ],
+    }
 
 
 POOL: Final = OpenApiParameter("nodepoolName", str, description="Only this node pool.")

@@ -16,6 +16,7 @@ from tests.cli.fake_portal import Answer, portal_that
 from tests.factories.clusters import NodeFactory
 from tests.factories.workloads import FindingFactory
 from tests.support.repository import ROOT
+from tests.tenants.usage.test_borrowing import sampled
 from workloads.policies.models import Policy
 
 
@@ -165,3 +166,30 @@ def test_findings_are_listed_by_kind_and_status(admin: Rung, llm_team: Project) 
     assert "Thrashing" in admin("findings", "--status", "ended", "--cluster", "lab").out
     assert len(admin("findings", "--status", "all", "-o", "json").data) == 2
     assert "No findings." in admin("findings", "--kind", "idle-gpus").out + admin("findings", "--kind", "idle-gpus").err
+
+
+def test_the_eviction_matrix_shows_cells_with_their_rules(admin: Rung, llm_team: Project) -> None:
+    said = admin("matrix", "--cluster", "lab").out
+    assert "KAI preempts inside the project's queue" in said
+    (row,) = [line for line in said.splitlines() if line.startswith("high 125")]
+    assert row.split("  ")[-1].startswith("preemptible [1")
+    found = admin("matrix", "-p", "llm-team", "-o", "json").data
+    assert (found["project"], found["tables"][0]["relations"]) == ("llm-team", ["own"])
+
+
+def test_the_eviction_matrix_needs_a_cluster_or_a_project(admin: Rung) -> None:
+    ended = admin("matrix")
+    assert ended.code == 2
+    assert "Name a cluster or a project" in ended.err
+
+
+def test_borrowing_names_the_lender_and_says_when_there_are_no_samples(
+    admin: Rung, llm_team: Project, vision_team: Project
+) -> None:
+    assert "No samples in this period." in admin("borrowing", "-p", "llm-team").out
+    sampled(llm_team, 6, 6)
+    sampled(vision_team, 0, 0)
+    said = admin("borrowing", "-p", "llm-team").out
+    assert "borrowed from" in said
+    assert "vision-team" in said
+    assert admin("borrowing", "-p", "llm-team", "-o", "json").data["loans"][0]["gpus"] == 2

@@ -8,8 +8,10 @@ and changes nothing.
 """
 
 from typing import Any, Final
+from uuid import UUID
 
 from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,15 +20,21 @@ from clusters.inventory.models import Cluster
 from portal.kit.api.filters import Column, as_number, filters, flag_in, ordering
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import FILTERS, operation, validated_body
-from portal.kit.errors import NotFound, ValidationFailed
+from portal.kit.errors import BadRequest, NotFound, ValidationFailed
+from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
+from tenants.access.selectors import visible_projects
+from tenants.organisation.models import Project
+from tenants.quotas.selectors.reclaims import reclaims_on
+from tenants.usage.serializers import parse_uuid
 from workloads.dictionary.models import Category, Priority, WorkloadType
-from workloads.dictionary.selectors import require_dictionary, workload_types
+from workloads.dictionary.selectors import matrix_notes, matrix_on, require_dictionary, workload_types
 from workloads.dictionary.serializers import (
     CategoriesSchema,
     CategorySchema,
     ChangedSchema,
     DictionaryEntrySchema,
+    EvictionMatrixSchema,
     PrioritiesSchema,
     PriorityChange,
     PriorityCreate,
@@ -37,6 +45,7 @@ from workloads.dictionary.serializers import (
     TypesSchema,
     WorkloadTypeCreate,
     category_json,
+    matrix_json,
     priority_json,
     type_json,
 )
@@ -267,6 +276,51 @@ class PriorityDetail(Route):
         """No longer offered nor accepted."""
         row = _priority_or_404(priority_id)
         return Response({"plan": plan_json(retire_priority(name=row.name, actor=actor_of(request)))})
+
+
+class EvictionMatrixRoute(Route):
+    """Who can evict whom on a cluster."""
+
+    access = {"GET": RoutePermission()}
+
+    @operation(
+        "get_eviction_matrix",
+        "Read who can evict whom",
+        EvictionMatrixSchema,
+        description="Beyond Run:ai. By the model of the cluster's scheduler, its configuration as Rung last read it, "
+        "and the quotas and usage last observed. Names of projects and departments you may not see are withheld.",
+        parameters=[
+            OpenApiParameter("clusterId", OpenApiTypes.UUID, description="Required unless `project` is given."),
+            OpenApiParameter("project", str, description="Name of a project: its reclaims and minimum runtime only."),
+        ],
+    )
+    def get(self, request: Request) -> Response:
+        """Level by level, and between projects and departments."""
+        actor, name = actor_of(request), request.query_params.get("project", "")
+        key = parse_uuid(request.query_params, "clusterId")
+        project = _project_or_404(actor, name) if name else None
+        cluster = project.cluster if project else _cluster_or_404(key)
+        if key not in {None, cluster.pk}:
+            raise BadRequest.at("/project", "other_cluster", f"{name} is in another cluster.")
+        matrix = matrix_on(cluster)
+        notes = matrix_notes(cluster, matrix, project)
+        return Response(matrix_json(cluster, name, matrix, reclaims_on(cluster, actor, project=project), notes))
+
+
+def _cluster_or_404(key: UUID | None) -> Cluster:
+    if key is None:
+        raise BadRequest.at("/clusterId", "required", "Name a cluster or a project.")
+    found = Cluster.objects.filter(pk=key).first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _project_or_404(actor: Actor, name: str) -> Project:
+    found = visible_projects(actor).select_related("cluster", "department").filter(name=name).first()
+    if found is None:
+        raise NotFound
+    return found
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:

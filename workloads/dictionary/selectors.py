@@ -7,9 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Q, QuerySet
+from django.utils.translation import gettext as _
 
+from clusters.connection.services.scheduler_config import eviction_settings, guarantee_on
 from clusters.inventory.models import Cluster, ClusterState
-from clusters.ports.flavour import DesiredState, PriorityLevel
+from clusters.ports.flavour import MIN_RUNTIME, DesiredState, PriorityLevel
 from clusters.sync.models import Drift
 from clusters.sync.selectors import ALL_OWNERS, comparison_of
 from portal.kit.db.read_cache import cached_read
@@ -19,8 +21,11 @@ from portal.kit.security.actors import Actor
 from scheduling.model.preemptibility import Preemptibility
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
+from tenants.organisation.models import Project
+from tenants.quotas.selectors.runtime_rules import guarantee_of
 from workloads.dictionary.models import Category, Priority, WorkloadType
 from workloads.dictionary.rules.drafts import Draft, DraftEntry, DraftType
+from workloads.dictionary.rules.eviction_matrix import EvictionMatrix, eviction_matrix
 from workloads.dictionary.rules.resolution import (
     Dictionary,
     Effective,
@@ -290,6 +295,26 @@ def current_draft() -> Draft:
         types={row.name: _type_entry(row) for row in WorkloadType.objects.select_related("category", "priority")},
         categories={row.name: row.priority.name for row in Category.objects.select_related("priority")},
     )
+
+
+def matrix_on(cluster: Cluster) -> EvictionMatrix:
+    """Who can evict whom by level there, by the dictionary and the configuration of its scheduler as they are now."""
+    return eviction_matrix(current_draft(), eviction_settings(cluster))
+
+
+def matrix_notes(cluster: Cluster, matrix: EvictionMatrix, project: Project | None) -> list[str]:
+    """What the cells do not say: how far the cluster's scheduler goes, foreign pods, the project's minimum runtime."""
+    said = [guarantee_on(cluster, "priority_inside_project").explanation]
+    foreign = guarantee_on(cluster, "foreign_pods_stay")
+    if foreign.enforced != "yes":
+        said.append(foreign.explanation)
+    lasts = guarantee_of(project) if project else None
+    if project and lasts:
+        young = _("can be evicted here, too") if matrix.young else _("are not evicted")
+        words = _("Minimum runtime of %(project)s: %(lasts)s. Workloads inside it %(young)s. %(why)s")
+        why = guarantee_on(cluster, MIN_RUNTIME).explanation
+        said.append(words % {"project": project.name, "lasts": lasts, "young": young, "why": why})
+    return said
 
 
 def _entry(row: Priority) -> DraftEntry:

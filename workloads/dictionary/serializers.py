@@ -1,14 +1,20 @@
 """Priorities, categories and workload types as REST sends and accepts them."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from rest_framework import serializers
 
+from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.api.serializers import rendered, schema
+from scheduling.forecast.eviction_matrix import VictimPlace
 from scheduling.model.preemptibility import by_value
+from scheduling.model.resources import MILLI
+from tenants.quotas.selectors.reclaims import QueueFigures, Reclaims
 from workloads.dictionary.models import Category, Priority, WorkloadType
+from workloads.dictionary.rules.eviction_matrix import Evictable, EvictionMatrix, MatrixTable
 
 
 class PriorityChange(serializers.Serializer[Any]):
@@ -90,6 +96,140 @@ class ChangedSchema(DictionaryEntrySchema):
 
 RetiredSchema = schema("RetiredSchema", "What taking it out of use did.", plan=PlanSchema())
 PrioritiesSchema = schema("PrioritiesSchema", "The dictionary.", priorities=PrioritySchema(many=True))
+
+
+class MatrixLevelSchema(serializers.Serializer[Any]):
+    """An offered priority."""
+
+    name = serializers.CharField()
+    value = serializers.IntegerField()
+    preemptionPolicy = serializers.CharField()
+
+
+class MatrixCellSchema(serializers.Serializer[Any]):
+    """One level against another."""
+
+    candidate = serializers.CharField()
+    victim = serializers.CharField()
+    evicts = serializers.ChoiceField([str(each) for each in Evictable], help_text="Workloads of the victim's level.")
+    rules = serializers.ListField(child=serializers.IntegerField(), help_text="Numbers of `rules`.")
+
+
+class MatrixTableSchema(serializers.Serializer[Any]):
+    """Every level against every level. relations: where the victim is; uniform: all cells are alike."""
+
+    relations = serializers.ListField(
+        child=serializers.ChoiceField([str(each) for each in VictimPlace]),
+        help_text="own: same project; over, within: another project above or within its deserved quota.",
+    )
+    uniform = serializers.BooleanField()
+    cells = MatrixCellSchema(many=True)
+
+
+class ReclaimQueueSchema(serializers.Serializer[Any]):
+    """A project or department in a node pool. Figures are null where you may not see it."""
+
+    type = serializers.CharField()
+    name = serializers.CharField(help_text='"another project" where you may not see it.')
+    gpusDeserved = serializers.FloatField(allow_null=True, help_text="Null: unlimited.")
+    gpusUsed = serializers.FloatField(allow_null=True)
+    gpusNonPreemptible = serializers.FloatField(allow_null=True)
+    gpusOver = serializers.FloatField(allow_null=True)
+    rank = serializers.CharField(allow_blank=True)
+    overQuotaWeight = serializers.FloatField(allow_null=True)
+
+
+class ReclaimArrowSchema(serializers.Serializer[Any]):
+    """`taker` can take back up to so many GPUs from `giver` now."""
+
+    nodePool = serializers.CharField()
+    taker = ReclaimQueueSchema()
+    giver = ReclaimQueueSchema()
+    gpus = serializers.FloatField()
+
+
+EvictionMatrixSchema = schema(
+    "EvictionMatrixSchema",
+    "Who can evict whom on one cluster.",
+    clusterId=serializers.UUIDField(),
+    cluster=serializers.CharField(),
+    scheduler=serializers.CharField(),
+    simulated=serializers.BooleanField(),
+    observedAt=serializers.DateTimeField(allow_null=True),
+    project=serializers.CharField(allow_blank=True),
+    levels=MatrixLevelSchema(many=True),
+    tables=MatrixTableSchema(many=True),
+    rules=schema("MatrixRuleSchema", "A rule.", number=serializers.IntegerField(), text=serializers.CharField())(
+        many=True
+    ),
+    reclaimRule=serializers.CharField(),
+    reclaims=ReclaimArrowSchema(many=True),
+    reclaimsLeftOut=serializers.IntegerField(),
+    notes=serializers.ListField(child=serializers.CharField()),
+)
+
+
+def matrix_json(
+    cluster: Cluster, project: str, matrix: EvictionMatrix, reclaims: Reclaims, notes: list[str]
+) -> dict[str, Any]:
+    """Everything that the page shows."""
+    numbers = {rule: number for number, rule in enumerate(matrix.rules, start=1)}
+    return {
+        "clusterId": str(cluster.pk),
+        "cluster": cluster.name,
+        "scheduler": flavour_for(cluster.flavour).title,
+        "simulated": cluster.is_simulated,
+        "observedAt": rfc3339(cluster.observed_at) if cluster.observed_at else None,
+        "project": project,
+        "levels": [
+            {"name": each.name, "value": each.value, "preemptionPolicy": each.preemption_policy}
+            for each in matrix.levels
+        ],
+        "tables": [_matrix_table(table, numbers) for table in matrix.tables],
+        "rules": [{"number": number, "text": rule} for rule, number in numbers.items()],
+        "reclaimRule": reclaims.rule,
+        "reclaims": [
+            {
+                "nodePool": each.pool,
+                "taker": _reclaim_queue(each.taker),
+                "giver": _reclaim_queue(each.giver),
+                "gpus": each.gpu / MILLI,
+            }
+            for each in reclaims.arrows
+        ],
+        "reclaimsLeftOut": reclaims.left_out,
+        "notes": notes,
+    }
+
+
+def _matrix_table(table: MatrixTable, numbers: Mapping[str, int]) -> dict[str, Any]:
+    cells = (cell for row in table.rows for cell in row)
+    return {
+        "relations": [str(place) for place in table.places],
+        "uniform": table.uniform is not None,
+        "cells": [
+            {
+                "candidate": cell.who,
+                "victim": cell.whom,
+                "evicts": str(cell.evicts),
+                "rules": [numbers[rule] for rule in cell.rules],
+            }
+            for cell in cells
+        ],
+    }
+
+
+def _reclaim_queue(queue: QueueFigures) -> dict[str, Any]:
+    figures = (queue.deserved, queue.used, queue.non_preemptible, queue.over)
+    amounts = [None if queue.hidden or each is None else each / MILLI for each in figures]
+    names = ("gpusDeserved", "gpusUsed", "gpusNonPreemptible", "gpusOver")
+    return {
+        "type": queue.kind,
+        "name": queue.name,
+        **dict(zip(names, amounts, strict=True)),
+        "rank": queue.rank,
+        "overQuotaWeight": None if queue.hidden else queue.weight,
+    }
 
 
 class CategorySchema(serializers.Serializer[Any]):

@@ -7,19 +7,29 @@ from typing import Any, Final
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
+from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster
 from portal.kit.errors import Conflict, ValidationFailed
 from portal.kit.pages.forms import NOTHING, PageForm, form_data
 from portal.kit.security.request_identity import actor_of
+from scheduling.forecast.eviction_matrix import VictimPlace
 from scheduling.model.preemptibility import THRESHOLD
 from tenants.access.rules import Permission
-from tenants.access.selectors import can
+from tenants.access.selectors import can, visible_projects
+from tenants.quotas.selectors.reclaims import ReclaimArrow, reclaims_on
 from workloads.dictionary.forms import PresetForm, PriorityForm, TypeForm, pointers_of
 from workloads.dictionary.models import Priority
+from workloads.dictionary.rules.eviction_matrix import EvictionMatrix
 from workloads.dictionary.rules.presets import PRESETS
 from workloads.dictionary.selectors import (
     dictionary_rows,
+    matrix_notes,
+    matrix_on,
     require_dictionary,
     sync_state_of_priorities,
     type_rows,
@@ -78,6 +88,99 @@ def priorities(request: HttpRequest) -> HttpResponse:
         "may_edit": can(actor_of(request), Permission.MANAGE_DICTIONARY),
     }
     return render(request, "workloads/dictionary/priorities.html", context)
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionArc:
+    """From a level to the strongest level that it evicts: heights in SVG units."""
+
+    top: int
+    bottom: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionGraph:
+    """Levels from the strongest down, each with how many levels it evicts, and arcs between them."""
+
+    rungs: tuple[Rung, ...]
+    arcs: tuple[EvictionArc, ...]
+    height: int
+
+
+def draw_evictions(matrix: EvictionMatrix) -> EvictionGraph:
+    """The arcs say where a level's reach begins: it goes down to the weakest level from there."""
+    heights = {level.name: TOP + at * STEP for at, level in enumerate(matrix.levels)}
+    victims = {level.name: [whom for who, whom in matrix.own.pairs if who == level.name] for level in matrix.levels}
+    rungs = (
+        Rung(level.name, level.value, _reach_text(len(victims[level.name])), heights[level.name])
+        for level in matrix.levels
+    )
+    arcs = (EvictionArc(heights[who], min(heights[name] for name in found)) for who, found in victims.items() if found)
+    return EvictionGraph(tuple(rungs), tuple(arcs), TOP + len(matrix.levels) * STEP)
+
+
+def _reach_text(count: int) -> str:
+    if not count:
+        return _("evicts no level")
+    return ngettext("evicts %(count)s level", "evicts %(count)s levels", count) % {"count": count}
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimLine:
+    """One arrow of the drawing: heights of the taker at the left and of the giver at the right."""
+
+    arrow: ReclaimArrow
+    left: int
+    right: int
+
+
+def draw_reclaims(arrows: Sequence[ReclaimArrow]) -> tuple[list[ReclaimLine], int]:
+    """The first arrows, and the height of the drawing; a queue is drawn once at each side."""
+    shown = arrows[:DRAWN]
+    takers = {key: TOP + at * STEP for at, key in enumerate(dict.fromkeys((each.pool, each.taker) for each in shown))}
+    givers = {key: TOP + at * STEP for at, key in enumerate(dict.fromkeys((each.pool, each.giver) for each in shown))}
+    lines = [ReclaimLine(each, takers[each.pool, each.taker], givers[each.pool, each.giver]) for each in shown]
+    return lines, TOP + max(len(takers), len(givers)) * STEP
+
+
+@login_required
+@require_safe
+def eviction_matrix(request: HttpRequest) -> HttpResponse:
+    """Who can evict whom on a cluster, and with a project what it can win and lose."""
+    actor, query = actor_of(request), request.GET
+    projects = visible_projects(actor).select_related("cluster", "department").order_by("name")
+    project = get_object_or_404(projects, name=query["project"]) if query.get("project") else None
+    clusters = list(Cluster.objects.order_by("name"))
+    named = project.cluster.name if project else query.get("cluster") or (clusters[0].name if clusters else "")
+    context: dict[str, Any] = {"clusters": clusters, "projects": projects[:LISTED], "project": project}
+    if named:
+        cluster = get_object_or_404(Cluster, name=named)
+        matrix, reclaims = matrix_on(cluster), reclaims_on(cluster, actor, project=project)
+        lines, height = draw_reclaims(reclaims.arrows)
+        context |= {
+            "cluster": cluster,
+            "scheduler": flavour_for(cluster.flavour).title,
+            "matrix": matrix,
+            "graph": draw_evictions(matrix),
+            "numbers": {rule: number for number, rule in enumerate(matrix.rules, start=1)},
+            "places": PLACES,
+            "reclaims": reclaims,
+            "lines": lines,
+            "reclaims_height": height,
+            "notes": matrix_notes(cluster, matrix, project),
+        }
+    return render(request, "workloads/dictionary/eviction_matrix.html", context)
+
+
+PLACES: Final = {
+    VictimPlace.OWN: _lazy("in the same project"),
+    VictimPlace.OVER: _lazy("in another project above its deserved quota"),
+    VictimPlace.WITHIN: _lazy("in another project within its deserved quota"),
+}
+DRAWN: Final = 12
+"""Arrows in the drawing; the table below has more."""
+LISTED: Final = 500
+"""Projects to choose from."""
 
 
 def _default_of(types: Sequence[str]) -> str:

@@ -20,6 +20,8 @@ from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef
 from clusters.ports.kinds import BUDGET, KUEUE_COHORT, KUEUE_QUEUE, kind_of_workload
 from clusters.ports.ownership import is_managed
 from clusters.ports.workload_kinds import KINDS
+from scheduling.forecast.cycle import Flavour
+from scheduling.forecast.eviction_matrix import EvictionSettings
 from scheduling.model.preemptibility import FairSharingStrategy
 
 SERVED: Final = "shards"
@@ -306,6 +308,11 @@ def fair_sharing(cluster: Cluster) -> tuple[FairSharingStrategy, ...]:
     """By which rules its scheduler shares what queues borrow, as far as Rung knows; none: it does not."""
     by = flavour_for(cluster.flavour).traits.configuration
     return () if by is None else by.fair_sharing(cluster.configured)
+
+
+def eviction_settings(cluster: Cluster) -> EvictionSettings:
+    """Its scheduler, and as far as Rung knows what evictions depend on in its configuration."""
+    return EvictionSettings(Flavour(cluster.flavour), missing_causes(cluster), fair_sharing(cluster))
 
 
 def forecast_warnings(cluster: Cluster, foretold: str) -> tuple[str, ...]:

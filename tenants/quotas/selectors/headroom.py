@@ -158,32 +158,32 @@ def headrooms_of(projects: Collection[Project], pools: Sequence[NodePool]) -> Ma
     """Of these projects in the pools of their clusters, where a node was seen. Queries do not grow with either."""
     asked = {project.pk for project in projects}
     rooms = free_by_pool(pools)
-    reading = _HeadroomInputs(pools)
+    reading = HeadroomInputs(pools)
     found: dict[Key, Headroom] = {}
     for pool in pools:
         rows = reading.rows[pool.cluster_id]
         if pool.pk in rooms and asked & {row.pk for row in rows}:
             queues, holdings = reading.queues(pool), reading.holdings(pool)
             asks = not flavour_for(pool.cluster.flavour).traits.queues_by_pool
-            sharing = _sharing(pool.cluster)
+            sharing = sharing_on(pool.cluster)
             headrooms = Headrooms(queues, holdings, rooms[pool.pk], sharing=sharing, every_pod_asks=asks)
             found |= {(row.pk, pool.pk): headrooms.of(row.queue) for row in rows if row.pk in asked}
     return found
 
 
-def _sharing(cluster: Cluster) -> Sharing:
+def sharing_on(cluster: Cluster) -> Sharing:
     """How its scheduler shares, as it is configured."""
     return Sharing.TAKEN if Cause.RECLAIM in missing_causes(cluster) else SHARING[Flavour(cluster.flavour)]
 
 
-class _HeadroomInputs:
+class HeadroomInputs:
     """Quotas of all projects of some clusters, and what their pods hold. Four queries."""
 
     def __init__(self, pools: Sequence[NodePool]) -> None:
         clusters = {pool.cluster_id for pool in pools}
         self._pools = pools
-        self._projects: Quotas = quotas_in(ProjectQuota.objects.filter(node_pool__in=pools))
-        self._departments: Quotas = quotas_in(DepartmentQuota.objects.filter(node_pool__in=pools))
+        self.projects: Quotas = quotas_in(ProjectQuota.objects.filter(node_pool__in=pools))
+        self.departments: Quotas = quotas_in(DepartmentQuota.objects.filter(node_pool__in=pools))
         self._pods = _pods(clusters)
         self.rows: defaultdict[Any, list[_Row]] = defaultdict(list)
         found = Project.objects.filter(cluster__in=clusters).order_by("pk")
@@ -198,15 +198,15 @@ class _HeadroomInputs:
             return
         root = ROOT if traits.root_above else None
         for parent, number in {row.parent: row.department_id for row in rows}.items():
-            yield _queue(parent, root, self._departments, (number, pool.pk))
+            yield _queue(parent, root, self.departments, (number, pool.pk))
         for row in rows:
-            yield _queue(row.queue, row.parent, self._projects, (row.pk, pool.pk))
+            yield _queue(row.queue, row.parent, self.projects, (row.pk, pool.pk))
 
     def _sums(self, pool: NodePool) -> Iterator[tuple[_Row, tuple[Limit, Limit]]]:
         """Deserved and limit over all pools; one without a limit leaves the sum without one."""
         pools = [each.pk for each in self._pools if each.cluster_id == pool.cluster_id]
         for row in self.rows[pool.cluster_id]:
-            quotas = [self._projects.get((row.pk, pk)) for pk in pools]
+            quotas = [self.projects.get((row.pk, pk)) for pk in pools]
             deserved = _sum(quota.deserved.gpu if quota else 0 for quota in quotas)
             limits = [quota.limit if quota else UNLIMITED for quota in quotas]
             limit = Limit(*(_sum(getattr(each, name) for each in limits) for name in DIMENSIONS))

@@ -13,6 +13,8 @@ from portal.audit.models import AuditRecord
 from portal.kit.errors import Conflict, Forbidden, RungError, ValidationFailed
 from portal.kit.security.actors import Actor
 from tenants.organisation.models import Project
+from tests.clusters.flavours.test_volcano_cdp import FIRST, SECOND
+from tests.clusters.flavours.test_volcano_cdp import facts as volcano_facts
 from tests.factories.clusters import ClusterFactory, NodePoolFactory
 from tests.factories.tenants import ProjectFactory, ProjectQuotaFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, job, spec_of
@@ -348,13 +350,35 @@ class TestWhoKeepsTheOldNumber:
 def test_how_far_a_priority_evicts_is_said_for_each_clusters_scheduler(
     flavour: str, reach: str, foreign: bool, as_admin: Actor, cluster: Cluster
 ) -> None:
-    Cluster.objects.update(flavour=flavour)
+    configured = volcano_facts(FIRST, SECOND) if flavour == "volcano" else {}
+    Cluster.objects.update(flavour=flavour, configured=configured)
     plan = plan_priority_change(change=change("medium", value=130), actor=as_admin)
     (scope,) = plan.effect["victims"]["scopes"]
     assert [each["name"] for each in scope["clusters"]] == ["lab"]
     assert (scope["reach"], bool(scope["foreign"])) == (reach, foreign)
     assert ["medium", "high"] in scope["new"]
     assert ["high", "medium"] in scope["lost"]
+
+
+def test_a_scheduler_without_the_action_preempt_gains_and_loses_nothing(as_admin: Actor, cluster: Cluster) -> None:
+    Cluster.objects.update(flavour="volcano", configured={})
+    ClusterFactory(name="plain", flavour="kube")
+    plan = plan_priority_change(change=change("medium", value=130), actor=as_admin)
+    scopes = {each["clusters"][0]["name"]: each for each in plan.effect["victims"]["scopes"]}
+    assert (scopes["lab"]["new"], scopes["lab"]["reach"]) == ([], "no level evicts another")
+    assert ["medium", "high"] in scopes["plain"]["new"]
+
+
+def test_the_matrix_of_a_plan_marks_what_is_gained_and_lost(as_admin: Actor, cluster: Cluster) -> None:
+    plan = plan_priority_change(change=change("medium", value=130), actor=as_admin)
+    (scope,) = plan.effect["victims"]["scopes"]
+    assert [each["name"] for each in scope["levels"]][:3] == ["very-high", "medium", "high"]
+    marks = {
+        (row["who"], cell["whom"]): (cell["mark"], cell["evicts"]) for row in scope["matrix"] for cell in row["cells"]
+    }
+    assert marks["medium", "high"] == ("+", "preemptible")
+    assert marks["high", "medium"] == ("-", "none")
+    assert marks["very-high", "low"] == ("", "preemptible")
 
 
 def test_a_policy_never_takes_evictions_away_only_where_it_is_obeyed(as_admin: Actor, cluster: Cluster) -> None:

@@ -2,19 +2,22 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from django.db.models import Q, QuerySet
 
-from clusters.connection.services.scheduler_config import guarantees_on
+from clusters.connection.services.scheduler_config import eviction_settings, guarantee_on
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.flavour import DesiredState, PriorityLevel, Traits
 from clusters.sync.selectors import desired_state
 from clusters.watch.models import ObservedPod
+from scheduling.forecast.cycle import Flavour
+from scheduling.forecast.eviction_matrix import EvictionSettings
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 from workloads.dictionary.rules.drafts import Draft, DraftEntry
+from workloads.dictionary.rules.eviction_matrix import EvictionMatrix, difference, eviction_matrix, reach_of
 from workloads.dictionary.rules.resolution import Source
 from workloads.dictionary.selectors import current_levels, levels_of
 from workloads.plans.selectors import (
@@ -31,71 +34,52 @@ from workloads.state.rules import ENDED
 from workloads.state.selectors.usage import bounds_of, could_hold
 from workloads.state.selectors.workloads import workload_ids
 
-ANYWHERE: Final = "in the whole cluster, in any project"
-IN_QUEUE: Final = "within one queue"
-ANY_WORK: Final = "including non-preemptible workloads"
-PREEMPTIBLE: Final = "preemptible workloads only"
 FOREIGN: Final = "Pods not managed by Rung can be evicted there too, by their priority."
-
-
-@dataclass(frozen=True, slots=True)
-class _Reach:
-    """How far a higher priority goes. Each part is a promise that the scheduler keeps or does not."""
-
-    inside_queue: bool
-    spares_non_preemptible: bool
-    obeys_never: bool
-    spares_foreign: bool
-
-    @property
-    def words(self) -> str:
-        place = IN_QUEUE if self.inside_queue else ANYWHERE
-        return f"{place}, {PREEMPTIBLE if self.spares_non_preemptible else ANY_WORK}"
+BY_VALUE: Final = EvictionSettings(Flavour.KUBE)
+"""Evictions by value and policy alone, as PriorityClasses say."""
 
 
 def victims_of(clusters: Iterable[Cluster], before: Draft, after: Draft) -> dict[str, Any]:
-    """Pairs (who, whom) by value and policy alone, and `scopes`: the same for the clusters that share a reach.
+    """Pairs (who, whom) by value and policy alone, and `scopes`: the same for the clusters where evictions are alike.
 
     No scopes where nothing changes for any of them.
     """
-    alike: defaultdict[_Reach, list[Cluster]] = defaultdict(list)
+    alike: defaultdict[tuple[EvictionMatrix, EvictionMatrix, str], list[Cluster]] = defaultdict(list)
     for cluster in clusters:
-        alike[_reach_on(cluster)].append(cluster)
-    scopes = [_scope(*each, before, after) for each in alike.items()]
+        settings = eviction_settings(cluster)
+        alike[*matrices(before, after, settings), _foreign(cluster)].append(cluster)
+    scopes = [_scope(rows, *each, before) for each, rows in alike.items()]
     changes = any(each["new"] or each["lost"] for each in scopes)
-    return {**_changed(before, after), "scopes": scopes if changes else []}
+    return {**_changed(*matrices(before, after, BY_VALUE)), "scopes": scopes if changes else []}
 
 
-def _reach_on(cluster: Cluster) -> _Reach:
-    kept = {guarantee.code: guarantee.enforced != "no" for guarantee in guarantees_on(cluster)}
-    return _Reach(
-        kept["priority_inside_project"],
-        kept["non_preemptible_stays"],
-        kept["never_evicts_nobody"],
-        kept["foreign_pods_stay"],
-    )
+def matrices(before: Draft, after: Draft, settings: EvictionSettings) -> tuple[EvictionMatrix, EvictionMatrix]:
+    return eviction_matrix(before, settings), eviction_matrix(after, settings)
 
 
-def _scope(reach: _Reach, clusters: Iterable[Cluster], before: Draft, after: Draft) -> dict[str, Any]:
+def _foreign(cluster: Cluster) -> str:
+    return FOREIGN if guarantee_on(cluster, "foreign_pods_stay").enforced == "no" else ""
+
+
+def _scope(
+    clusters: Iterable[Cluster], old: EvictionMatrix, new: EvictionMatrix, foreign: str, before: Draft
+) -> dict[str, Any]:
+    gone = [each for each in before.offered if each.name not in {level.name for level in new.levels}]
+    levels = sorted([*new.levels, *gone], key=lambda level: -level.value)
     return {
         "clusters": [{"name": each.name, "scheduler": flavour_for(each.flavour).title} for each in clusters],
-        "reach": reach.words,
-        "foreign": "" if reach.spares_foreign else FOREIGN,
-        **_changed(before, after, obeys_never=reach.obeys_never),
+        "reach": reach_of(new),
+        "foreign": foreign,
+        "levels": [{"name": each.name, "value": each.value, "gone": each in gone} for each in levels],
+        "matrix": difference(old.own, new.own, levels),
+        "rules": list(new.rules),
+        **_changed(old, new),
     }
 
 
-def _changed(before: Draft, after: Draft, *, obeys_never: bool = True) -> dict[str, list[list[str]]]:
-    old, new = (set(_relations(draft, obeys_never=obeys_never)) for draft in (before, after))
-    return {"new": sorted(map(list, new - old)), "lost": sorted(map(list, old - new))}
-
-
-def _relations(draft: Draft, *, obeys_never: bool) -> Iterator[tuple[str, str]]:
-    entries = draft.offered
-    for who in entries:
-        for whom in entries:
-            if who.value > whom.value and not (obeys_never and who.preemption_policy == "Never"):
-                yield who.name, whom.name
+def _changed(old: EvictionMatrix, new: EvictionMatrix) -> dict[str, list[list[str]]]:
+    before, after = old.own.pairs, new.own.pairs
+    return {"new": sorted(map(list, after - before)), "lost": sorted(map(list, before - after))}
 
 
 NUMBERS: Final = (

@@ -25,6 +25,7 @@ PAGES = [
     "/projects/",
     "/projects/llm-team/",
     "/priorities/",
+    "/eviction-matrix/",
     "/types/",
     "/clusters/",
     "/clusters/lab/",

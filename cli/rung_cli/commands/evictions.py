@@ -1,0 +1,150 @@
+"""`matrix`: who can evict whom. `borrowing`: who borrows GPUs from whom."""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+
+from rung_cli.errors import UsageError
+from rung_cli.flags import ClusterFlag, OutputFlag, ProjectFlag
+from rung_cli.lookup import NONE_CHOSEN
+from rung_cli.lookup import cluster as find_cluster
+from rung_cli.lookup import project as find_project
+from rung_cli.output.formats import Columns, Output, TableColumn
+from rung_cli.output.units import age, amount
+from rung_cli.session import session
+
+PLACES: Final[Mapping[str, str]] = {
+    "own": "in the same project",
+    "over": "in another project above its deserved quota",
+    "within": "in another project within its deserved quota",
+}
+RECLAIMS: Final[Columns] = (
+    TableColumn("POOL", lambda row: row["nodePool"]),
+    TableColumn("CAN TAKE BACK", lambda row: _queue(row["taker"])),
+    TableColumn("FROM", lambda row: _queue(row["giver"])),
+    TableColumn("UP TO", lambda row: f"{amount(row['gpus'])} GPUs", right=True),
+)
+LOANS: Final[Columns] = (
+    TableColumn("POOL", lambda row: row["nodePool"]),
+    TableColumn("DIRECTION", lambda row: "borrowed from" if row["direction"] == "borrowed" else "lent to"),
+    TableColumn("WITH", lambda row: row["counterparty"]),
+    TableColumn("GPUS NOW", lambda row: amount(row["gpus"]), right=True),
+    TableColumn("FOR", lambda row: age(row["since"]) if row["since"] else "ended", right=True),
+    TableColumn("GPU HOURS", lambda row: amount(row["gpuHours"]), right=True),
+)
+
+
+class Span(StrEnum):
+    """What `--span` takes."""
+
+    DAY = "24h"
+    WEEK = "7d"
+
+
+def register(app: typer.Typer) -> None:
+    """Add them."""
+    app.command()(matrix)
+    app.command()(borrowing)
+
+
+def matrix(
+    ctx: typer.Context, *, cluster: ClusterFlag = "", project: ProjectFlag = "", output: OutputFlag = None
+) -> None:
+    """Show who can evict whom: level by level with the rule of each cell, and what projects can take back now.
+
+    rung matrix --cluster atlas
+
+    rung matrix -p llm-team -o json
+    """
+    held = session(ctx)
+    out = held.output(output)
+    owner = project if cluster else held.project(project)
+    if not (cluster or owner):
+        raise UsageError("Name a cluster or a project.", hint="rung matrix --cluster NAME")
+    query: dict[str, str] = {"clusterId": find_cluster(held.api, cluster)["uuid"]} if cluster else {}
+    if owner:
+        query["project"] = find_project(held.api, owner)["name"]
+    found = held.api.get("v1/eviction-matrix", **query)
+    out.one(found, name=found["cluster"], human=lambda: _matrix(out, found))
+
+
+def _matrix(out: Output, found: Mapping[str, Any]) -> None:
+    simulated = " (simulated)" if found["simulated"] else ""
+    out.line(f"{found['cluster']}, {found['scheduler']}{simulated}. Rows evict columns.", style="dim")
+    for table in found["tables"]:
+        out.line()
+        out.line(f"Victim {', or '.join(PLACES[each] for each in table['relations'])}:", style="bold")
+        if table["uniform"]:
+            first = table["cells"][0]
+            out.line(f"  {_cell(first)}, whatever the priorities.")
+        else:
+            out.table(list(_levels(found, table)), _columns(found))
+    out.line()
+    for rule in found["rules"]:
+        out.line(f"[{rule['number']}] {rule['text']}")
+    for text in (*found["notes"], found["reclaimRule"]):
+        out.line(text)
+    if found["reclaims"]:
+        out.line()
+        out.table(found["reclaims"], RECLAIMS)
+    if found["reclaimsLeftOut"]:
+        out.line(f"{found['reclaimsLeftOut']} smaller ones are not listed.")
+
+
+def _levels(found: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One row per level: its name, and a cell by the name of each victim's level."""
+    for level in found["levels"]:
+        cells = (each for each in table["cells"] if each["candidate"] == level["name"])
+        yield {"": f"{level['name']} {level['value']}", **{each["victim"]: _cell(each) for each in cells}}
+
+
+def _columns(found: Mapping[str, Any]) -> Columns:
+    def column(name: str) -> TableColumn:
+        return TableColumn(name.upper(), lambda row: row[name])
+
+    return (TableColumn("EVICTS", lambda row: row[""]), *(column(each["name"]) for each in found["levels"]))
+
+
+def _cell(cell: Mapping[str, Any]) -> str:
+    words = {"all": "yes", "preemptible": "preemptible", "none": "no"}[cell["evicts"]]
+    return f"{words} [{','.join(map(str, cell['rules']))}]"
+
+
+def _queue(queue: Mapping[str, Any]) -> str:
+    if queue["gpusUsed"] is None:
+        return str(queue["name"])
+    deserved = "unlimited" if queue["gpusDeserved"] is None else f"{amount(queue['gpusDeserved'])} deserved"
+    return f"{queue['name']} ({amount(queue['gpusUsed'])} in use, {deserved})"
+
+
+def borrowing(
+    ctx: typer.Context,
+    *,
+    project: ProjectFlag = "",
+    span: Annotated[Span, typer.Option(help="How far back.")] = Span.DAY,
+    output: OutputFlag = None,
+) -> None:
+    """Show from whom a project borrows GPUs and to whom it lends, and what would be reclaimed first.
+
+    rung borrowing -p llm-team --span 7d
+    """
+    held = session(ctx)
+    out = held.output(output)
+    owner = held.project(project)
+    if not owner:
+        raise UsageError(NONE_CHOSEN)
+    unit = find_project(held.api, owner)
+    found = held.api.get(f"v1/org-unit/projects/{unit['id']}/borrowing", span=span.value)
+    out.one(found, name=unit["name"], human=lambda: _borrowing(out, found))
+
+
+def _borrowing(out: Output, found: Mapping[str, Any]) -> None:
+    out.line(found["basis"], style="dim")
+    empty = "Nothing was borrowed or lent in this period." if found["end"] else "No samples in this period."
+    out.rows(found["loans"], LOANS, name=lambda row: row["counterparty"], empty=empty)
+    for each in found["reclaimOrder"]:
+        out.line(f"Reclaimed first in {each['nodePool']}: {each['workload']} ({amount(each['gpus'])} GPUs)")
+    if found["end"]:
+        out.line(f"Last sample {age(found['end'])} ago.", style="dim")

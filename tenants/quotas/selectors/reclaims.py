@@ -1,0 +1,143 @@
+"""Which projects and departments can take quota back from which others now, with names as far as the reader may see."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from django.utils.translation import gettext as _
+
+from clusters.inventory.models import Cluster, NodePool
+from portal.kit.security.actors import Actor
+from scheduling.forecast.headroom import Headrooms, PoolCapacity, QueueLevel, Reclaim, Sharing
+from tenants.access.selectors import Access, access_for
+from tenants.organisation.models import Project
+from tenants.quotas.selectors.headroom import HeadroomInputs, sharing_on
+
+MOST: Final = 100
+"""So many arrows are listed, those with the most GPUs first."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigures:
+    """A project or department in a node pool, in GPU thousandths. deserved: None is unlimited.
+
+    hidden: the reader may not see it. It then has no figures, and no name unless a project of the reader is in it.
+    """
+
+    kind: str
+    name: str
+    hidden: bool = False
+    deserved: int | None = 0
+    used: int = 0
+    non_preemptible: int = 0
+    rank: str = ""
+    weight: float = 0
+
+    @property
+    def over(self) -> int:
+        return 0 if self.deserved is None else max(self.used - self.deserved, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimArrow:
+    """`taker` can take back at most so many GPU thousandths from `giver` in the pool."""
+
+    pool: str
+    taker: QueueFigures
+    giver: QueueFigures
+    gpu: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaims:
+    """sharing: how the scheduler shares. arrows: now possible; left_out: how many more there are. rule: in words."""
+
+    sharing: Sharing
+    rule: str
+    arrows: tuple[ReclaimArrow, ...] = ()
+    left_out: int = 0
+
+
+def reclaims_on(cluster: Cluster, actor: Actor, *, project: Project | None = None) -> Reclaims:
+    """Of what the reader may see; with a project: those that it or its department takes part in.
+
+    Queries do not grow with projects or pools.
+    """
+    sharing = sharing_on(cluster)
+    if sharing is Sharing.TAKEN:
+        return Reclaims(sharing, _rule(sharing))
+    pools = list(cluster.node_pools.select_related("cluster"))
+    names = _Names(cluster, access_for(actor), HeadroomInputs(pools))
+    found = sorted(_arrows(pools, names, sharing, project), key=lambda each: -each.gpu)
+    return Reclaims(sharing, _rule(sharing), tuple(found[:MOST]), max(len(found) - MOST, 0))
+
+
+def _arrows(
+    pools: Sequence[NodePool], names: "_Names", sharing: Sharing, project: Project | None
+) -> Iterator[ReclaimArrow]:
+    own = {f"project {project.pk}", f"department {project.department_id}"} if project else None
+    for pool in pools:
+        inputs = names.inputs
+        levels = Headrooms(inputs.queues(pool), inputs.holdings(pool), PoolCapacity(0, 0), sharing=sharing)
+        for each in levels.reclaims():
+            if names.shows(each) and (own is None or own & {each.taker, each.giver}):
+                taker, giver = (names.figures(levels.levels[name], pool) for name in (each.taker, each.giver))
+                yield ReclaimArrow(pool.name, taker, giver, each.gpu)
+
+
+class _Names:
+    """Queues by the names that the reader may see. Three queries."""
+
+    def __init__(self, cluster: Cluster, access: Access, inputs: HeadroomInputs) -> None:
+        self.inputs = inputs
+        projects = list(
+            access.projects().filter(cluster=cluster).values_list("pk", "name", "department_id", "department__name")
+        )
+        departments = access.departments().filter(cluster=cluster).values_list("pk", "name")
+        self._visible: Mapping[str, str] = {
+            **{f"project {pk}": name for pk, name, *_department in projects},
+            **{f"department {pk}": name for pk, name in departments},
+        }
+        self._own = {f"department {pk}": name for _pk, _name, pk, name in projects}
+        """Departments of visible projects: what they win or lose concerns the reader, who knows their names only."""
+
+    def shows(self, reclaim: Reclaim) -> bool:
+        return not {reclaim.taker, reclaim.giver}.isdisjoint(self._visible.keys() | self._own.keys())
+
+    def figures(self, level: QueueLevel, pool: NodePool) -> QueueFigures:
+        kind, _space, key = level.name.partition(" ")
+        name = self._visible.get(level.name)
+        if name is None:
+            words = self._own.get(level.name) or _("another %(kind)s") % {"kind": kind}
+            return QueueFigures(kind, words, hidden=True)
+        rows = self.inputs.projects if kind == "project" else self.inputs.departments
+        quota = rows.get((int(key), pool.pk))
+        rank, weight = (quota.rank, quota.over_quota_weight) if quota else ("", 0)
+        return QueueFigures(
+            kind, name, deserved=level.deserved, used=level.used, non_preemptible=level.fixed, rank=rank, weight=weight
+        )
+
+
+def _rule(sharing: Sharing) -> str:
+    """When one project takes from another, whatever the figures are now."""
+    return str(
+        {
+            Sharing.TAKEN: _("No quota is reclaimed on this cluster: what another project uses stays with it."),
+            Sharing.RECLAIMED: _(
+                "Within its deserved quota, a project takes back from any project of its department that goes over its "
+                "own; a department within its deserved quota, from any department that goes over. Preemptible "
+                "workloads only. Projects of a lower rank are reclaimed from first, then those furthest above their "
+                "fair share, which depends on the over-quota weights. Up to its fair share a project can also "
+                "reclaim above its deserved quota: such cases are not listed."
+            ),
+            Sharing.RECLAIMED_BY_QUEUES: _(
+                "Within its deserved quota, a project takes back from any project that goes over its own, also of "
+                "other departments. Preemptible workloads only. Projects of a higher rank are reclaimed from last."
+            ),
+            Sharing.LENT: _(
+                "Within its deserved quota, a project takes back from any borrower of its department; a department "
+                "within its deserved quota, from any department that borrows. Non-preemptible workloads can be "
+                "reclaimed, too. Ranks do not count."
+            ),
+        }[sharing]
+    )

@@ -1,0 +1,190 @@
+"""Who borrows from whom: the arithmetic of the ledger, and what pages and REST say of it."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from clusters.inventory.models import Cluster, NodePool
+from clusters.watch.models import Sample
+from scheduling.model.resources import Resources
+from tenants.access.models import User
+from tenants.organisation.models import Department, Project
+from tenants.usage.rules import HeldQuota, LoanKey, ledger_of, shares_lent
+from tenants.usage.selectors import EvictableWork
+from tests.factories.cast import Ledger
+from tests.factories.tenants import GPU, ProjectFactory
+from tests.support.rest_clients import Robot
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+EVERY = timedelta(minutes=10)
+BORROWER, LENDER, OTHER = 1, 2, 3
+
+
+def quotas(*pairs: tuple[int, int]) -> dict[int, HeldQuota]:
+    """Deserved and held of projects 1, 2, …"""
+    return {number: HeldQuota(*(each * GPU for each in pair)) for number, pair in enumerate(pairs, start=1)}
+
+
+class TestShares:
+    """At one moment."""
+
+    def test_what_lies_unused_is_lent_in_proportion(self) -> None:
+        assert shares_lent(quotas((4, 10), (8, 2), (4, 1))) == {
+            LoanKey(BORROWER, LENDER): 4 * GPU,
+            LoanKey(BORROWER, OTHER): 2 * GPU,
+        }
+
+    def test_two_borrowers_share_one_lender(self) -> None:
+        assert shares_lent(quotas((0, 3), (8, 0), (0, 1))) == {
+            LoanKey(BORROWER, LENDER): 3 * GPU,
+            LoanKey(OTHER, LENDER): 1 * GPU,
+        }
+
+    def test_what_nobody_deserves_is_no_projects_loan(self) -> None:
+        assert shares_lent(quotas((0, 6), (4, 2))) == {
+            LoanKey(BORROWER, LENDER): 2 * GPU,
+            LoanKey(BORROWER, None): 4 * GPU,
+        }
+
+    @pytest.mark.parametrize("pairs", [((4, 4), (8, 2)), ((4, 0), (8, 8)), ()])
+    def test_within_quota_there_is_no_loan(self, pairs: tuple[tuple[int, int], ...]) -> None:
+        assert shares_lent(quotas(*pairs)) == {}
+
+
+class TestOverTime:
+    """GPU-hours, and since when."""
+
+    KEY = LoanKey(BORROWER, LENDER)
+
+    def at(self, *held: int) -> Any:
+        """Samples ten minutes apart: project 1 deserves 4 GPUs, project 2 deserves 8 and uses none."""
+        moments = [(NOON + EVERY * number, quotas((4, each), (8, 0))) for number, each in enumerate(held)]
+        return ledger_of(moments, every=EVERY * 1.5)
+
+    def test_gpu_hours_are_gpus_times_the_time_between_samples(self) -> None:
+        loan = self.at(10, 10, 7, 4).loans[self.KEY]
+        assert loan.milli_hours / GPU == pytest.approx((6 + 6 + 3) / 6)
+        assert (loan.gpu, loan.since) == (0, None)
+
+    def test_a_loan_runs_since_it_was_last_zero(self) -> None:
+        loan = self.at(10, 4, 6, 8).loans[self.KEY]
+        assert (loan.gpu, loan.since) == (4 * GPU, NOON + 2 * EVERY)
+
+    def test_a_gap_in_the_samples_counts_no_longer_than_one_sample_lasts(self) -> None:
+        gap = [(NOON, quotas((4, 10), (8, 0))), (NOON + timedelta(hours=5), quotas((4, 10), (8, 0)))]
+        loan = ledger_of(gap, every=EVERY).loans[self.KEY]
+        assert loan.milli_hours / GPU == pytest.approx(1)
+        assert loan.since == NOON + timedelta(hours=5)
+
+
+def sampled(project: Project, *held: int, deserved: int = 4) -> None:
+    """Samples of every ten minutes up to now, in h100."""
+    now = timezone.now().replace(second=0, microsecond=0)
+    for number, each in enumerate(reversed(held)):
+        figures = {"gpu_held": each * GPU, "gpu_deserved": deserved * GPU}
+        Sample.objects.create(
+            cluster=project.cluster,
+            kind="project",
+            owner=str(project.pk),
+            at=now - number * EVERY,
+            grain=1,
+            figures={"*": figures, "h100": figures},
+        )
+
+
+@pytest.fixture
+def lent(llm_team: Project, vision_team: Project) -> None:
+    """For twenty minutes llm-team has held 6 GPUs; vision-team of another department uses none of its 4."""
+    sampled(llm_team, 4, 6, 6, 6)
+    sampled(vision_team, 0, 0, 0, 0)
+
+
+def loans(robot: Robot, path: str) -> list[dict[str, Any]]:
+    answer = robot.get(f"v1/org-unit/{path}/borrowing")
+    assert answer.status_code == 200, answer.content
+    found: list[dict[str, Any]] = answer.json()["loans"]
+    return found
+
+
+def test_borrower_and_lender_see_the_same_loan(
+    lent: None, robot: Robot, llm_team: Project, vision_team: Project
+) -> None:
+    (mine,) = loans(robot, f"projects/{llm_team.pk}")
+    (theirs,) = loans(robot, f"projects/{vision_team.pk}")
+    assert (mine["direction"], mine["counterparty"], mine["gpus"]) == ("borrowed", "vision-team", 2)
+    assert (theirs["direction"], theirs["counterparty"], theirs["gpus"]) == ("lent", "llm-team", 2)
+    assert mine["gpuHours"] == theirs["gpuHours"] == pytest.approx(2 * 20 / 60, abs=0.01)
+    assert mine["since"] == theirs["since"] is not None
+
+
+def test_a_member_does_not_learn_who_lends(lent: None, member: Robot, llm_team: Project, vision_team: Project) -> None:
+    (mine,) = loans(member, f"projects/{llm_team.pk}")
+    assert (mine["counterparty"], mine["gpus"]) == ("other projects", 2)
+    assert member.get(f"v1/org-unit/projects/{vision_team.pk}/borrowing").status_code == 404
+    assert member.get(f"v1/org-unit/departments/{vision_team.department_id}/borrowing").status_code == 404
+
+
+def test_a_department_leaves_out_loans_between_its_own_projects(
+    lent: None, robot: Robot, llm_team: Project, research: Department
+) -> None:
+    sampled(ProjectFactory(department=research, name="idle"), 0, 0, 0, 0)
+    assert {each["counterparty"] for each in loans(robot, f"projects/{llm_team.pk}")} == {"vision-team", "idle"}
+    (row,) = loans(robot, f"departments/{research.pk}")
+    assert (row["counterparty"], row["gpus"]) == ("vision-team", 1)
+
+
+def test_work_is_listed_in_the_order_of_reclaim_until_it_covers_the_loan(
+    lent: None, robot: Robot, llm_team: Project, h100: NodePool, ledger: Ledger
+) -> None:
+    work = [EvictableWork(f"llm-team/{name}, low 40", Resources.of(gpu=1), name) for name in ("a", "b", "c")]
+    ledger.work[llm_team.pk, "h100"] = work
+    found = robot.get(f"v1/org-unit/projects/{llm_team.pk}/borrowing").json()
+    assert [each["workload"] for each in found["reclaimOrder"]] == ["llm-team/a, low 40", "llm-team/b, low 40"]
+
+
+def test_old_samples_say_nothing_of_now(lent: None, robot: Robot, llm_team: Project) -> None:
+    for row in Sample.objects.all():
+        Sample.objects.filter(pk=row.pk).update(at=row.at - timedelta(hours=3))
+    (mine,) = loans(robot, f"projects/{llm_team.pk}")
+    assert (mine["gpus"], mine["since"]) == (0, None)
+    assert mine["gpuHours"] > 0
+
+
+def test_a_scheduler_that_takes_nothing_back_is_named(lent: None, robot: Robot, llm_team: Project) -> None:
+    Cluster.objects.update(flavour="kube")
+    said = robot.get(f"v1/org-unit/projects/{llm_team.pk}/borrowing").json()["basis"]
+    assert "nothing is taken back" in said
+
+
+def test_an_unknown_span_is_400_at_its_parameter(robot: Robot, llm_team: Project) -> None:
+    answer = robot.get(f"v1/org-unit/projects/{llm_team.pk}/borrowing?span=1y")
+    assert answer.status_code == 400
+    assert "/span" in answer.content.decode()
+
+
+def test_the_project_page_shows_the_loan_to_its_member(
+    lent: None, bob: User, client_of: Callable[[User], Client]
+) -> None:
+    page = client_of(bob).get("/projects/llm-team/").content.decode()
+    section = page[page.index('id="borrowing"') :]
+    assert "borrowed from" in section
+    assert "other projects" in section
+    assert "vision-team" not in page
+
+
+def test_queries_do_not_grow_with_projects(lent: None, robot: Robot, llm_team: Project, research: Department) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as found:
+            loans(robot, f"projects/{llm_team.pk}")
+        return len(found)
+
+    before = queries()
+    for each in ProjectFactory.create_batch(4, department=research):
+        sampled(each, 0, 0, 0, 0)
+    assert queries() == before

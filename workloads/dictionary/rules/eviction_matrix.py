@@ -1,0 +1,204 @@
+"""Who can evict whom by level: the answers of the scheduling model as tables, with the rule behind each cell. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from typing import Any, Final
+
+from scheduling.forecast.cycle import Flavour
+from scheduling.forecast.eviction_matrix import (
+    Blocker,
+    EvictionCase,
+    EvictionSettings,
+    VictimPlace,
+    blockers_of,
+    cause_of_eviction,
+)
+from scheduling.model.decisions import BELOW_MINIMUM, Cause
+from workloads.dictionary.rules.drafts import Draft, DraftEntry
+
+
+class Evictable(StrEnum):
+    """Which workloads of a level can be evicted."""
+
+    ALL = "all"
+    PREEMPTIBLE = "preemptible"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixCell:
+    """Workloads of the level `who` against those of the level `whom`. rules: sentences that say why."""
+
+    who: str
+    whom: str
+    evicts: Evictable
+    rules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixTable:
+    """All levels against all levels, for victims in each of these places. Rows and columns: strongest level first."""
+
+    places: tuple[VictimPlace, ...]
+    rows: tuple[tuple[MatrixCell, ...], ...]
+
+    @property
+    def uniform(self) -> MatrixCell | None:
+        """The one cell that all others are like: priority plays no part."""
+        first = self.rows[0][0] if self.rows else None
+        alike = first and all(_answer(cell) == _answer(first) for row in self.rows for cell in row)
+        return first if alike else None
+
+    @property
+    def pairs(self) -> set[tuple[str, str]]:
+        """(who, whom) of the cells in which anything is evicted."""
+        return {(cell.who, cell.whom) for row in self.rows for cell in row if cell.evicts is not Evictable.NONE}
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionMatrix:
+    """A table per place, those alike as one. young: workloads inside their minimum runtime can be evicted, too."""
+
+    levels: tuple[DraftEntry, ...]
+    tables: tuple[MatrixTable, ...]
+    young: bool
+
+    @property
+    def own(self) -> MatrixTable:
+        """Inside a project."""
+        return self.tables[0]
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Every sentence once, in the order of the cells."""
+        cells = (cell for table in self.tables for row in table.rows for cell in row)
+        return tuple(dict.fromkeys(rule for cell in cells for rule in cell.rules))
+
+
+def _answer(cell: MatrixCell) -> tuple[Evictable, tuple[str, ...]]:
+    return cell.evicts, cell.rules
+
+
+def eviction_matrix(draft: Draft, settings: EvictionSettings) -> EvictionMatrix:
+    """For the offered levels of a dictionary on a cluster whose scheduler is configured so."""
+    levels = tuple(reversed(draft.offered))
+    tables = [(place, _rows(levels, settings, place)) for place in VictimPlace]
+    alike = [(rows, [place for place, _rows in same]) for rows, same in groupby(tables, key=lambda each: each[1])]
+    young = any(
+        cause_of_eviction(EvictionCase(settings, place, order=1, young=True))
+        for place in (VictimPlace.OWN, VictimPlace.OVER)
+    )
+    return EvictionMatrix(levels, tuple(MatrixTable(tuple(places), rows) for rows, places in alike), young)
+
+
+def _rows(
+    levels: Sequence[DraftEntry], settings: EvictionSettings, place: VictimPlace
+) -> tuple[tuple[MatrixCell, ...], ...]:
+    return tuple(tuple(_cell(who, whom, settings, place) for whom in levels) for who in levels)
+
+
+def _cell(who: DraftEntry, whom: DraftEntry, settings: EvictionSettings, place: VictimPlace) -> MatrixCell:
+    order = (who.value > whom.value) - (who.value < whom.value)
+    never = who.preemption_policy == "Never"
+    preemptible, fixed = (EvictionCase(settings, place, order, never, each) for each in (True, False))
+    rules = [*_rules(preemptible)]
+    evicts = Evictable.NONE
+    if cause_of_eviction(preemptible):
+        evicts = Evictable.ALL if cause_of_eviction(fixed) else Evictable.PREEMPTIBLE
+        rules += _rules(fixed)
+    return MatrixCell(who.name, whom.name, evicts, tuple(dict.fromkeys(rules)))
+
+
+def _rules(case: EvictionCase) -> list[str]:
+    flavour = case.settings.flavour
+    if cause := cause_of_eviction(case):
+        return [EVICTS[flavour, cause]]
+    return [_blocked(blocker, case) for blocker in blockers_of(case)]
+
+
+def _blocked(blocker: Blocker, case: EvictionCase) -> str:
+    if blocker is Blocker.CONFIGURATION:
+        action = Cause.PREEMPT if case.place is VictimPlace.OWN else Cause.RECLAIM
+        if action in case.settings.leaves_out:
+            return f"The scheduler is not configured with the action {action}."
+        return ABOVE_MINIMUM if BELOW_MINIMUM in case.settings.leaves_out else CONFIGURED
+    return BLOCKED.get((case.settings.flavour, blocker), BLOCKED[None, blocker])
+
+
+ABOVE_MINIMUM: Final = "By its configuration the scheduler evicts only pods above the minimum of their job."
+CONFIGURED: Final = "The scheduler's configuration excludes it."
+KUBE: Final = (
+    "kube-scheduler evicts pods of lower priority on any node, in any namespace. It knows neither projects nor quotas "
+    "nor preemptibility."
+)
+EVICTS: Final[Mapping[tuple[Flavour, Cause], str]] = {
+    (Flavour.KUBE, Cause.PREEMPT): KUBE,
+    (Flavour.KUBE_GANGS, Cause.PREEMPT): KUBE,
+    (Flavour.KAI, Cause.PREEMPT): "KAI preempts inside the project's queue: preemptible workloads of lower priority.",
+    (Flavour.KAI, Cause.RECLAIM): (
+        "KAI reclaims for a project within its deserved quota from preemptible workloads of a project above its own, "
+        "whatever the priorities. Projects of two departments are compared by their departments."
+    ),
+    (Flavour.KUEUE, Cause.PREEMPT): (
+        "Kueue preempts inside the project's queue (withinClusterQueue: LowerPriority) for a job that alone fits the "
+        "deserved quota. It knows no preemptibility."
+    ),
+    (Flavour.KUEUE, Cause.RECLAIM): (
+        "Kueue takes back borrowed quota (reclaimWithinCohort: Any) for a job within its project's deserved quota, "
+        "whatever the priorities. It knows no preemptibility."
+    ),
+    (Flavour.VOLCANO, Cause.PREEMPT): (
+        "Volcano's action preempt evicts preemptible workloads of lower priority in the project's queue."
+    ),
+    (Flavour.VOLCANO, Cause.RECLAIM): (
+        "Volcano's action reclaim evicts preemptible workloads of a queue above its deserved quota, whatever the "
+        "priorities. Departments are not compared."
+    ),
+}
+BLOCKED: Final[Mapping[tuple[Flavour | None, Blocker], str]] = {
+    (None, Blocker.ORDER): "Equal and higher priorities are not evicted.",
+    (None, Blocker.NEVER): "The preemption policy of the priority is Never.",
+    (None, Blocker.NON_PREEMPTIBLE): "Non-preemptible workloads are not evicted.",
+    (None, Blocker.WITHIN_QUOTA): "Nothing is taken from a project within its deserved quota.",
+    (Flavour.KAI, Blocker.WITHIN_QUOTA): (
+        "Nothing is taken from a project within its deserved quota, unless its department is above its own and the "
+        "taker is of another department."
+    ),
+}
+
+
+ANYWHERE: Final = "in the whole cluster, in any project"
+IN_QUEUE: Final = "within one queue"
+ANY_WORK: Final = "including non-preemptible workloads"
+PREEMPTIBLE: Final = "preemptible workloads only"
+NOWHERE: Final = "no level evicts another"
+
+
+def reach_of(matrix: EvictionMatrix) -> str:
+    """How far a higher priority goes, in a few words."""
+    found = {cell.evicts for row in matrix.own.rows for cell in row} - {Evictable.NONE}
+    if not found:
+        return NOWHERE
+    place = ANYWHERE if VictimPlace.WITHIN in matrix.own.places else IN_QUEUE
+    return f"{place}, {ANY_WORK if Evictable.ALL in found else PREEMPTIBLE}"
+
+
+def difference(before: MatrixTable, after: MatrixTable, levels: Iterable[DraftEntry]) -> list[dict[str, Any]]:
+    """The table afterwards as rows of `{who, value, cells: [{whom, evicts, mark}]}`; mark: "+" gained, "-" lost, "".
+
+    levels: of both dictionaries, in the order of rows and columns. A level that is gone evicts nothing any more.
+    """
+    old, new = before.pairs, after.pairs
+    evicts = {(cell.who, cell.whom): str(cell.evicts) for row in after.rows for cell in row}
+    named = list(levels)
+
+    def cell(who: str, whom: str) -> dict[str, str]:
+        pair = (who, whom)
+        mark = "+" if pair in new - old else "-" if pair in old - new else ""
+        return {"whom": whom, "evicts": evicts.get(pair, str(Evictable.NONE)), "mark": mark}
+
+    return [
+        {"who": who.name, "value": who.value, "cells": [cell(who.name, whom.name) for whom in named]} for who in named
+    ]
