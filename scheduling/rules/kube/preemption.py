@@ -179,8 +179,16 @@ class KubePreemption:
         return self._rankings[key].best()
 
     def cost_of(self, room: NodeCapacity, asked: Resources, priority: int) -> NodeScore | None:
-        """What a preemption on this node costs, the lowest first; None: it frees too little, or nobody has to go."""
-        return self._cost(self._victims(room, asked, priority))
+        """What a preemption on this node costs, the lowest first; None: it frees too little, or nobody has to go.
+
+        The last answer is kept from cycle to cycle while the same pods are there and the room is the same.
+        """
+        name, key = room.node.name, ("cost", asked, priority)
+        kept: dict[int, NodeScore | None] = self.board.kept_of_node(name, key, dict)
+        if room.version not in kept:
+            kept.clear()
+            kept[room.version] = self._cost(self._victims(room, asked, priority))
+        return kept[room.version]
 
     def _weaker(self, room: NodeCapacity, priority: int) -> list[Assignment]:
         """The strongest first."""
