@@ -3,7 +3,7 @@
     python -m benchmarks.bench_replay [--submissions 10000] [--nodes 1000] [--flavours kube,kai] [--interval 300]
 
 Submissions from a fixed seed: 40 projects, one to four workers of one to eight GPUs, lengths spread over two orders of
-magnitude; 10,000 a week, for which 1,000 nodes of 8 GPUs are a tenth too few. The nodes are full when the trace
+magnitude; 10,000 a week, for which 1,000 nodes of 8 GPUs are just enough. The nodes are full when the trace
 begins. A tenth of the submissions comes in a tenth of the time, at the same rate: the ratio is that of the times from
 the first to the last submission. Each trace is replayed as recorded and with the two lowest priorities exchanged.
 Processor time, without input or output.
@@ -25,7 +25,6 @@ from scheduling.model.snapshot import Queue, Snapshot, SnapshotNode
 
 GPUS_PER_NODE = 8
 WEEK = 7 * 24 * 3600
-LOAD = 1.1
 MOST_SUBMISSIONS = 10_000
 GPUS, WORKERS = (1, 2, 4, 8), (1, 1, 1, 1, 2, 4)
 SPREAD = 1.2
@@ -46,11 +45,11 @@ def base(nodes: int, flavour: str) -> Snapshot:
     )
 
 
-def trace(number: int, nodes: int, *, seed: int = 1) -> list[RecordedSubmission]:
+def trace(number: int, nodes: int, load: float, *, seed: int = 1) -> list[RecordedSubmission]:
     """What runs when the trace begins, submitted before all others, and so many more at a steady rate."""
     chance = random.Random(seed)
     capacity = nodes * GPUS_PER_NODE
-    unit = LOAD * capacity * WEEK / (MOST_SUBMISSIONS * MEAN_GPUS * MEAN_LENGTH)
+    unit = load * capacity * WEEK / (MOST_SUBMISSIONS * MEAN_GPUS * MEAN_LENGTH)
     running: list[RecordedSubmission] = []
     while sum(each.requests.gpu * each.workers for each in running) < capacity * 1000:
         length = chance.lognormvariate(SPREAD**2, SPREAD)  # the longer it runs, the likelier is it to be seen running
@@ -114,13 +113,14 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--flavours", default=",".join(FLAVOURS))
     parser.add_argument("--interval", type=int, default=300, help="seconds between cycles of schedulers with queues")
+    parser.add_argument("--load", type=float, default=1.0, help="GPUs wanted for each that there is")
     parser.add_argument("--most", type=float, default=600, help="give up after so many seconds")
     options = parser.parse_args()
     held = True
     for flavour in options.flavours.split(","):
         whole, steady = 0.0, dict[int, float]()
         for number in (options.submissions // 10, options.submissions):
-            recorded = trace(number, options.nodes)
+            recorded = trace(number, options.nodes, options.load)
             for title, submissions in (("as recorded", recorded), ("changed", exchanged(recorded))):
                 found = replayed(options.nodes, submissions, flavour, options.interval, options.most)
                 whole, steady[number] = max(whole, found.whole), max(steady.get(number, 0.0), found.steady)

@@ -24,6 +24,7 @@ app.autodiscover_tasks(
         "clusters.watch",
         "workloads.lifecycle",
         "workloads.notifications",
+        "workloads.replay",
         "workloads.reports",
         "workloads.submission",
     ]

@@ -386,6 +386,7 @@ CELERY_BEAT_SCHEDULE = {
     "workloads.score_forecasts": periodic("workloads.score_forecasts", 10, "maintenance"),
     "workloads.notify": periodic("workloads.notify", 5, "notify"),
     "workloads.make_reports": periodic("workloads.make_reports", 10, "maintenance"),
+    "workloads.run_replays": periodic("workloads.run_replays", 10, "maintenance"),
     "audit.seal": periodic("audit.seal", 10, "maintenance"),
     "core.maintenance": periodic("core.maintenance", 3600, "maintenance"),
     **{f"core.canary {queue}": periodic("core.canary", 5, queue, queue) for queue in QUEUES},

@@ -5,6 +5,7 @@ from workloads.forecast.models import ForecastCount, ForecastResult, StoredForec
 from workloads.notifications.models import Delivery, DeliveryState, NotificationChannel, NotificationState, Subscription
 from workloads.policies.models import Policy
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
+from workloads.replay.models import Replay, ReplayStatus
 from workloads.reports.models import Report, ReportGroup, ReportStatus
 from workloads.state.models import (
     DesiredPhase,
@@ -39,6 +40,8 @@ __all__ = [
     "PreemptionPolicy",
     "PreemptionRecord",
     "Priority",
+    "Replay",
+    "ReplayStatus",
     "Report",
     "ReportGroup",
     "ReportStatus",

@@ -10,6 +10,8 @@ from workloads.notifications import api as notifications_api
 from workloads.notifications import views as notifications_views
 from workloads.policies import api as policies_api
 from workloads.policies import views as policies_views
+from workloads.replay import api as replay_api
+from workloads.replay import views as replay_views
 from workloads.reports import api as reports_api
 from workloads.reports import views as reports_views
 from workloads.submission import views as submission_views
@@ -62,6 +64,10 @@ pages = [
     path("reports/", reports_views.reports, name="reports"),
     path("reports/<uuid:report_id>/file/", reports_views.file, name="report-file"),
     path("reports/<uuid:report_id>/delete/", reports_views.delete, name="report-delete"),
+    path("replay/", replay_views.replays, name="replays"),
+    path("replay/<uuid:replay_id>/", replay_views.replay, name="replay"),
+    path("replay/<uuid:replay_id>/cancel/", replay_views.cancel, name="replay-cancel"),
+    path("replay/<uuid:replay_id>/file/", replay_views.file, name="replay-file"),
     path("plans/<uuid:plan_id>/", dictionary_views.plan_detail, name="plan"),
     path("plans/<uuid:plan_id>/apply/", dictionary_views.plan_apply, name="plan-apply"),
     path("plans/<uuid:plan_id>/discard/", dictionary_views.plan_discard, name="plan-discard"),
@@ -135,6 +141,10 @@ api_patterns = [
     path("v1/workload-templates/inferences/<uuid:inference_template_id>", templates.InferenceTemplateDetail.as_view()),
     path("v1/asset/<asset:kind>", assets.Assets.as_view()),
     path("v1/asset/<asset:kind>/<uuid:asset_id>", assets.AssetDetail.as_view()),
+    path("v1/replays", replay_api.Replays.as_view()),
+    path("v1/replays/<uuid:replay_id>", replay_api.ReplayDetail.as_view()),
+    path("v1/replays/<uuid:replay_id>/cancel", replay_api.ReplayCancel.as_view()),
+    path("v1/replays/<uuid:replay_id>/file", replay_api.ReplayFile.as_view()),
     path("v1/org-unit/reports", reports_api.Reports.as_view()),
     path("v1/org-unit/reports/count", reports_api.ReportCount.as_view()),
     path("v1/org-unit/reports/availability", reports_api.Availability.as_view()),
