@@ -10,11 +10,13 @@ from django.utils import timezone
 from factory.django import DjangoModelFactory
 
 from clusters.watch.models import ObservedPod
+from tests.factories.clusters import ClusterFactory
 from tests.factories.tenants import GPU, ProjectFactory
 from workloads.dictionary.models import Priority, WorkloadType
 from workloads.dictionary.rules.resolution import Request
 from workloads.intake import Explicit, ProjectGrants, WorkloadSpec, read_object
 from workloads.policies.models import Policy
+from workloads.replay.models import Replay
 from workloads.reports.models import Report
 from workloads.state.models import Phase, Workload
 from workloads.workload_templates.models import Asset, WorkloadTemplate
@@ -192,6 +194,22 @@ class ReportFactory(DjangoModelFactory[Report]):
 
     class Meta:
         model = Report
+
+
+class ReplayFactory(DjangoModelFactory[Replay]):
+    """Of a day of the record, not run yet."""
+
+    name = "what if"
+    cluster = factory.SubFactory(ClusterFactory)
+    subject_kind = "user"
+    subject_id = "0"
+    subject_name = "somebody"
+    request = factory.LazyFunction(lambda: {"start": "2026-01-01T00:00:00+00:00", "end": "2026-01-02T00:00:00+00:00"})
+    created_at = factory.LazyFunction(timezone.now)
+    status_at = due_at = factory.SelfAttribute("created_at")
+
+    class Meta:
+        model = Replay
 
 
 class AssetFactory(DjangoModelFactory[Asset]):

@@ -17,6 +17,7 @@ from tests.factories.tenants import AccessKeyFactory, MembershipFactory, Service
 from tests.factories.workloads import (
     AssetFactory,
     ObservedPodFactory,
+    ReplayFactory,
     ReportFactory,
     WorkloadFactory,
     WorkloadTemplateFactory,
@@ -153,6 +154,7 @@ def world_of(project: Project, person: Person | None = None) -> World:
         subject_kind="user", subject_id=str(person.user.pk) if person else "0"
     )
     first["report_id"] = ReportFactory(subject_id=str(person.user.pk) if person else "0")
+    first["replay_id"] = ReplayFactory(cluster=project.cluster)
     keeper = acting(person.user) if person else SYSTEM
     first |= {f"{name}_id": row for name, row in prepared_for(project, keeper).items()}
     words["pod_id"] = ObservedPodFactory(workload=workload).uid

@@ -100,8 +100,8 @@ class ReplayBody(serializers.Serializer[Any]):
     end = serializers.DateTimeField(required=False, allow_null=True)
     trace = TraceBody(required=False, allow_null=True)
     proposedScheduler = serializers.ChoiceField(choices=list(FLAVOURS), required=False, allow_null=True)
-    priorities = ProposedPriority(many=True, required=False, max_length=100)
-    quotas = ProposedQuota(many=True, required=False, max_length=1000)
+    priorities = ProposedPriority(many=True, required=False)
+    quotas = ProposedQuota(many=True, required=False)
 
 
 class ReplaySchema(serializers.Serializer[Any]):
@@ -146,7 +146,7 @@ class Replays(Route):
         "Replay submissions under a proposal",
         ReplaySchema,
         202,
-        description="Runs in the background: poll until its status is Ready, Failed or Cancelled. Platform admins only.",
+        description="Runs in the background: poll until its status is Ready, Failed or Cancelled.",
         request=ReplayBody,
     )
     def post(self, request: Request) -> Response:

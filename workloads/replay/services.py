@@ -370,7 +370,8 @@ def _proposed_queues(cluster: Cluster, queues: Sequence[Queue], quotas: Sequence
             name = namespace_queue(project.namespace)
             rows = ProjectQuota.objects.filter(project=project).select_related("node_pool")
             bounds = sum_of_bounds(
-                {row.node_pool.name: (row.gpu_deserved, row.gpu_limit) for row in rows}
+                dict.fromkeys(cluster.node_pools.values_list("name", flat=True), (0, None))
+                | {row.node_pool.name: (row.gpu_deserved, row.gpu_limit) for row in rows}
                 | {other["nodePool"]: bounds_of(other) for other in quotas if other["project"] == project.name}
             )
         if (queue := found.get(name)) is None:

@@ -79,8 +79,10 @@ class ReplayForm(PageForm):
             f"column_{name}": forms.CharField(label=name, initial=name if name in REQUIRED else "", required=False)
             for name in COLUMNS
         }
-        self.base_fields = {**self.base_fields, **own}
         super().__init__(*args, **kwargs)
+        for name, field in own.items():
+            field.widget.attrs["class"] = "form-control"
+            self.fields[name] = field
 
     def clean_csv(self) -> str:
         """The text of the file. Its size is known before it is read."""

@@ -75,15 +75,15 @@ def quota(limit: float | None = None, deserved: float = 4) -> dict[str, Any]:
 
 
 def test_before_and_after_are_those_of_the_two_dictionaries(ask: Ask) -> None:
-    """kube: the limit of 12 GPUs holds back the second and the third; without it medium evicts, unless it is weaker."""
-    replay = ask(scheduler="kube", quotas=[quota(limit=None)], priorities=[{"name": "medium", "value": 30}])
+    """Two low ones hold all 16 GPUs: medium evicts the younger one, unless it is the weaker of them."""
+    replay = ask(scheduler="kube", priorities=[{"name": "medium", "value": 30}])
     assert (replay.status, replay.total, replay_services.sweep()) == ("Pending", 6, 1)
     replay.refresh_from_db()
     assert (replay.status, replay.done, replay.percent, replay.due_at) == ("Ready", 6, 100, None)
     found = replay.result
     assert found["scheduler"] == found["proposedScheduler"] == "kube"
-    assert [found["all"][side]["evictions"] for side in ("before", "after")] == [0, 0]
-    assert [found["all"][side]["p90WaitSeconds"] for side in ("before", "after")] == [12 * HOUR - 1, 9 * HOUR]
+    assert [found["all"][side]["evictions"] for side in ("before", "after")] == [1, 0]
+    assert [found["all"][side]["p90WaitSeconds"] for side in ("before", "after")] == [30, 9 * HOUR]
     assert [each["name"] for each in found["priorities"]] == ["low", "medium"]
     assert found["projects"][0]["name"] == "llm-team"
 
