@@ -93,13 +93,13 @@ class ReplayBody(serializers.Serializer[Any]):
 
     name = serializers.CharField(max_length=100)
     clusterId = serializers.UUIDField()
-    scheduler = serializers.ChoiceField(
-        choices=list(FLAVOURS), required=False, allow_null=True, help_text="Default: that of the cluster."
+    scheduler = serializers.CharField(
+        required=False, allow_null=True, help_text=f"Default: that of the cluster. One of {', '.join(FLAVOURS)}."
     )
     start = serializers.DateTimeField(required=False, allow_null=True, help_text="Of the record.")
     end = serializers.DateTimeField(required=False, allow_null=True)
     trace = TraceBody(required=False, allow_null=True)
-    proposedScheduler = serializers.ChoiceField(choices=list(FLAVOURS), required=False, allow_null=True)
+    proposedScheduler = serializers.CharField(required=False, allow_null=True, help_text="Default: the same.")
     priorities = ProposedPriority(many=True, required=False)
     quotas = ProposedQuota(many=True, required=False)
 

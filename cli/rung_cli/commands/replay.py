@@ -48,6 +48,40 @@ FIGURES: Final[Columns] = (
 Named = Annotated[str, typer.Argument(metavar="REPLAY", help="Name or id; the newest if several have the name.")]
 
 
+Trace = Annotated[
+    Path | None, typer.Option("--trace", metavar="FILE", help="CSV file; default: the cluster's own record.")
+]
+TraceColumn = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="OURS=THEIRS",
+        help="Column of the file: submitted, duration, gpus, workers, owner, priority, preemptible.",
+    ),
+]
+Word = Annotated[
+    list[str] | None,
+    typer.Option("--map-priority", metavar="WORD=PRIORITY", help="Priority for a word of the file."),
+]
+FirstDay = Annotated[
+    datetime | None, typer.Option("--from", formats=DAYS, metavar="DAY", help="First day of the record (UTC).")
+]
+LastDay = Annotated[
+    datetime | None, typer.Option("--to", formats=DAYS, metavar="DAY", help="Last day, included; default: today.")
+]
+ProposedValue = Annotated[
+    list[str] | None, typer.Option("--priority", metavar="NAME=VALUE", help="Proposed value of a priority.")
+]
+ProposedQuota = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--quota", metavar="PROJECT/POOL=GPUS[:LIMIT]", help="Proposed deserved quota and limit of a project."
+    ),
+]
+InCluster = Annotated[str, typer.Option(help="Cluster, by name or id.", autocompletion=completions.cluster_names)]
+Timeout = Annotated[float | None, typer.Option(min=0, help="Timeout in seconds; default: none.")]
+
+
 def register(app: typer.Typer) -> None:
     """Add them."""
     group = typer.Typer(rich_markup_mode=None, help="Replay submissions under a proposal. Platform admins only.")
@@ -62,43 +96,20 @@ def run(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="Replay name.")],
     *,
-    cluster: Annotated[str, typer.Option(help="Cluster, by name or id.", autocompletion=completions.cluster_names)],
-    trace: Annotated[
-        Path | None, typer.Option("--trace", metavar="FILE", help="CSV file; default: the cluster's own record.")
-    ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--column",
-            metavar="OURS=THEIRS",
-            help="Column of the file: submitted, duration, gpus, workers, owner, priority, preemptible.",
-        ),
-    ] = None,
-    word: Annotated[
-        list[str] | None,
-        typer.Option("--map-priority", metavar="WORD=PRIORITY", help="Priority for a word of the file."),
-    ] = None,
+    cluster: InCluster,
+    trace: Trace = None,
+    column: TraceColumn = None,
+    word: Word = None,
     default_priority: Annotated[str, typer.Option(help="Priority of rows that name none.")] = "",
     project: Annotated[str, typer.Option(help="Project of owners that are no project.")] = "",
-    first: Annotated[
-        datetime | None, typer.Option("--from", formats=DAYS, metavar="DAY", help="First day of the record (UTC).")
-    ] = None,
-    last: Annotated[
-        datetime | None, typer.Option("--to", formats=DAYS, metavar="DAY", help="Last day, included; default: today.")
-    ] = None,
-    priority: Annotated[
-        list[str] | None, typer.Option("--priority", metavar="NAME=VALUE", help="Proposed value of a priority.")
-    ] = None,
-    quota: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--quota", metavar="PROJECT/POOL=GPUS[:LIMIT]", help="Proposed deserved quota and limit of a project."
-        ),
-    ] = None,
+    first: FirstDay = None,
+    last: LastDay = None,
+    priority: ProposedValue = None,
+    quota: ProposedQuota = None,
     scheduler: Annotated[str, typer.Option(help="Scheduler today; default: that of the cluster.")] = "",
     proposed_scheduler: Annotated[str, typer.Option(help="Proposed scheduler.")] = "",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it has ended.")] = True,
-    timeout: Annotated[float | None, typer.Option(min=0, help="Timeout in seconds; default: none.")] = None,
+    timeout: Timeout = None,
     output: OutputFlag = None,
 ) -> None:
     """Replay submissions with today's settings and with a proposal.
@@ -117,13 +128,9 @@ def run(
         "quotas": [_quota(key, value) for key, value in _pairs(quota)],
     }
     if trace is not None:
-        body["trace"] = {
-            "csv": _text(trace),
-            "columns": {each: each for each in NEEDED} | dict(_pairs(column)),
-            "priorities": dict(_pairs(word)),
-            "priority": default_priority or None,
-            "project": project or None,
-        }
+        columns = {each: each for each in NEEDED} | dict(_pairs(column))
+        body["trace"] = {"csv": _text(trace), "columns": columns, "priorities": dict(_pairs(word))}
+        body["trace"] |= {"priority": default_priority or None, "project": project or None}
     else:
         body |= _period(first, last)
     made = held.api.post(PATH, body)
