@@ -25,6 +25,7 @@ app.autodiscover_tasks(
         "workloads.lifecycle",
         "workloads.notifications",
         "workloads.quota_requests",
+        "workloads.replay",
         "workloads.reports",
         "workloads.submission",
     ]

@@ -389,6 +389,7 @@ CELERY_BEAT_SCHEDULE = {
     "workloads.notify": periodic("workloads.notify", 5, "notify"),
     "workloads.quota_requests": periodic("workloads.quota_requests", 60, "maintenance"),
     "workloads.make_reports": periodic("workloads.make_reports", 10, "maintenance"),
+    "workloads.run_replays": periodic("workloads.run_replays", 10, "maintenance"),
     "audit.seal": periodic("audit.seal", 10, "maintenance"),
     "core.maintenance": periodic("core.maintenance", 3600, "maintenance"),
     **{f"core.canary {queue}": periodic("core.canary", 5, queue, queue) for queue in QUEUES},

@@ -15,6 +15,7 @@ from workloads.plans.models import Plan, PlanScope, PlanState
 from workloads.policies.models import Policy
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.quota_requests.models import QuotaRequest, QuotaRequestState
+from workloads.replay.models import Replay, ReplayStatus
 from workloads.reports.models import Report, ReportGroup, ReportStatus
 from workloads.state.models import (
     DesiredPhase,
@@ -55,6 +56,8 @@ __all__ = [
     "Priority",
     "QuotaRequest",
     "QuotaRequestState",
+    "Replay",
+    "ReplayStatus",
     "Report",
     "ReportGroup",
     "ReportStatus",

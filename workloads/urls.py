@@ -15,6 +15,8 @@ from workloads.policies import api as policies_api
 from workloads.policies import views as policies_views
 from workloads.quota_requests import api as quota_requests_api
 from workloads.quota_requests import views as quota_requests_views
+from workloads.replay import api as replay_api
+from workloads.replay import views as replay_views
 from workloads.reports import api as reports_api
 from workloads.reports import views as reports_views
 from workloads.submission import views as submission_views
@@ -87,6 +89,10 @@ pages = [
     path("plans/<uuid:plan_id>/apply/", plans_views.plan_apply, name="plan-apply"),
     path("plans/<uuid:plan_id>/discard/", plans_views.plan_discard, name="plan-discard"),
     path("plans/<uuid:plan_id>/roll-back/", plans_views.plan_roll_back, name="plan-roll-back"),
+    path("replay/", replay_views.replays, name="replays"),
+    path("replay/<uuid:replay_id>/", replay_views.replay, name="replay"),
+    path("replay/<uuid:replay_id>/cancel/", replay_views.cancel, name="replay-cancel"),
+    path("replay/<uuid:replay_id>/file/", replay_views.file, name="replay-file"),
 ]
 urlpatterns = [path("", home.home, name="home"), path("", include((pages, "workloads")))]
 
@@ -166,6 +172,10 @@ api_patterns = [
     path("v1/quota-requests/<uuid:request_id>/approve", quota_requests_api.QuotaRequestApproval.as_view()),
     path("v1/quota-requests/<uuid:request_id>/decline", quota_requests_api.QuotaRequestDecline.as_view()),
     path("v1/quota-requests/<uuid:request_id>/withdraw", quota_requests_api.QuotaRequestWithdrawal.as_view()),
+    path("v1/replays", replay_api.Replays.as_view()),
+    path("v1/replays/<uuid:replay_id>", replay_api.ReplayDetail.as_view()),
+    path("v1/replays/<uuid:replay_id>/cancel", replay_api.ReplayCancel.as_view()),
+    path("v1/replays/<uuid:replay_id>/file", replay_api.ReplayFile.as_view()),
     path("v1/org-unit/reports", reports_api.Reports.as_view()),
     path("v1/org-unit/reports/count", reports_api.ReportCount.as_view()),
     path("v1/org-unit/reports/availability", reports_api.Availability.as_view()),

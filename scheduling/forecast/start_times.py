@@ -204,11 +204,11 @@ def _changed_by(decision: Decision, group: PodGroup, now: int) -> PodGroup:
     return left if left.holding else replace(left, started=None, let_in=None)
 
 
-def _placed(state: Snapshot) -> list[PodGroup]:
+def _placed(snapshot: Snapshot) -> list[PodGroup]:
     """The admitted groups for whose pods there are nodes: by priority, then by age."""
-    admitted = [each for each in state.waiting if each.started is not None]
+    admitted = [each for each in snapshot.waiting if each.started is not None]
     found: list[PodGroup] = []
-    with workspace(state, packed_state) as state:
+    with workspace(snapshot, packed_state) as state:
         for group in sorted(admitted, key=lambda each: (-each.priority, each.created)):
             nodes: dict[str, str] = {}
             for pod in group.waiting:

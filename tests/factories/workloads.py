@@ -10,7 +10,7 @@ from django.utils import timezone
 from factory.django import DjangoModelFactory
 
 from clusters.watch.models import ObservedPod
-from tests.factories.clusters import NodePoolFactory
+from tests.factories.clusters import ClusterFactory, NodePoolFactory
 from tests.factories.tenants import GPU, ProjectFactory
 from workloads.detectors.models import Finding
 from workloads.dictionary.models import Priority, WorkloadType
@@ -19,6 +19,7 @@ from workloads.intake import Explicit, ProjectGrants, WorkloadSpec, read_object
 from workloads.policies.models import Policy
 from workloads.quota_requests.models import QuotaRequest
 from workloads.quota_requests.selectors import base_of, impact_of
+from workloads.replay.models import Replay
 from workloads.reports.models import Report
 from workloads.state.models import Phase, Workload
 from workloads.workload_templates.models import Asset, WorkloadTemplate
@@ -228,6 +229,22 @@ class QuotaRequestFactory(DjangoModelFactory[QuotaRequest]):
 
     class Meta:
         model = QuotaRequest
+
+
+class ReplayFactory(DjangoModelFactory[Replay]):
+    """Of a day of the record, not run yet."""
+
+    name = "what if"
+    cluster = factory.SubFactory(ClusterFactory)
+    subject_kind = "user"
+    subject_id = "0"
+    subject_name = "somebody"
+    request = factory.LazyFunction(lambda: {"start": "2026-01-01T00:00:00+00:00", "end": "2026-01-02T00:00:00+00:00"})
+    created_at = factory.LazyFunction(timezone.now)
+    status_at = due_at = factory.SelfAttribute("created_at")
+
+    class Meta:
+        model = Replay
 
 
 class AssetFactory(DjangoModelFactory[Asset]):

@@ -20,6 +20,7 @@ from tests.factories.workloads import (
     FindingFactory,
     ObservedPodFactory,
     QuotaRequestFactory,
+    ReplayFactory,
     ReportFactory,
     WorkloadFactory,
     WorkloadTemplateFactory,
@@ -162,6 +163,7 @@ def world_of(project: Project, person: Person | None = None) -> World:
             words["category_name"] = limit._default_manager.create(category="Train", minutes=600, **owner).category
     first["report_id"] = ReportFactory(subject_id=str(person.user.pk) if person else "0")
     first["finding_id"] = FindingFactory(cluster=project.cluster, project=project)
+    first["replay_id"] = ReplayFactory(cluster=project.cluster)
     keeper = acting(person.user) if person else SYSTEM
     first["request_id"] = QuotaRequestFactory(
         project=project, node_pool=first["pool_id"], author_id=str(person.user.pk) if person else "0"

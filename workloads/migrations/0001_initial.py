@@ -1385,6 +1385,84 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="Replay",
+            fields=[
+                ("subject_kind", models.CharField(max_length=20)),
+                ("subject_id", models.CharField(max_length=64)),
+                ("subject_name", models.CharField(max_length=254)),
+                (
+                    "project_id",
+                    models.BigIntegerField(help_text="Its access key was bound to this project.", null=True),
+                ),
+                ("department_id", models.BigIntegerField(null=True)),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=100)),
+                (
+                    "request",
+                    models.JSONField(help_text="Scheduler, period of the record, proposal; as REST has them."),
+                ),
+                (
+                    "trace",
+                    models.JSONField(
+                        default=list, help_text="Rows of an uploaded trace; empty: the cluster's own record."
+                    ),
+                ),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("Pending", "Pending"),
+                            ("Running", "Running"),
+                            ("Ready", "Ready"),
+                            ("Failed", "Failed"),
+                            ("Cancelled", "Cancelled"),
+                        ],
+                        default="Pending",
+                        max_length=10,
+                    ),
+                ),
+                ("status_at", models.DateTimeField()),
+                ("message", models.CharField(blank=True, help_text="Why there is no result.", max_length=300)),
+                (
+                    "done",
+                    models.PositiveIntegerField(
+                        default=0, help_text="Submissions that have ended in the model, of both runs."
+                    ),
+                ),
+                (
+                    "total",
+                    models.PositiveIntegerField(default=0, help_text="Submissions of both runs; 0: not read yet."),
+                ),
+                (
+                    "result",
+                    models.JSONField(help_text="Figures before and after, plots, and what they rest on.", null=True),
+                ),
+                ("content", models.TextField(blank=True, help_text="The rows of all submissions as CSV.")),
+                ("created_at", models.DateTimeField()),
+                (
+                    "due_at",
+                    models.DateTimeField(
+                        help_text="When a worker may take it; null: nothing is left to do.", null=True
+                    ),
+                ),
+                ("attempts", models.PositiveIntegerField(default=0)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="clusters.cluster"
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-created_at", "id"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("due_at__isnull", False)), fields=["due_at"], name="workloads_replay_due"
+                    )
+                ],
+            },
+        ),
         migrations.AddField(
             model_name="workload",
             name="type",

@@ -180,8 +180,16 @@ class KubePreemption:
         return self._rankings[key].best()
 
     def cost_of(self, capacity: NodeCapacity, asked: Resources, priority: int) -> NodeScore | None:
-        """Cost of a preemption on this node, lower is better; None if it frees too little or needs no victim."""
-        return self._cost(self._victims(capacity, asked, priority))
+        """Cost of a preemption on this node, lower is better; None if it frees too little or needs no victim.
+
+        Cached from cycle to cycle while the pods and the capacity of the node are the same.
+        """
+        scope, key = ("node", capacity.node.name), ("cost", asked, priority)
+        costs: dict[int, NodeScore | None] = self.state.cached(scope, key, dict)
+        if capacity.version not in costs:
+            costs.clear()
+            costs[capacity.version] = self._cost(self._victims(capacity, asked, priority))
+        return costs[capacity.version]
 
     def _weaker(self, capacity: NodeCapacity, priority: int) -> list[Assignment]:
         """The highest priority first."""

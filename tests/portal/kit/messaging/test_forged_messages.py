@@ -25,6 +25,7 @@ from tests.factories.workloads import WorkloadFactory
 from tests.portal.kit.messaging.test_brokers import PATIENCE, WORKER, heartbeats_of, names
 from tests.support.processes import environment, eventually, running
 from workloads.lifecycle import tasks as lifecycle_tasks
+from workloads.replay.tasks import run_replay
 from workloads.reports.tasks import make_report
 from workloads.state.models import DesiredPhase, Phase, Workload, WorkloadEvent
 
@@ -101,6 +102,7 @@ WITH_IDS = (
     observe,
     lifecycle_tasks.apply_due,
     make_report,
+    run_replay,
 )
 
 

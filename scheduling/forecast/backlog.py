@@ -1,0 +1,130 @@
+"""What waits for kube-scheduler in a replay, so that only what might be served is tried again.
+
+Pods of equal requests in one queue make a line. A refusal for lack of room holds for all of equal requests up to that
+priority, since those may evict less, until a node has more that they could have; one for lack of quota until the queue
+that refused has some back.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Final
+
+from scheduling.model.reasons import PendingReason, Reason
+from scheduling.model.resources import Resources
+from scheduling.model.snapshot import Pod, PodGroup, SnapshotNode
+from scheduling.state.node_capacity import Selection, selection
+from scheduling.state.refusals import OF_QUOTA
+
+LOWEST: Final = -(2**63)
+
+
+@dataclass(eq=False, slots=True)
+class _Shape:
+    """Equal requests. in_vain: no pod up to this priority finds room for them, since those may evict less."""
+
+    gpu: int
+    in_vain: int = LOWEST
+    lines: list["_Line"] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class _Line:
+    """What waits in one queue with equal requests, as a heap. over: the queue whose quota refuses it."""
+
+    shape: _Shape
+    waiting: list[tuple[int, int, str, PodGroup]] = field(default_factory=list)
+    over: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """Might the first of it be served?"""
+        return bool(self.waiting) and not self.over and self.waiting[0][3].priority > self.shape.in_vain
+
+
+class Backlog:
+    """The lines, and what is known to be in vain. Changed as pods come and go."""
+
+    def __init__(self, nodes: Iterable[SnapshotNode]) -> None:
+        self._free = defaultdict(int, {node.name: node.capacity.gpu for node in nodes})
+        self._taken: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        self._shapes: dict[tuple[Selection, Resources, int, bool], _Shape] = {}
+        self._lines: dict[tuple[_Shape, str, bool], _Line] = {}
+        self._ready: set[_Line] = set()
+        self._expecting: list[PodGroup] = []
+
+    def add(self, group: PodGroup) -> None:
+        line = self._line(group)
+        heappush(line.waiting, (-group.priority, group.created, group.name, group))
+        self._review([line])
+
+    def pop(self) -> PodGroup | None:
+        """The first of those that might be served: the highest priority, then the oldest."""
+        if not self._ready:
+            return None
+        line = min(self._ready, key=lambda each: each.waiting[0][:3])
+        group = heappop(line.waiting)[3]
+        self._review([line])
+        return group
+
+    def refused(self, group: PodGroup, pend: PendingReason) -> None:
+        """Back into its line, until something is freed that it could use."""
+        if pend.reason is Reason.EVICTING:  # a gang is promised no nodes: it is tried again when somebody has left
+            self._expecting.append(group)
+            return
+        line = self._line(group)
+        if pend.reason in OF_QUOTA:
+            line.over = pend.queue or group.queue
+        else:
+            line.shape.in_vain = max(line.shape.in_vain, group.priority)
+            self._review(line.shape.lines)
+        self.add(group)
+
+    def occupy(self, group: PodGroup, pods: Iterable[Pod]) -> None:
+        for pod in pods:
+            self._change(group, pod, pod.requests.gpu)
+
+    def vacate(self, group: PodGroup, pods: Collection[Pod], queues: Collection[str]) -> None:
+        """These pods have left their nodes, and the queues have their quota back."""
+        for pod in pods:
+            self._change(group, pod, -pod.requests.gpu)
+        for line in self._lines.values():
+            if line.over in queues:
+                line.over = ""
+                self._review([line])
+        self.freed({pod.node for pod in pods})
+        while self._expecting:
+            self.add(self._expecting.pop())
+
+    def freed(self, nodes: Collection[str | None]) -> None:
+        """There is more room on these nodes than there was."""
+        for shape in self._shapes.values():
+            level = shape.in_vain
+            if level > LOWEST and any(node and self._could_have(node, shape.gpu, level) for node in nodes):
+                shape.in_vain = LOWEST
+                self._review(shape.lines)
+
+    def _review(self, lines: Iterable[_Line]) -> None:
+        for line in lines:
+            (self._ready.add if line.is_ready else self._ready.discard)(line)
+
+    def _change(self, group: PodGroup, pod: Pod, gpu: int) -> None:
+        node = pod.node or ""
+        self._free[node] -= gpu
+        self._taken[node][group.priority] += gpu
+
+    def _could_have(self, node: str, gpu: int, priority: int) -> bool:
+        """Has the node so many GPUs that are free, or held by lower priorities?"""
+        weaker = sum(held for level, held in self._taken[node].items() if level < priority)
+        return self._free[node] + weaker >= gpu
+
+    def _line(self, group: PodGroup) -> _Line:
+        asked = group.pods[0].requests
+        key = (selection(group), asked, len(group.pods), group.never_preempts)
+        shape = self._shapes.setdefault(key, _Shape(asked.gpu))
+        found = self._lines.get((shape, group.queue, group.preemptible))
+        if found is None:
+            found = self._lines[shape, group.queue, group.preemptible] = _Line(shape)
+            shape.lines.append(found)
+        return found

@@ -1,0 +1,317 @@
+"""Replay submissions on a cluster by the rules of one scheduler: a discrete-event simulation without clock or chance.
+
+Events are submit, finish and leave (the end of a grace period). At each moment that has one, everything that happens
+then is applied, and the scheduler decides.
+
+- A submission needs all its pods to make progress: its duration counts from the start of the last one. One that loses a
+  pod starts over: all its pods end, and it waits again when they are gone. What they held since their start is lost.
+- kube-scheduler decides pod by pod, or gang by gang. What it refused is not tried again until something is freed that
+  could serve it: room on a node that a pod of this size and priority could have, or quota of the queue that refused.
+- Of schedulers with queues what waits is part of the shares, so every cycle decides about all of it, at most once per
+  `interval`; once more when evicted pods are gone.
+- Kueue's admission names no nodes: what it admits runs at once, wherever that is.
+
+One state is kept from event to event, and changed by what the event changes (`scheduling.state.workspace.successor`).
+All times are in one unit, that of the time stamps in the snapshot.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from scheduling.forecast.backlog import Backlog
+from scheduling.forecast.cycle import FLAVOURS, Flavour, cycle
+from scheduling.model.decisions import Decision, Evict, Start, Wait
+from scheduling.model.reasons import Reason
+from scheduling.model.resources import Resources
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot
+from scheduling.state.min_runtime import is_guaranteed
+from scheduling.state.queue_usage import QueueUsageTracker
+from scheduling.state.workspace import successor
+
+ONE_BY_ONE: Final = frozenset({Flavour.KUBE, Flavour.KUBE_GANGS})
+"""What waits there does not change what becomes of others."""
+NEVER: Final = frozenset(
+    {Reason.NEVER_FITS, Reason.NO_SUCH_POOL, Reason.QUEUE_MISSING, Reason.EXCEEDS_MAX_QUOTA, Reason.GANG_INCOMPLETE}
+)
+"""Refusals that no event ends."""
+UNNAMED_NODE: Final = "admitted"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSubmission:
+    """One workload of a trace: so many workers, each with these requests, that run so long once all have started."""
+
+    name: str
+    submitted: int
+    duration: int
+    queue: str
+    priority: int
+    preemptible: bool
+    requests: Resources
+    workers: int = 1
+    pool: str = "default"
+    never_preempts: bool = False
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+
+    def groups(self, flavour: str) -> tuple[PodGroup, ...]:
+        """What a scheduler of this flavour sees of it: kube-scheduler every pod for itself, the others a gang."""
+        pods = tuple(Pod(f"{self.name}/{number}", self.requests) for number in range(self.workers))
+        whole = PodGroup(
+            name=self.name,
+            queue=self.queue,
+            namespace=self.queue,
+            priority=self.priority,
+            preemptible=self.preemptible,
+            pods=pods,
+            min_member=self.workers,
+            created=self.submitted,
+            pool=self.pool,
+            never_preempts=self.never_preempts,
+            node_selector=self.node_selector,
+            gang=flavour == Flavour.KUBE_GANGS and self.workers > 1,
+        )
+        if flavour != Flavour.KUBE or self.workers == 1:
+            return (whole,)
+        return tuple(replace(whole, name=pod.name, pods=(pod,), min_member=1) for pod in pods)
+
+
+@dataclass(slots=True)
+class ReplayedSubmission:
+    """What became of a submission. started: when all its pods ran for the first time. lost: GPU thousandths held in
+    runs that were evicted, times time. never: why it could not have started at any time.
+    """
+
+    submission: RecordedSubmission
+    started: int | None = None
+    finished: int | None = None
+    evictions: int = 0
+    lost: int = 0
+    never: Reason | None = None
+    run: int = 0
+    placed: dict[str, tuple[PodGroup, int]] = field(default_factory=dict)
+    """Its pod groups that have pods on nodes, and since when."""
+
+    @property
+    def complete(self) -> bool:
+        """Do all its pods run?"""
+        on_nodes = sum(len(group.holding) for group, _since in self.placed.values())
+        return on_nodes == self.submission.workers
+
+
+class _Kind(IntEnum):
+    """In the order in which events of one moment are applied."""
+
+    FINISH = 0
+    LEAVE = 1
+    SUBMIT = 2
+    WAKE = 3
+
+
+class ClusterReplay:
+    """A cluster without pods to begin with, and the submissions that come to it. Mutable.
+
+    grace: how long evicted pods still hold their room. interval: the least time between two cycles of a scheduler with
+    queues. Raises ValueError for a flavour without a model, and where two submissions share a name.
+    """
+
+    def __init__(
+        self,
+        base: Snapshot,
+        submissions: Sequence[RecordedSubmission],
+        *,
+        flavour: str,
+        grace: int = 0,
+        interval: int = 0,
+    ) -> None:
+        if flavour not in FLAVOURS:
+            raise ValueError(f"no model of the scheduler {flavour!r}; there is one of {', '.join(FLAVOURS)}")
+        self.runs = {each.name: ReplayedSubmission(each) for each in submissions}
+        if len(self.runs) != len(submissions):
+            raise ValueError("two submissions share a name")
+        self.ended = 0
+        """Submissions that have finished, or never can."""
+        self.use: list[tuple[int, int, int]] = []
+        """Moments at which it changed, with GPU thousandths in use and waiting from then on."""
+        self._flavour, self._grace, self._interval = flavour, grace, interval
+        self._snapshot = base
+        self._paths = QueueUsageTracker(base.queues)
+        self._protects = is_guaranteed(base)
+        self._backlog = Backlog(base.nodes) if flavour in ONE_BY_ONE else None
+        self._events = [(each.submitted, _Kind.SUBMIT, each.name, 0) for each in submissions]
+        heapify(self._events)
+        self._gone: set[str] = set()
+        self._come: dict[str, PodGroup] = {}
+        self._held = self._waiting = 0
+        self._next = self._events[0][0] if self._events else 0
+        self._open = self._urgent = False
+
+    def advance(self, moments: int) -> bool:
+        """Go through so many moments at most. False: there is none left."""
+        for _ in range(moments):
+            if not self._events:
+                return False
+            self._moment()
+        return bool(self._events)
+
+    def _moment(self) -> None:
+        now = self._events[0][0]
+        while self._events and self._events[0][0] == now:
+            _at, kind, name, run = heappop(self._events)
+            if kind is _Kind.SUBMIT:
+                self._enter(self.runs[name].submission, self.runs[name].submission.groups(self._flavour))
+            elif kind is _Kind.FINISH and self.runs[name].run == run:
+                self.runs[name].finished = now
+                self.ended += 1
+                self._vacate(self.runs[name])
+            elif kind is _Kind.LEAVE:
+                self._urgent = True
+                self._restart(self.runs[name])
+        self._commit(now)
+        if self._backlog is not None:
+            self._decide_one_by_one(self._backlog, now)
+        else:
+            self._decide_about_all(now)
+        if not self.use or self.use[-1][1:] != (self._held, self._waiting):
+            self.use.append((now, self._held, self._waiting))
+
+    def _enter(self, submission: RecordedSubmission, groups: Iterable[PodGroup]) -> None:
+        """They wait from now on."""
+        self._open = True
+        for group in groups:
+            self._waiting += group.total.gpu
+            if self._backlog is None:
+                self._come[group.name] = group
+            else:
+                self._backlog.add(group)
+
+    def _vacate(self, run: ReplayedSubmission) -> list[PodGroup]:
+        """Its pods on nodes are gone."""
+        left = [group for group, _since in run.placed.values()]
+        run.placed.clear()
+        self._open = True
+        for group in left:
+            held = tuple(pod for pod in group.pods if pod.node is not None)
+            self._held -= sum(pod.requests.gpu for pod in held)
+            self._gone.add(group.name)
+            if self._backlog is not None:
+                self._backlog.vacate(group, held, [queue.name for queue in self._paths.path(group.queue)])
+        return left
+
+    def _restart(self, run: ReplayedSubmission) -> None:
+        """Its evicted pods are gone, and others wait in their place."""
+        for group in self._vacate(run):
+            waiting = sum(pod.requests.gpu for pod in group.waiting)
+            self._waiting -= waiting
+            pods = tuple(replace(pod, node=None, terminating=False, nominated=None) for pod in group.pods)
+            self._gone.discard(group.name)
+            fresh = replace(group, pods=pods, started=None)
+            if self._backlog is not None:
+                self._gone.add(group.name)
+            self._enter(run.submission, [fresh])
+
+    def _commit(self, now: int) -> None:
+        """Make what has changed the state that the next cycle works on."""
+        if self._gone or self._come:
+            self._snapshot = successor(self._snapshot, self._gone, self._come.values(), now=now)
+        self._gone.clear()
+        self._come.clear()
+
+    def _decide_about_all(self, now: int) -> None:
+        if not (self._open and self._snapshot.waiting):
+            return
+        if now < self._next and not self._urgent:
+            heappush(self._events, (self._next, _Kind.WAKE, "", 0))
+            return
+        self._open, self._urgent, self._next = False, False, now + self._interval
+        if self._snapshot.now != now:
+            self._snapshot = successor(self._snapshot, (), (), now=now)
+        self._apply(cycle(self._snapshot, flavour=self._flavour, about=()), now)
+        if self._protects and self._interval and self._snapshot.waiting and self._held:
+            self._open = True  # who is left alone for so long is not for ever
+            heappush(self._events, (self._next, _Kind.WAKE, "", 0))
+
+    def _decide_one_by_one(self, backlog: Backlog, now: int) -> None:
+        if self._urgent and self._snapshot.waiting:
+            self._apply(cycle(self._snapshot, flavour=self._flavour, about=()), now)
+        self._urgent = False
+        while (group := backlog.pop()) is not None:
+            trial = self._snapshot.changed((), (group,), now=now)
+            self._apply(cycle(trial, flavour=self._flavour, about=()), now)
+
+    def _apply(self, decisions: Sequence[Decision], now: int) -> None:
+        for decision in decisions:
+            if isinstance(decision, Start):
+                self._start(decision, now)
+            elif isinstance(decision, Evict):
+                self._evict(decision.victim, now)
+            else:
+                self._wait(decision)
+        self._commit(now)
+
+    def _start(self, start: Start, now: int) -> None:
+        known = self._come.get(start.group.name, start.group)
+        nodes = start.placements or {pod.name: UNNAMED_NODE for pod in known.waiting}
+        pods = tuple(replace(pod, node=nodes[pod.name]) if pod.name in nodes else pod for pod in known.pods)
+        group = replace(known, pods=pods, started=now if known.started is None else known.started)
+        run = self.runs[_owner(group)]
+        since = run.placed.get(group.name, (group, now))[1]
+        run.placed[group.name] = (group, since)
+        self._come[group.name] = group
+        gpu = sum(pod.requests.gpu for pod in start.pods)
+        self._held, self._waiting = self._held + gpu, self._waiting - gpu
+        if self._backlog is not None:
+            self._backlog.occupy(group, [pod for pod in pods if pod.name in nodes])
+        if run.complete:
+            run.started = now if run.started is None else run.started
+            heappush(self._events, (now + run.submission.duration, _Kind.FINISH, run.submission.name, run.run))
+
+    def _evict(self, victim: PodGroup, now: int) -> None:
+        """All pods of the submission go; one whose pods are going already loses no more."""
+        run = self.runs[_owner(victim)]
+        groups = [group for group, _since in run.placed.values()]
+        if any(pod.terminating for group in groups for pod in group.pods):
+            return
+        run.evictions += 1
+        run.run += 1
+        for group, since in list(run.placed.values()):
+            run.lost += (now - since) * sum(pod.requests.gpu for pod in group.holding)
+            pods = tuple(replace(pod, terminating=pod.node is not None) for pod in group.pods)
+            run.placed[group.name] = (replace(group, pods=pods), since)
+            self._come[group.name] = run.placed[group.name][0]
+        heappush(self._events, (now + self._grace, _Kind.LEAVE, run.submission.name, run.run))
+
+    def _wait(self, wait: Wait) -> None:
+        group = self._come.get(wait.group.name, wait.group)
+        if wait.pend.reason in NEVER and not group.holding:
+            self._drop(group, wait.pend.reason)
+        elif self._backlog is not None:
+            self._keep(self._backlog, group, wait)
+
+    def _drop(self, group: PodGroup, reason: Reason) -> None:
+        run = self.runs[_owner(group)]
+        self.ended += run.never is None
+        run.never = reason
+        self._waiting -= sum(pod.requests.gpu for pod in group.waiting)
+        if self._snapshot.group(group.name) is not None:
+            self._gone.add(group.name)
+
+    def _keep(self, backlog: Backlog, group: PodGroup, wait: Wait) -> None:
+        """Who has a promised node stays in the state, others go back into the line."""
+        before = {pod.nominated for pod in group.waiting if pod.nominated}
+        if wait.nominated:
+            pods = tuple(replace(pod, nominated=wait.nominated.get(pod.name)) for pod in group.pods)
+            self._come[group.name] = replace(group, pods=pods)
+        else:
+            if self._snapshot.group(group.name) is not None:
+                self._gone.add(group.name)
+            free = replace(group, pods=tuple(replace(pod, nominated=None) for pod in group.pods))
+            backlog.refused(free, wait.pend)
+        backlog.freed(before - set(wait.nominated.values()))
+
+
+def _owner(group: PodGroup) -> str:
+    """Name of the submission that it is a part of."""
+    return group.pods[0].name.rpartition("/")[0]

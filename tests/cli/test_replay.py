@@ -1,0 +1,71 @@
+"""Replays from the command line: started with a trace, listed, shown, cancelled."""
+
+from pathlib import Path
+
+import pytest
+
+from tenants.organisation.models import Project
+from tests.cli.conftest import Rung
+from workloads.replay import services as replay_services
+from workloads.replay.models import Replay
+
+CSV = "t,dur,gpu,prio\n0,3600,8,LP\n10,3600,8,HP\n"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    file = tmp_path / "trace.csv"
+    file.write_text(CSV)
+    return str(file)
+
+
+def started(rung: Rung, project: Project, trace: str, *more: str) -> Rung:
+    return rung(
+        "replay", "run", "what if", "--cluster", project.cluster.name, "--trace", trace, "--column", "submitted=t",
+        "--column", "duration=dur", "--column", "gpus=gpu", "--column", "priority=prio", "--map-priority", "LP=low",
+        "--map-priority", "HP=high", "--project", project.name, "--no-wait", *more,
+    )  # fmt: skip
+
+
+def test_it_is_started_listed_shown_and_written(admin: Rung, llm_team: Project, trace: str, tmp_path: Path) -> None:
+    asked = ("--priority", "high=30", "--quota", "llm-team/h100=8:16", "--proposed-scheduler", "kai")
+    made = started(admin, llm_team, trace, *asked, "-o", "json")
+    assert made.code == 0, made.err
+    assert made.data["request"]["priorities"] == [{"name": "high", "value": 30}]
+    assert made.data["request"]["quotas"][0]["limitGpus"] == 16
+    assert admin("replay", "list").out.splitlines()[1].split()[:3] == ["what", "if", "Pending"]
+    replay_services.sweep()
+    file = tmp_path / "rows.csv"
+    shown = admin("replay", "show", "what if", "--file", str(file))
+    assert shown.out.splitlines()[1].split()[:2] == ["all", "2"]
+    assert file.read_text().startswith("submission,project")
+    assert admin("replay", "show", "nothing").code == 1
+
+
+def test_it_is_cancelled(admin: Rung, llm_team: Project, trace: str) -> None:
+    started(admin, llm_team, trace)
+    assert admin("replay", "cancel", "what if").out == "Cancelled what if.\n"
+    assert "Cancelled" in admin("replay", "show", "what if").out
+
+
+@pytest.mark.parametrize("more", [("--priority", "high"), ("--priority", "high=much"), ("--quota", "x=y")])
+def test_what_is_no_pair_or_number_is_refused_before_anything_is_sent(
+    admin: Rung, llm_team: Project, trace: str, more: tuple[str, str]
+) -> None:
+    assert started(admin, llm_team, trace, *more).code == 64
+    assert started(admin, llm_team, trace + ".missing").code == 64
+    assert not Replay.objects.exists()
+
+
+def test_a_bad_cell_is_named_by_line_and_column(admin: Rung, llm_team: Project, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.csv"
+    bad.write_text(CSV.replace("0,3600,8,LP", "0,never,8,LP"))
+    answer = started(admin, llm_team, str(bad))
+    assert answer.code != 0
+    assert 'Line 2, column "dur"' in answer.err
+
+
+def test_the_record_needs_no_file(admin: Rung, llm_team: Project) -> None:
+    asked = ("--cluster", llm_team.cluster.name, "--from", "2026-01-01", "--to", "2026-01-02", "--no-wait")
+    assert admin("replay", "run", "record", *asked).code == 0
+    assert Replay.objects.get().request["end"] == "2026-01-03T00:00:00+00:00"

@@ -1,0 +1,102 @@
+"""Replays in the browser: a form, progress, cancel, the report."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+
+from tenants.access.models import User
+from tenants.organisation.models import Project
+from tests.factories.workloads import WorkloadFactory
+from workloads.dictionary.models import Priority
+from workloads.replay import services as replay_services
+from workloads.replay.models import Replay
+
+Clients = Callable[[User], Client]
+PATH = "/replay/"
+CSV = b"t,dur,gpu,who\n0,3600,8,llm-team\n1,3600,8,someone\n60,600,4,llm-team\n"
+
+
+@pytest.fixture
+def person(client_of: Clients, admin: User, llm_team: Project) -> Client:
+    return client_of(admin)
+
+
+def sent(project: Project, **more: Any) -> dict[str, Any]:
+    values = {f"priority_{row.name}": row.value for row in Priority.objects.all()}
+    return {
+        "name": "what if", "cluster": project.cluster_id, "project": "llm-team", "default_priority": "low",
+        "csv": SimpleUploadedFile("trace.csv", CSV), "column_submitted": "t", "column_duration": "dur",
+        "column_gpus": "gpu", "column_owner": "who", **values, **more,
+    }  # fmt: skip
+
+
+def words(client: Client, path: str = PATH, **headers: str) -> str:
+    answer = client.get(path, headers=headers)
+    assert answer.status_code == 200
+    return " ".join(answer.content.decode().split())
+
+
+def test_an_admin_starts_one_watches_it_and_reads_the_report(person: Client, llm_team: Project) -> None:
+    assert "No replays yet." in words(person)
+    quotas = "llm-team, h100, 8, 16, 3\nllm-team, a100, 4"
+    answer = person.post(PATH, sent(llm_team, scheduler="kai", priority_low=45, quotas=quotas))
+    row = Replay.objects.get()
+    assert (answer.status_code, answer["Location"]) == (302, f"{PATH}{row.pk}/")
+    assert row.request["priorities"] == [{"name": "low", "value": 45}]
+    assert row.request["quotas"][1]["limitGpus"] is None
+    page = words(person, f"{PATH}{row.pk}/")
+    assert "every 2s" in page
+    assert "0 %: 0 of 6 submissions" in page
+    replay_services.sweep()
+    part = words(person, f"{PATH}{row.pk}/", **{"HX-Request": "true", "HX-Target": "progress"})
+    assert "<html" not in part
+    assert "every 2s" not in part
+    assert part.count('<polyline class="held"') == 2
+    assert part.count('<polyline class="deserved"') == 2
+    assert "Evictions: 0 before, 0 after." in part
+    assert "> llm-team <" in part
+    assert "what if" in words(person)
+    assert person.get(f"{PATH}{row.pk}/file/")["Content-Type"].startswith("text/csv")
+
+
+def test_it_is_cancelled(person: Client, llm_team: Project) -> None:
+    person.post(PATH, sent(llm_team))
+    row = Replay.objects.get()
+    assert person.post(f"{PATH}{row.pk}/cancel/").status_code == 302
+    assert "Cancelled" in words(person, f"{PATH}{row.pk}/")
+    assert "every 2s" not in words(person, f"{PATH}{row.pk}/")
+
+
+def test_the_record_of_some_days_needs_no_file(person: Client, llm_team: Project) -> None:
+    WorkloadFactory(project=llm_team)
+    assert person.post(PATH, sent(llm_team, csv="", start="2026-01-01", end="2026-01-07")).status_code == 302
+    assert Replay.objects.get().request["end"] == "2026-01-08T00:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        pytest.param({"csv": SimpleUploadedFile("t.csv", b"\xff\xfe")}, "must be UTF-8", id="no text"),
+        pytest.param({"csv": SimpleUploadedFile("t.csv", b"x" * 400_001)}, "must be at most 400000 bytes", id="large"),
+        pytest.param({"csv": SimpleUploadedFile("t.csv", b"t,dur,gpu,who\n0,-1,1,x\n")}, "Line 2, column", id="a cell"),
+        pytest.param({"column_gpus": "GPUs"}, "Line 1: no column", id="a column"),
+        pytest.param({"quotas": "llm-team, h100, many"}, "Line 1: One per line", id="a quota"),
+        pytest.param({"quotas": "llm-team, h100, -1"}, "Line 1: One per line", id="a negative quota"),
+        pytest.param({"quotas": "nobody, h100, 1"}, "Not a project of this cluster", id="a project"),
+        pytest.param({"words": "HP = urgent"}, "which is not one of", id="a priority"),
+    ],
+)
+def test_what_is_wrong_is_shown_and_nothing_stored(
+    person: Client, llm_team: Project, more: dict[str, Any], said: str
+) -> None:
+    answer = person.post(PATH, sent(llm_team, **more))
+    assert answer.status_code == 422
+    assert said in answer.content.decode()
+    assert not Replay.objects.exists()
+
+
+def test_others_than_platform_admins_are_refused(client_of: Clients, bob: User, llm_team: Project) -> None:
+    assert client_of(bob).get(PATH).status_code == 403

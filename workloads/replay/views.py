@@ -1,0 +1,245 @@
+"""Pages of replays: a list with the form for another one, progress, and the report."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, time, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _lazy
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from clusters.inventory.models import Cluster
+from clusters.watch.selectors import Metric, SeriesPoint, TimeWindow
+from portal.kit.api.csv_export import csv_response
+from portal.kit.errors import RungError
+from portal.kit.pages.forms import PageForm, form_data
+from portal.kit.pages.htmx import render_page
+from portal.kit.security.request_identity import actor_of
+from scheduling.forecast.cycle import FLAVOURS
+from tenants.usage.selectors import Trend, draw
+from workloads.dictionary.models import HIGHEST_VALUE, LOWEST_VALUE, Priority
+from workloads.dictionary.selectors import require_dictionary
+from workloads.replay import services as replay_services
+from workloads.replay.models import Replay, ReplayStatus
+from workloads.replay.rules import COLUMNS, MOST_BYTES, PARTS, REQUIRED
+from workloads.replay.services import KEPT, UNFINISHED
+
+LISTED: Final = 50
+DAY: Final = timedelta(days=1)
+TONES: Final = {
+    ReplayStatus.PENDING.value: "wait",
+    ReplayStatus.RUNNING.value: "wait",
+    ReplayStatus.READY.value: "good",
+    ReplayStatus.FAILED.value: "bad",
+    ReplayStatus.CANCELLED.value: "wait",
+}
+SCHEDULERS: Final = (("", _lazy("as the cluster")), *((name.value, name.value) for name in FLAVOURS))  # type: ignore[attr-defined]
+QUOTA_LINE: Final = _lazy("One per line: project, node pool, deserved GPUs, limit (may be empty), over-quota weight.")
+POINTERS: Final = {"/start": "start", "/end": "end", "/trace/csv": "csv"}
+
+
+class ReplayForm(PageForm):
+    """What to replay, and the proposal. `priority_*`: the value of each priority in the proposal."""
+
+    name = forms.CharField(label=_lazy("Name"), max_length=100)
+    cluster = forms.ModelChoiceField(label=_lazy("Cluster"), queryset=Cluster.objects.order_by("name"))
+    start = forms.DateField(label=_lazy("From"), widget=forms.DateInput(attrs={"type": "date"}), required=False)
+    end = forms.DateField(label=_lazy("To"), widget=forms.DateInput(attrs={"type": "date"}), required=False)
+    csv = forms.FileField(label=_lazy("Trace (CSV)"), required=False)
+    project = forms.CharField(label=_lazy("Project of other owners"), required=False)
+    default_priority = forms.CharField(label=_lazy("Priority of rows without one"), required=False)
+    words = forms.CharField(
+        label=_lazy("Priorities in the trace"),
+        help_text=_lazy("One per line: word in the file = priority."),
+        widget=forms.Textarea(attrs={"rows": 2}),
+        required=False,
+    )
+    scheduler = forms.ChoiceField(label=_lazy("Scheduler today"), choices=SCHEDULERS, required=False)
+    proposed_scheduler = forms.ChoiceField(label=_lazy("Proposed scheduler"), choices=SCHEDULERS, required=False)
+    quotas = forms.CharField(
+        label=_lazy("Proposed quotas"), help_text=QUOTA_LINE, widget=forms.Textarea(attrs={"rows": 3}), required=False
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._values = dict(Priority.objects.filter(retired_at=None).values_list("name", "value"))
+        own: dict[str, forms.Field] = {
+            f"priority_{name}": forms.IntegerField(
+                label=name, min_value=LOWEST_VALUE, max_value=HIGHEST_VALUE, initial=value, required=False
+            )
+            for name, value in self._values.items()
+        }
+        own |= {
+            f"column_{name}": forms.CharField(label=name, initial=name if name in REQUIRED else "", required=False)
+            for name in COLUMNS
+        }
+        super().__init__(*args, **kwargs)
+        for name, field in own.items():
+            field.widget.attrs["class"] = "form-control"
+            self.fields[name] = field
+
+    def clean_csv(self) -> str:
+        """The text of the file. Its size is known before it is read."""
+        file = self.cleaned_data.get("csv")
+        if not file:
+            return ""
+        if file.size > MOST_BYTES:
+            raise forms.ValidationError(_("The trace must be at most %(most)s bytes.") % {"most": MOST_BYTES})
+        try:
+            return str(file.read().decode())
+        except UnicodeDecodeError:
+            raise forms.ValidationError(_("The trace must be UTF-8 text.")) from None
+
+    def clean_quotas(self) -> list[dict[str, Any]]:
+        lines = enumerate(self.cleaned_data["quotas"].splitlines(), start=1)
+        return [_quota(number, line) for number, line in lines if line.strip()]
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """As REST has it."""
+        found = self.cleaned_data
+        changed = {name: found[f"priority_{name}"] for name in self._values}
+        body: dict[str, Any] = {
+            "scheduler": found["scheduler"] or None,
+            "proposedScheduler": found["proposed_scheduler"] or None,
+            "priorities": [
+                {"name": name, "value": value}
+                for name, value in changed.items()
+                if value is not None and value != self._values[name]
+            ],
+            "quotas": found["quotas"],
+        }
+        if found["csv"]:
+            words = (line.partition("=") for line in found["words"].splitlines() if "=" in line)
+            return body | {
+                "trace": {
+                    "csv": found["csv"],
+                    "columns": {name: found[f"column_{name}"] for name in COLUMNS},
+                    "priorities": {theirs.strip(): ours.strip() for theirs, _sign, ours in words},
+                    "priority": found["default_priority"],
+                    "project": found["project"],
+                }
+            }
+        days = {"start": found["start"], "end": found["end"] and found["end"] + DAY}
+        return body | {name: datetime.combine(day, time(), tzinfo=UTC).isoformat() for name, day in days.items() if day}
+
+    @property
+    def columns(self) -> list[forms.BoundField]:
+        return [self[f"column_{name}"] for name in COLUMNS]
+
+    @property
+    def priorities(self) -> list[forms.BoundField]:
+        """The highest first."""
+        return [self[f"priority_{name}"] for name in sorted(self._values, key=lambda name: -self._values[name])]
+
+
+def _quota(number: int, line: str) -> dict[str, Any]:
+    cells = [cell.strip() for cell in line.split(",")] + ["", ""]
+    try:
+        return {
+            "project": cells[0],
+            "nodePool": cells[1],
+            "deservedGpus": _amount(cells[2]),
+            "limitGpus": _amount(cells[3]) if cells[3] else None,
+            "overQuotaWeight": _amount(cells[4]) if cells[4] else None,
+        }
+    except (ValueError, IndexError):
+        raise forms.ValidationError(_("Line %(number)s: %(how)s") % {"number": number, "how": QUOTA_LINE}) from None
+
+
+def _amount(text: str) -> float:
+    found = float(text)
+    if not 0 <= found <= 1_000_000:
+        raise ValueError
+    return found
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def replays(request: HttpRequest) -> HttpResponse:
+    """All replays, newest first, and a form for another one."""
+    actor = actor_of(request)
+    require_dictionary(actor)
+    today = timezone.now().date()
+    initial = {"start": today - 7 * DAY, "end": today - DAY}
+    form = ReplayForm(form_data(request), request.FILES if request.method == "POST" else None, initial=initial)
+    if request.method == "POST" and form.is_valid():
+        asked = {"name": form.cleaned_data["name"], "cluster": form.cleaned_data["cluster"], "body": form.body}
+        try:
+            row = replay_services.create_replay(actor=actor, **asked)
+        except RungError as error:
+            form.show(error, _pointers(error))
+        else:
+            return redirect("workloads:replay", replay_id=row.pk)
+    context = {"form": form, "rows": replay_services.replays()[:LISTED], "tones": TONES, "kept_days": KEPT.days}
+    return render_page(request, "workloads/replay/list.html", context, status=422 if form.errors else 200)
+
+
+def _pointers(error: RungError) -> Mapping[str, str]:
+    """At which fields of the form its problems are shown."""
+    named = {f"/trace/columns/{name}": f"column_{name}" for name in COLUMNS}
+    quotas = {problem.pointer: "quotas" for problem in error.problems if problem.pointer.startswith("/quotas")}
+    trace = {"/trace/project": "project", "/trace/priorities": "words"}
+    return {**POINTERS, **named, **quotas, **trace}
+
+
+@login_required
+@require_safe
+def replay(request: HttpRequest, replay_id: UUID) -> HttpResponse:
+    """Progress while it runs, then the report."""
+    require_dictionary(actor_of(request))
+    row = replay_services.replay_of(key=replay_id)
+    context = {"replay": row, "tones": TONES, "unfinished": row.status in UNFINISHED, **_report(row)}
+    return render_page(request, "workloads/replay/detail.html", context, parts=("progress",))
+
+
+@login_required
+@require_POST
+def cancel(request: HttpRequest, replay_id: UUID) -> HttpResponse:
+    replay_services.cancel_replay(key=replay_id, actor=actor_of(request))
+    messages.success(request, _("Replay cancelled."))
+    return redirect("workloads:replay", replay_id=replay_id)
+
+
+@login_required
+@require_safe
+def file(request: HttpRequest, replay_id: UUID) -> HttpResponse:
+    require_dictionary(actor_of(request))
+    row, text = replay_services.file_of_replay(key=replay_id)
+    return csv_response(text, name=row.name)
+
+
+def _report(row: Replay) -> dict[str, Any]:
+    """Groups of figures, and GPUs in use and waiting as drawings: after solid, before dashed."""
+    found = row.result
+    if not found:
+        return {}
+    whole = {"name": _("All submissions"), **found["all"]}
+    groups = [
+        (_("Priority"), found["priorities"]),
+        (_("Project"), found["projects"]),
+    ]
+    plots = [
+        (_("GPUs in use"), "used", _trend(found["usedGpus"], found["seconds"])),
+        (_("GPUs waiting"), "waiting", _trend(found["waitingGpus"], found["seconds"])),
+    ]
+    return {"result": found, "whole": whole, "groups": groups, "plots": plots}
+
+
+def _trend(curves: Mapping[str, list[float]], seconds: int) -> Trend:
+    start = datetime(2000, 1, 1, tzinfo=UTC)
+    window = TimeWindow(start, start + timedelta(seconds=seconds), PARTS)
+    part = timedelta(seconds=seconds / PARTS)
+    return draw(
+        [
+            SeriesPoint(start + (index + 1) * part, {Metric.GPU_HELD: after * 1000, Metric.GPU_DESERVED: before * 1000})
+            for index, (before, after) in enumerate(zip(curves["before"], curves["after"], strict=True))
+        ],
+        window,
+    )
