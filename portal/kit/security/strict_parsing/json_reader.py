@@ -7,7 +7,8 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, Final
+from itertools import accumulate, islice
+from typing import Any
 
 from portal.kit.security.strict_parsing.documents import (
     Document,
@@ -24,10 +25,8 @@ from portal.kit.security.strict_parsing.documents import (
     whole_number,
 )
 
-_STRUCTURE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[^"\[\]{},]++|[\[{]|[\]}]|,', re.DOTALL)
+_BRACKET = re.compile(r"[\[\]{}]")
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}:,]|[^\s\[\]{}:,"]++|\s++', re.DOTALL)
-_MARKS_PER_NODE: Final = 4
-"""How many matches of `_STRUCTURE` a node may take; text that is no JSON is not read to its end."""
 
 
 def document_from_json(data: bytes, limits: ParseLimits) -> Document:
@@ -75,18 +74,15 @@ class _JsonLines:
 
 def hold_caps(content: str, limits: ParseLimits) -> None:
     """Raise DocumentInvalid for a text of too many keys and values or too deep a nesting, before anything is built."""
-    depth = nodes = 0
-    for number, match in enumerate(_STRUCTURE.finditer(content)):
-        mark = match.group()
-        if mark in "[{,":
-            nodes += 1
-            depth += mark != ","
-        elif mark in "]}":
-            depth -= 1
-        if nodes > limits.nodes or number > limits.nodes * _MARKS_PER_NODE:
-            raise too_many_nodes(limits)
-        if depth > limits.depth:
+    outside = "".join(content.replace("\\\\", "").replace('\\"', "").split('"')[::2])  # of strings
+    opened = outside.count("[") + outside.count("{")
+    if opened > limits.depth:
+        # No more are read than a text of so few nodes has.
+        brackets = islice(_BRACKET.finditer(outside), 2 * limits.nodes)
+        if max(accumulate(1 if each.group() in "[{" else -1 for each in brackets)) > limits.depth:
             raise too_deep(limits)
+    if opened + outside.count(",") > limits.nodes:
+        raise too_many_nodes(limits)
 
 
 def _report_repeat(content: str) -> None:

@@ -32,6 +32,8 @@ from workloads.intake.rules.manifests import read_json, read_yaml
 SIZE: Final = LARGEST_BODY
 ALLOWED: Final = 50 / 3.5 * 1.5
 """Times the plain reading: 50 ms, and half as much again for what the two measurements differ by."""
+ALLOWED_JSON: Final = 35 / 3.5 * 1.5
+"""The same for bodies of JSON, which every client sends: at most 26 ms were measured."""
 TRIES: Final = 5
 PLAIN: Final = json.dumps(["a" * 10] * (SIZE // 14))
 
@@ -52,11 +54,11 @@ def seconds(read: Callable[[Any], object], data: Any) -> float:
         gc.unfreeze()
 
 
-def check_cost(read: Callable[[Any], object], data: Any) -> None:
+def check_cost(read: Callable[[Any], object], data: Any, allowed: float = ALLOWED) -> None:
     ratios: list[float] = []
-    while not ratios or (min(ratios) > ALLOWED and len(ratios) < TRIES):
+    while not ratios or (min(ratios) > allowed and len(ratios) < TRIES):
         ratios.append(seconds(read, data) / seconds(json.loads, PLAIN))
-    assert min(ratios) <= ALLOWED
+    assert min(ratios) <= allowed
 
 
 def filled(unit: str, size: int = SIZE, *, around: str = "[]", between: str = ",") -> str:
@@ -81,7 +83,7 @@ JSON_SHAPES: Final = {
     "one long number": "1" * SIZE,
     "long floats": filled("1." + "1" * 300),
     "nesting": "[" * SIZE,
-    "nesting below the cap": deep(19_900, 95),
+    "nesting below the cap": deep(19_700, 95),
     "as many parts as allowed": counted(lambda number: f'"{number:020}"', 19_900),
     "as many members as allowed": counted(lambda number: f'"{number:015}":0', 19_900, around="{}"),
     "escaped keys": counted(lambda number: f'"\\u0061\\u0061\\u0061{number}":0', 19_000, around="{}"),
@@ -151,12 +153,12 @@ def shapes(table: dict[str, str]) -> Any:
 
 @shapes(JSON_SHAPES)
 def test_a_json_body(text: str) -> None:
-    check_cost(strict_json, text.encode()[:SIZE])
+    check_cost(strict_json, text.encode()[:SIZE], ALLOWED_JSON)
 
 
 @shapes(JSON_SHAPES)
 def test_a_json_document_and_the_line_of_a_problem(text: str) -> None:
-    check_cost(lambda data: document_from_json(data, ParseLimits()).line_of("/x"), text.encode()[:SMALL])
+    check_cost(lambda data: document_from_json(data, ParseLimits()).line_of("/x"), text.encode()[:SMALL], ALLOWED_JSON)
 
 
 @shapes(YAML_SHAPES)
@@ -202,6 +204,11 @@ def test_the_caps_that_hold_it_are_refusals_with_a_code() -> None:
         assert refused.value.code == code
     assert strict_json(counted(lambda _: "[0]", 9_990).encode())
     assert strict_json(("[" * 99 + "]" * 99).encode())
+    in_text = json.dumps(["\\" * 3 + '"[' * 200 + "," * 30_000, [], '\\"', {"a\\": []}] * 2)
+    assert strict_json(in_text.encode()) == json.loads(in_text)
+    for text in ("[" * 50 + '"\\\\"' + "," + "[" * 51, '["\\"",' + "[" * 100, "[[]]," * 40 + "[" * 101):
+        with pytest.raises(ValidationFailed, match="levels"):
+            strict_json(text.encode())
     for big in ("a\n" * (MOST_LINES + 1), "a" * (LARGEST_FILE + 1)):
         with pytest.raises(PayloadTooLarge, match="5000 lines and 512 kB"):
             BoundedCSV().create_dataset(big)
