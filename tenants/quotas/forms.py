@@ -100,6 +100,7 @@ class QuotaRowForm(PageForm):
         }
         super().__init__(data, prefix=prefix_of(line.key), initial=initial)
         for name, field in self.fields.items():
+            field.help_text = ""  # a cell has no room for it
             field.widget.attrs["aria-label"] = f"{field.label}: {line.owner.name}"
             field.widget.attrs["data-cell"] = name
 

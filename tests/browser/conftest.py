@@ -149,6 +149,7 @@ def organisation(
         "events": f"/workloads/{running.pk}/?tab=events",
         "yaml": f"/workloads/{running.pk}/?tab=yaml",
         "projects": "/projects/",
+        "quotas": "/quotas/",
         "project": "/projects/llm-team/",
         "priorities": "/priorities/",
         "a priority": "/priorities/low/",
