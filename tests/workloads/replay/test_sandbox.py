@@ -26,8 +26,9 @@ def test_the_same_one_is_evicted_and_the_same_ones_run(flavour: str) -> None:
 
     base = snapshot(node("n", 8), queue("department", deserved=8), queue("team", "department", deserved=8))
     replay = ClusterReplay(base, [submission(*each) for each in SENT], flavour=flavour, grace=30)
-    while replay.use[-1:] < [(50, 0, 0)] and replay.advance(1):
+    while replay.runs["strong"].started is None and replay.advance(1):
         pass
+    assert replay.runs["strong"].started == 50
     assert {name for name, run in replay.runs.items() if run.evictions} == evicted == {"young"}
     assert {name for name, run in replay.runs.items() if run.complete} == running == {"old", "strong"}
 
