@@ -49,6 +49,7 @@ from workloads.dictionary.services.changes import (
     update_type,
     withdraw_type,
 )
+from workloads.plans.api import plan_json
 from workloads.plans.models import Plan
 
 TYPE_COLUMNS = {"name": Column("name"), "group": Column("group")}
@@ -267,12 +268,6 @@ class PriorityDetail(Route):
         """No longer offered nor accepted."""
         row = _priority_or_404(priority_id)
         return Response({"plan": plan_json(retire_priority(name=row.name, actor=actor_of(request)))})
-
-
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """What a plan says it does."""
-    shown = ("sentence", "objects", "workloads", "victims", "types", "warnings")
-    return {"id": str(plan.pk), "title": plan.title, **{name: plan.effect[name] for name in shown}}
 
 
 _ATTRIBUTES: Final = {"value": "value", "preemptionPolicy": "preemption_policy", "description": "description"}

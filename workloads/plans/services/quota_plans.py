@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.urls import reverse
+
 from clusters.inventory.models import NodePool
 from portal.kit.errors import NotFound, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
@@ -46,9 +48,11 @@ from workloads.plans.selectors import (
     unfit,
     waiting_in,
 )
-from workloads.plans.services.plans import rolled_back
+from workloads.plans.services.plans import plan_change, rolled_back
 
 RECLAIMABLE: Final = "becomes_reclaimable"
+MOST: Final = 200
+"""Quotas in one plan."""
 COLUMNS: Final = tuple(QuotaValues().as_fields())
 
 
@@ -103,8 +107,8 @@ def _owners(change: Change) -> Iterator[tuple[Project | Department, Mapping[str,
     """Owner, entry and pointer of each entry. Nothing else is read: who may change them is not known yet."""
     if "quotas" not in change:
         yield _owner(change, ""), change, ""
-    elif not change["quotas"]:
-        raise ValidationFailed.at("/quotas", "required", "Name at least one quota.")
+    elif not 0 < len(change["quotas"]) <= MOST:
+        raise ValidationFailed.at("/quotas", "required", f"Name 1 to {MOST} quotas.", most=MOST)
     else:
         for number, entry in enumerate(change["quotas"]):
             pointer = f"/quotas/{number}"
@@ -286,7 +290,7 @@ def _projects(edits: Sequence[QuotaEdit]) -> dict[int, Project]:
 def _reclaimable(warnings: Sequence[Problem]) -> Iterator[str]:
     for problem in warnings:
         if isinstance(problem, QuotaWarning):
-            yield from (each.workload_id for each in problem.work)
+            yield from (each.workload_id for each in problem.work if each.workload_id)
 
 
 def _quota_rows(edits: Sequence[QuotaEdit], projects: Mapping[int, Project]) -> Iterator[dict[str, Any]]:
@@ -380,3 +384,9 @@ def _change_words(quotas: Sequence[Mapping[str, Any]]) -> str:
 
 _KIND: Final = PlanKind(title=title, scopes=scopes, facts=facts, effect=effect, apply=apply, undo=undo)
 KINDS: Final = {"project_quota": _KIND, "department_quota": _KIND, "quotas": _KIND}
+
+
+def plan_page(change: Change, actor: Actor) -> str:
+    """Plan a change of one quota; answers the address of the plan's page."""
+    kind = "project_quota" if "project" in change else "department_quota"
+    return reverse("workloads:plan", args=[plan_change(kind=kind, change=change, actor=actor).pk])
