@@ -28,10 +28,10 @@ def test_a_plan_is_listed_shown_applied_and_rolled_back(admin: Rung, plan: Plan)
     assert "projects of research in h100 of lab: 4 -> 9 GPUs deserved; department quota 8" in shown.out
     applied = admin("plan", "apply", key, "--yes")
     assert applied.code == 0, applied.err
-    assert ProjectQuota.objects.get().gpu_deserved == 9 * GPU
+    assert ProjectQuota.objects.get(project__name="llm-team").gpu_deserved == 9 * GPU
     back = admin("plan", "rollback", key, "-o", "name").out.strip()
     assert admin("plan", "apply", back, "--yes", "-o", "json").data["rollsBack"] == key
-    assert ProjectQuota.objects.get().gpu_deserved == 4 * GPU
+    assert ProjectQuota.objects.get(project__name="llm-team").gpu_deserved == 4 * GPU
 
 
 def test_a_discarded_plan_is_not_applied(admin: Rung, plan: Plan) -> None:
@@ -39,4 +39,4 @@ def test_a_discarded_plan_is_not_applied(admin: Rung, plan: Plan) -> None:
     refused = admin("plan", "apply", str(plan.pk), "--yes")
     assert refused.code != 0
     assert "already applied or discarded" in refused.err
-    assert ProjectQuota.objects.get().gpu_deserved == 4 * GPU
+    assert ProjectQuota.objects.get(project__name="llm-team").gpu_deserved == 4 * GPU

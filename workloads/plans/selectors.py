@@ -239,10 +239,10 @@ def gpu_hours_at_risk(ids: Collection[UUID | str]) -> float:
     """GPU-hours since the start or the last checkpoint of these running workloads, to a tenth."""
     now, seconds = timezone.now(), 0
     rows = Workload.objects.filter(pk__in=ids)
-    for spec, started, gpus in rows.values_list("spec", "started_at", "gpu_milli"):
+    for annotations, started, gpus in rows.values_list("spec__annotations", "started_at", "gpu_milli"):
         if started is None:
             continue
-        saved = last_checkpoint(spec, started=started, now=now)
+        saved = last_checkpoint({"annotations": annotations}, started=started, now=now)
         seconds += lost_gpu_seconds(gpus, started=started, checkpoint=saved, at=now)
     return round(seconds / 3600, 1)
 

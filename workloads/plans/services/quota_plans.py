@@ -334,28 +334,34 @@ def _shown(name: str, value: Any) -> str:
 
 def _sums(edits: Sequence[QuotaEdit]) -> list[dict[str, Any]]:
     """Deserved GPUs that are bounded together: of a department's projects, and of a pool."""
-    found: dict[str, dict[str, Any]] = {}
-    for edit in edits:
-        pool, department = edit.pool, edit.department
-        place = {"cluster": pool.cluster.name, "pool": pool.name}
-        parent = DepartmentQuota.objects.filter(department=department, node_pool=pool).first()
-        found[f"{department.pk} {pool.pk}"] = {
-            "of": f"projects of {department.name}",
-            **place,
-            "before": devices(deserved_by_projects(department, pool).gpu),
-            "bound": "department quota",
-            "most": devices(parent.gpu_deserved) if parent else 0,
+    departments = dict.fromkeys((edit.department, edit.pool) for edit in edits)
+    pools = dict.fromkeys(edit.pool for edit in edits)
+    return [_department_sum(*each) for each in departments] + [row for pool in pools for row in _pool_sums(pool)]
+
+
+def _department_sum(department: Department, pool: NodePool) -> dict[str, Any]:
+    parent = DepartmentQuota.objects.filter(department=department, node_pool=pool).first()
+    return {
+        "of": f"projects of {department.name}",
+        "cluster": pool.cluster.name,
+        "pool": pool.name,
+        "before": devices(deserved_by_projects(department, pool).gpu),
+        "bound": "department quota",
+        "most": devices(parent.gpu_deserved) if parent else 0,
+    }
+
+
+def _pool_sums(pool: NodePool) -> Iterator[dict[str, Any]]:
+    physical = physical_gpus(pool)
+    for model, of in ((ProjectQuota, "all projects"), (DepartmentQuota, "all departments")):
+        yield {
+            "of": of,
+            "cluster": pool.cluster.name,
+            "pool": pool.name,
+            "before": devices(deserved_sum(model._default_manager.filter(node_pool=pool)).gpu),
+            "bound": "physical GPUs",
+            "most": None if physical is None else devices(physical),
         }
-        for model, of in ((ProjectQuota, "all projects"), (DepartmentQuota, "all departments")):
-            physical = physical_gpus(pool)
-            found[f"{of} {pool.pk}"] = {
-                "of": of,
-                **place,
-                "before": devices(deserved_sum(model._default_manager.filter(node_pool=pool)).gpu),
-                "bound": "physical GPUs",
-                "most": None if physical is None else devices(physical),
-            }
-    return list(found.values())
 
 
 def _sentence(found: Effect) -> str:
