@@ -22,6 +22,7 @@ class WorkloadsConfig(AppConfig):
         from clusters.watch import selectors as watch_selectors
         from clusters.watch.services import observations
         from tenants.organisation import services as organisation_services
+        from tenants.quotas.services import quotas as quotas_services
         from tenants.usage import selectors as usage_selectors
         from workloads.dictionary.selectors import desired_state
         from workloads.dictionary.services.builtin import install_dictionary
@@ -30,6 +31,7 @@ class WorkloadsConfig(AppConfig):
         from workloads.lifecycle.services.relocation import WORKFORCE
         from workloads.plans.selectors import register_kind
         from workloads.plans.services.quota_plans import KINDS as QUOTA_PLANS
+        from workloads.plans.services.quota_plans import plan_page
         from workloads.preemption.selectors import needed_pods
         from workloads.state.selectors.usage import PROVIDER, sample
         from workloads.state.selectors.workloads import homes_of, names_of
@@ -45,5 +47,6 @@ class WorkloadsConfig(AppConfig):
         usage_selectors.register_provider(PROVIDER)
         organisation_services.register_deletion_hook(forget)
         watch_selectors.register_sampler(sample)
+        quotas_services.register_planner(plan_page)
         for name, kind in {**DICTIONARY_PLANS, **QUOTA_PLANS}.items():
             register_kind(name, kind)

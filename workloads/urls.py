@@ -10,6 +10,7 @@ from workloads.lifecycle.api import metrics, pods, streams, workloads
 from workloads.lifecycle.views import actions, detail, home
 from workloads.notifications import api as notifications_api
 from workloads.notifications import views as notifications_views
+from workloads.plans import api as plans_api
 from workloads.plans import views as plans_views
 from workloads.policies import api as policies_api
 from workloads.policies import views as policies_views
@@ -139,6 +140,11 @@ api_patterns = [
     path("v1/workload-categories/<uuid:category_id>", dictionary_api.CategoryDetail.as_view()),
     path("v1/workload-types", dictionary_api.Types.as_view()),
     path("v1/workload-types/<uuid:type_id>", dictionary_api.WorkloadTypeDetail.as_view()),
+    path("v1/plans", plans_api.Plans.as_view()),
+    path("v1/plans/<uuid:plan_id>", plans_api.PlanDetail.as_view()),
+    path("v1/plans/<uuid:plan_id>/apply", plans_api.PlanApply.as_view()),
+    path("v1/plans/<uuid:plan_id>/discard", plans_api.PlanDiscard.as_view()),
+    path("v1/plans/<uuid:plan_id>/rollback", plans_api.PlanRollback.as_view()),
     path("v2/policy", policies_api.Policies.as_view()),
     path("v2/policy/<policy:kind>", policies_api.PolicyDetail.as_view()),
     path("v1/workloads/telemetry", metrics.Telemetry.as_view()),

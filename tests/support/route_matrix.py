@@ -29,6 +29,7 @@ from tests.support.rest_clients import Person
 from workloads.dictionary.models import Category, Priority, WorkloadType
 from workloads.notifications.models import NotificationChannel, Subscription
 from workloads.notifications.services.mail import completed
+from workloads.plans.services.plans import plan_change
 from workloads.workload_templates.models import Asset, WorkloadTemplate
 
 ABSENT = {"uuid": str(uuid4()), "int": "999999", "str": "no-such-thing"}
@@ -169,5 +170,7 @@ def world_of(project: Project, person: Person | None = None) -> World:
         project=project, node_pool=first["pool_id"], author_id=str(person.user.pk) if person else "0"
     )
     first |= {f"{name}_id": row for name, row in prepared_for(project, keeper).items()}
+    quota = {"project": project.name, "pool": first["pool_id"].name, "values": {}, "reason": ""}
+    first["plan_id"] = plan_change(kind="project_quota", change=quota, actor=SYSTEM)
     words["pod_id"] = ObservedPodFactory(workload=workload).uid
     return World({**words, **{name: str(row.pk) for name, row in first.items()}}, project)

@@ -1,1 +1,1 @@
-"""The priority dictionary: priorities, categories, workload types, presets, and change plans."""
+"""The priority dictionary: priorities, categories, workload types and presets, and the plans of their changes."""

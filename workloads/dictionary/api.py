@@ -58,6 +58,7 @@ from workloads.dictionary.services.changes import (
     update_type,
     withdraw_type,
 )
+from workloads.plans.api import plan_json
 from workloads.plans.models import Plan
 
 TYPE_COLUMNS = {"name": Column("name"), "group": Column("group")}
@@ -321,12 +322,6 @@ def _project_or_404(actor: Actor, name: str) -> Project:
     if found is None:
         raise NotFound
     return found
-
-
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """What a plan says it does."""
-    shown = ("sentence", "objects", "workloads", "victims", "types", "warnings")
-    return {"id": str(plan.pk), "title": plan.title, **{name: plan.effect[name] for name in shown}}
 
 
 _ATTRIBUTES: Final = {"value": "value", "preemptionPolicy": "preemption_policy", "description": "description"}

@@ -15,6 +15,7 @@ from scheduling.model.resources import MILLI
 from tenants.quotas.selectors.reclaims import QueueFigures, Reclaims
 from workloads.dictionary.models import Category, Priority, WorkloadType
 from workloads.dictionary.rules.eviction_matrix import Evictable, EvictionMatrix, MatrixTable
+from workloads.plans.api import PlanSchema
 
 
 class PriorityChange(serializers.Serializer[Any]):
@@ -39,19 +40,6 @@ class PriorityCreate(PriorityReplace):
     """A new entry; an alias has the value of what it stands for."""
 
     aliasOf = serializers.CharField(required=False, default="", allow_blank=True, max_length=63)
-
-
-class PlanSchema(serializers.Serializer[Any]):
-    """What the change does: a sentence, objects per cluster, workloads, who may evict whom, types, warnings."""
-
-    id = serializers.UUIDField()
-    title = serializers.CharField()
-    sentence = serializers.CharField()
-    objects = serializers.JSONField()
-    workloads = serializers.JSONField()
-    victims = serializers.JSONField()
-    types = serializers.JSONField()
-    warnings = serializers.ListField(child=serializers.CharField())
 
 
 class ClusterPhaseSchema(serializers.Serializer[Any]):

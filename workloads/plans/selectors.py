@@ -86,16 +86,20 @@ def require_scopes(scopes: Iterable[PlanScope], actor: Actor) -> None:
         require(actor, verb, project=scope.project, department=scope.department, cluster=scope.cluster)
 
 
+PLANNED: Final = (Permission.MANAGE_PROJECT_QUOTA, Permission.MANAGE_DEPARTMENT_QUOTA, Permission.MANAGE_DICTIONARY)
+"""The permissions that plans need."""
+
+
 def visible_plans(actor: Actor) -> QuerySet[Plan]:
     """Plans whose changes the actor may make, all of each."""
     held = access_for(actor)
     allowed = Q(pk__in=())
-    for permission in held.verbs:
-        place = Q(project__in=held.projects(permission))
-        place |= Q(project=None, department__in=held.departments(permission))
-        place |= Q(project=None, department=None, cluster__in=held.clusters(permission))
-        if held.can(permission):
-            place |= Q(project=None, department=None, cluster=None)
+    for permission in PLANNED:
+        place = Q()
+        if not held.can(permission):
+            place = Q(project__in=held.projects(permission))
+            place |= Q(project=None, department__in=held.departments(permission))
+            place |= Q(project=None, department=None, cluster__in=held.clusters(permission))
         allowed |= Q(permission=permission.value) & place
     mine = PlanScope.objects.filter(allowed)
     others = PlanScope.objects.filter(plan=OuterRef("pk")).exclude(pk__in=mine.values("pk"))
@@ -235,16 +239,16 @@ def gpu_hours_at_risk(ids: Collection[UUID | str]) -> float:
     """GPU-hours since the start or the last checkpoint of these running workloads, to a tenth."""
     now, seconds = timezone.now(), 0
     rows = Workload.objects.filter(pk__in=ids)
-    for spec, started, gpus in rows.values_list("spec", "started_at", "gpu_milli"):
+    for annotations, started, gpus in rows.values_list("spec__annotations", "started_at", "gpu_milli"):
         if started is None:
             continue
-        saved = last_checkpoint(spec, started=started, now=now)
+        saved = last_checkpoint({"annotations": annotations}, started=started, now=now)
         seconds += lost_gpu_seconds(gpus, started=started, checkpoint=saved, at=now)
     return round(seconds / 3600, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingWorkload:
+class QueuedWorkload:
     """What decides whether the quotas of its node pools could ever hold a waiting workload."""
 
     pk: UUID
@@ -254,12 +258,12 @@ class WaitingWorkload:
     total: Resources
 
 
-def waiting_in(projects: Collection[int]) -> list[WaitingWorkload]:
+def waiting_in(projects: Collection[int]) -> list[QueuedWorkload]:
     """Workloads of these projects that should run and have no pods, oldest first. One query; none becomes a model."""
     rows = live(projects).filter(running_pods=0, desired_phase=DesiredPhase.RUNNING, phase__in=WAITING)
     columns = ("pk", "project_id", "node_pools", "preemptibility", "gpu_milli", "cpu_milli", "memory_bytes")
     return [
-        WaitingWorkload(pk, project, tuple(pools), kind != Preemptibility.NON_PREEMPTIBLE, Resources(*amounts))
+        QueuedWorkload(pk, project, tuple(pools), kind != Preemptibility.NON_PREEMPTIBLE, Resources(*amounts))
         for pk, project, pools, kind, *amounts in rows.order_by("created_at").values_list(*columns)
     ]
 
@@ -269,7 +273,7 @@ def running_in(projects: Collection[int], pools: Collection[str]) -> int:
     return live(projects).filter(pool_name__in=pools, running_pods__gt=0).count()
 
 
-def unfit(waiting: Iterable[WaitingWorkload], projects: Mapping[int, Project]) -> set[UUID]:
+def unfit(waiting: Iterable[QueuedWorkload], projects: Mapping[int, Project]) -> set[UUID]:
     """Keys of those that the quotas of none of their node pools could hold, by the quotas of now.
 
     Workloads of the same size are decided once.
@@ -290,7 +294,7 @@ def unfit(waiting: Iterable[WaitingWorkload], projects: Mapping[int, Project]) -
 
 
 def _fits(
-    each: WaitingWorkload, project: Project, pools: Sequence[NodePool], bounds: Mapping[tuple[str, int], Bounds]
+    each: QueuedWorkload, project: Project, pools: Sequence[NodePool], bounds: Mapping[tuple[str, int], Bounds]
 ) -> bool:
     paths = queue_paths(project, pools, bounds)
     return any(fits_quota(path, {}, each.total, preemptible=each.preemptible) is None for path in paths.values())

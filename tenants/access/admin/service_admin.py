@@ -1,15 +1,13 @@
 """Pages of the console on top of services: they ask `permissions`, and a refusal is a message at its field.
 
 A form is rehearsed before it counts as valid: the service runs in a transaction that is rolled back, and what it
-refuses lands at the fields. What it warns of is shown, too, and has to be accepted by a second save. The real run
-follows at the save; should somebody else have been faster, the page says so.
+refuses lands at the fields. The real run follows at the save; should somebody else have been faster, the page says so.
 """
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from typing import Any, ClassVar
 
 from django import forms
@@ -30,16 +28,13 @@ from tenants.access.rules import Permission
 from tenants.access.selectors import Access, access_for
 
 FROM_CONSOLE = "Deleted in the admin console"
-ACCEPTED = "accepted"
-NOT_SAVED = _("Not saved yet. Save again to confirm.")
 
 
 @dataclass(frozen=True, slots=True)
 class SaveResult:
-    """The row a service has written, and what its author should know about it."""
+    """The row that a service has written."""
 
     instance: Model
-    warnings: tuple[Problem, ...] = ()
 
 
 Perform = Callable[[Any], SaveResult]
@@ -66,7 +61,6 @@ def request_errors(request: HttpRequest) -> list[RungError]:
 class ServiceForm(ModelForm):
     """A form that asks its service before it calls itself valid."""
 
-    accepted = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
     perform: ClassVar[Perform]
     refused: ClassVar[Callable[[RungError], None]]
     field_at: ClassVar[Mapping[str, str]] = {}
@@ -78,23 +72,11 @@ class ServiceForm(ModelForm):
             return
         try:
             with transaction.atomic():
-                outcome = type(self).perform(self)
+                type(self).perform(self)
                 transaction.set_rollback(True)
         except RungError as error:
             type(self).refused(error)
             self.refuse(error)
-        else:
-            self.confirm(outcome.warnings)
-
-    def confirm(self, warnings: Sequence[Problem]) -> None:
-        """Show what a save would bring with it, and wait for a second one that accepts exactly this."""
-        known = digest_of(warnings)
-        if not warnings or self.data.get(ACCEPTED) == known:
-            return
-        self.data = self.data.copy()  # type: ignore[attr-defined]  # a QueryDict: forms of the console are posted
-        self.data[ACCEPTED] = known  # type: ignore[index]  # as above
-        texts = [problem_text(each) for each in warnings]
-        self.add_error(None, [forms.ValidationError(text, code="confirm") for text in (*texts, str(NOT_SAVED))])
 
     def refuse(self, error: RungError) -> None:
         """Show every problem at its field, the others above the form."""
@@ -102,11 +84,6 @@ class ServiceForm(ModelForm):
             field = self.field_at.get(problem.pointer, "")
             text = forms.ValidationError(problem_text(problem), code=problem.code)
             self.add_error(field if field in self.fields else None, text)
-
-
-def digest_of(warnings: Sequence[Problem]) -> str:
-    """What tells these warnings from others: other numbers have to be accepted again."""
-    return sha256("\n".join(each.message for each in warnings).encode()).hexdigest()
 
 
 def problem_text(problem: Problem) -> str:

@@ -1,5 +1,7 @@
 """Admin console of quotas and GPU caps: amounts with units, a reason for every change, CSV.
 
+Save opens a plan of the quota, which shows its effect; the plan is what changes it.
+
 Older versions in the console: amounts stand there with their units, not as the numbers of the columns.
 """
 
@@ -10,11 +12,12 @@ from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.db import transaction
 from django.db.models import Q
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext_lazy as _
 from simple_history.admin import SimpleHistoryAdmin
 from simple_history.template_utils import HistoricalRecordContextHelper
 
+from portal.kit.db.transactions import rollback_scope
 from portal.kit.errors import RungError
 from portal.kit.pages.formatting import gpu_text
 from portal.kit.security.actors import Actor
@@ -34,7 +37,13 @@ from tenants.quotas.admin.csv_import import DepartmentQuotaResource, ProjectQuot
 from tenants.quotas.forms import AmountField
 from tenants.quotas.models import DepartmentQuota, PriorityCap, ProjectQuota, Quota
 from tenants.quotas.services.quota_values import DIMENSIONS, QuotaValues, amount_text, value_problems
-from tenants.quotas.services.quotas import reset_quota, set_department_quota, set_priority_cap, set_project_quota
+from tenants.quotas.services.quotas import (
+    plan_quota,
+    reset_quota,
+    set_department_quota,
+    set_priority_cap,
+    set_project_quota,
+)
 
 BOUNDS = {f"{dimension}_{kind}": dimension for dimension in DIMENSIONS for kind in ("deserved", "limit")}
 
@@ -126,6 +135,29 @@ class QuotaAdmin(WholeImportMixin, ServiceAdmin, SimpleHistoryAdmin):
     def weights_text(self, obj: Quota) -> str:
         return obj.weights_text
 
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        """Store a plan; the page that follows is the plan's. A refusal is recorded by the page around this one."""
+        with rollback_scope():
+            vars(request)["_plan"] = plan_quota(
+                owner=obj.project if isinstance(obj, ProjectQuota) else obj.department,
+                node_pool=obj.node_pool,
+                values=form.values(),
+                actor=admin_actor(request),
+                reason=form.cleaned_data["reason"],
+            )
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """Nothing is added before the plan is applied."""
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """Nothing is changed before the plan is applied."""
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+        return HttpResponseRedirect(vars(request)["_plan"])
+
+    def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
+        return HttpResponseRedirect(vars(request)["_plan"])
+
     def remove(self, actor: Actor, obj: ProjectQuota | DepartmentQuota) -> None:
         reset_quota(quota=obj, actor=actor, reason=FROM_CONSOLE)
 
@@ -167,7 +199,7 @@ class ProjectQuotaAdmin(QuotaAdmin):
             actor=admin_actor(request),
             reason=form.cleaned_data["reason"],
         )
-        return SaveResult(outcome.quota, outcome.warnings)
+        return SaveResult(outcome.quota)
 
 
 @admin.register(DepartmentQuota)
@@ -189,7 +221,7 @@ class DepartmentQuotaAdmin(QuotaAdmin):
             actor=admin_actor(request),
             reason=form.cleaned_data["reason"],
         )
-        return SaveResult(outcome.quota, outcome.warnings)
+        return SaveResult(outcome.quota)
 
 
 class PriorityCapForm(ServiceForm):

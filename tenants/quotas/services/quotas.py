@@ -1,6 +1,6 @@
 """Set quotas and GPU caps with a reason; refuse what does not add up, warn about what becomes reclaimable."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -343,6 +343,30 @@ def _problem(
     message = text % {**numbers, "pool": node_pool.name} + whom
     pointer = f"/{dimension}/deserved"
     return QuotaWarning(pointer, "becomes_reclaimable", message, numbers=numbers, work=tuple(work))
+
+
+QuotaPlanner = Callable[[Mapping[str, Any], Actor], str]
+"""Stores a plan of `{"project" | "department", "cluster", "pool", "values", "reason"}`; answers its page's address."""
+_planners: Final[list[QuotaPlanner]] = []
+
+
+def register_planner(planner: QuotaPlanner) -> None:
+    """The app above plans changes of quotas."""
+    _planners[:] = [planner]
+
+
+def plan_quota(
+    *, owner: Department | Project, node_pool: NodePool, values: QuotaValues, actor: Actor, reason: str
+) -> str:
+    """Store a plan of a quota instead of setting it; answers its page's address. Refused as setting it would be."""
+    change = {
+        str(owner._meta.model_name): owner.name,
+        "cluster": owner.cluster.name,
+        "pool": node_pool.name,
+        "values": values.as_fields(),
+        "reason": validate_text("/reason", reason, longest=MAX_REASON_LENGTH),
+    }
+    return _planners[0](change, actor)
 
 
 def bump_generation(owner: Department | Project) -> None:

@@ -40,7 +40,8 @@ def test_lists_hold_the_departments_rows_only(boss: Client, llm_team: Project, v
 
 def test_quotas_within_reach_are_changed(boss: Client, llm_team: Project) -> None:
     quota = llm_team.quotas.get()
-    assert boss.post(url("projectquota_change", quota.pk), FORM).status_code == 302
+    plan = boss.post(url("projectquota_change", quota.pk), FORM)["Location"]
+    assert boss.post(f"{plan}apply/").status_code == 302
     quota.refresh_from_db()
     assert quota.gpu_deserved == 5000
 

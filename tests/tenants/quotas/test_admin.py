@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.urls import reverse
 
@@ -19,6 +20,7 @@ from tenants.usage.selectors import EvictableWork, Usage
 from tests.factories.cast import Ledger
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, MembershipFactory, UserFactory
+from workloads.plans.models import Plan
 
 
 @pytest.fixture
@@ -43,6 +45,16 @@ def typed(**changes: str) -> dict[str, str]:
     return {**form, **changes}
 
 
+def saved(client: Client, page: str, form: dict[str, str]) -> Plan:
+    """The plan that a save opens, applied; answers it."""
+    answer = client.post(page, form)
+    assert answer.status_code == 302, answer.context["adminform"].form.errors
+    plan = Plan.objects.latest("created_at")
+    assert answer["Location"] == f"/plans/{plan.pk}/"
+    assert client.post(f"{answer['Location']}apply/").status_code == 302
+    return plan
+
+
 def page_of(quota: ProjectQuota) -> str:
     return reverse("admin:tenants_projectquota_change", args=[quota.pk])
 
@@ -59,8 +71,7 @@ def quota(llm_team: Project) -> ProjectQuota:
 
 
 def test_gpus_are_typed_and_shown_as_gpus(console: Client, quota: ProjectQuota) -> None:
-    answer = console.post(page_of(quota), typed(gpu_deserved="5.5", memory_limit="512Gi", cpu_limit="64"))
-    assert answer.status_code == 302
+    saved(console, page_of(quota), typed(gpu_deserved="5.5", memory_limit="512Gi", cpu_limit="64"))
     quota.refresh_from_db()
     assert (quota.gpu_deserved, quota.memory_limit, quota.cpu_limit) == (5500, 512 * 2**30, 64000)
     page = console.get(page_of(quota)).content.decode()
@@ -75,7 +86,7 @@ def test_gpus_are_typed_and_shown_as_gpus(console: Client, quota: ProjectQuota) 
 
 def test_weights_are_typed_per_resource_and_shown_where_they_differ(console: Client, quota: ProjectQuota) -> None:
     own = {"over_quota_weight": "2.5", "cpu_weight": "1", "memory_weight": ""}
-    assert console.post(page_of(quota), typed(**own)).status_code == 302
+    saved(console, page_of(quota), typed(**own))
     quota.refresh_from_db()
     assert (quota.over_quota_weight, quota.cpu_weight, quota.memory_weight) == (2.5, 1, None)
     assert "2.5 (CPU 1)" in console.get(reverse("admin:tenants_projectquota_changelist")).content.decode()
@@ -84,18 +95,18 @@ def test_weights_are_typed_per_resource_and_shown_where_they_differ(console: Cli
 
 
 def test_an_empty_limit_is_unlimited(console: Client, quota: ProjectQuota) -> None:
-    console.post(page_of(quota), typed(gpu_limit=""))
+    saved(console, page_of(quota), typed(gpu_limit=""))
     quota.refresh_from_db()
     assert quota.gpu_limit is None
 
 
 def test_the_change_has_an_author_a_reason_and_a_record(console: Client, quota: ProjectQuota, admin: User) -> None:
-    console.post(page_of(quota), typed(gpu_deserved="6", reason="Paper deadline"))
+    saved(console, page_of(quota), typed(gpu_deserved="6", reason="Paper deadline"))
     versions = quota.history.all()
     assert len(versions) == 2
     assert (versions[0].history_user, versions[0].history_change_reason) == (admin, "Paper deadline")
     entry = AuditRecord.objects.get(action="quota.set")
-    assert (entry.actor_name, entry.channel) == ("admin", "admin")
+    assert (entry.actor_name, entry.channel) == ("admin", "ui")
     assert entry.detail["reason"] == "Paper deadline"
     history = console.get(reverse("admin:tenants_projectquota_history", args=[quota.pk])).content.decode()
     assert "Paper deadline" in history
@@ -136,13 +147,13 @@ def test_the_departments_bound_stands_at_deserved(console: Client, quota: Projec
 
 
 class TestWhatASaveBringsWithIt:
-    """It is shown before anything is saved, and saved by a second click that accepts exactly this."""
+    """The plan shows it, and nothing is saved before it is applied."""
 
-    def _shown(self, answer: Any) -> tuple[list[str], str]:
-        """What is said above the form, and what a second click sends with it."""
-        assert answer.status_code == 200
-        form = answer.context["adminform"].form
-        return form.non_field_errors(), form["accepted"].value()
+    def _shown(self, console: Client, quota: ProjectQuota, **changes: str) -> list[str]:
+        """The warnings of the plan that a save opens."""
+        assert console.post(page_of(quota), typed(**changes)).status_code == 302
+        warnings: list[str] = Plan.objects.latest("created_at").effect["warnings"]
+        return warnings
 
     @pytest.fixture
     def train(self, quota: ProjectQuota, ledger: Ledger, h100: NodePool) -> None:
@@ -154,37 +165,25 @@ class TestWhatASaveBringsWithIt:
         ledger.holds(quota.project, h100, Usage(Resources.of(gpu=4), Resources.of(gpu=0), Resources.of(gpu=4)))
         ledger.work[quota.project.pk, h100.name] = held
 
-    def test_a_warning_waits_for_a_second_save(self, console: Client, quota: ProjectQuota) -> None:
-        said, accepted = self._shown(console.post(page_of(quota), typed(gpu_deserved="9")))
+    def test_nothing_is_saved_before_the_plan_is_applied(self, console: Client, quota: ProjectQuota) -> None:
+        said = self._shown(console, quota, gpu_deserved="9")
         assert "the projects of research deserve 9 GPUs in total" in said[0]
-        assert said[-1] == "Not saved yet. Save again to confirm."
         quota.refresh_from_db()
         assert quota.gpu_deserved == 4000
         assert not AuditRecord.objects.filter(action="quota.set").exists()
-        assert console.post(page_of(quota), typed(gpu_deserved="9", accepted=accepted)).status_code == 302
-        quota.refresh_from_db()
-        assert quota.gpu_deserved == 9000
-
-    def test_other_numbers_are_shown_again(self, console: Client, quota: ProjectQuota) -> None:
-        _said, accepted = self._shown(console.post(page_of(quota), typed(gpu_deserved="9")))
-        said, _other = self._shown(console.post(page_of(quota), typed(gpu_deserved="10", accepted=accepted)))
-        assert "the projects of research deserve 10 GPUs in total" in said[0]
-        quota.refresh_from_db()
-        assert quota.gpu_deserved == 4000
+        assert not LogEntry.objects.exists()
 
     def test_who_becomes_reclaimable_is_named(self, console: Client, quota: ProjectQuota, train: None) -> None:
-        said, accepted = self._shown(console.post(page_of(quota), typed(gpu_deserved="3")))
-        assert said[0] == (
+        assert self._shown(console, quota, gpu_deserved="3")[0] == (
             "In h100 1 GPU in use would exceed the deserved 3 GPUs. Others can reclaim them. Lowest priority and "
             "newest first: llm-team/young, low 40 (2 GPUs)."
         )
-        assert console.post(page_of(quota), typed(gpu_deserved="3", accepted=accepted)).status_code == 302
 
     def test_who_was_reclaimable_before_is_not_named_again(
         self, console: Client, quota: ProjectQuota, train: None
     ) -> None:
         ProjectQuota.objects.update(gpu_deserved=3 * GPU)
-        said, _accepted = self._shown(console.post(page_of(quota), typed(gpu_deserved="1")))
+        said = self._shown(console, quota, gpu_deserved="1")
         assert "llm-team/old" in said[0]
         assert "llm-team/young" not in said[0]
 
@@ -192,7 +191,7 @@ class TestWhatASaveBringsWithIt:
         self, console: Client, quota: ProjectQuota, train: None
     ) -> None:
         Cluster.objects.update(flavour="kube")
-        assert console.post(page_of(quota), typed(gpu_deserved="3")).status_code == 302
+        assert self._shown(console, quota, gpu_deserved="3") == []
 
     def test_a_removal_says_it_on_its_confirmation(self, console: Client, quota: ProjectQuota, train: None) -> None:
         page = console.get(reverse("admin:tenants_projectquota_delete", args=[quota.pk])).content.decode()
@@ -217,7 +216,7 @@ def test_bad_choices_are_form_errors(console: Client, quota: ProjectQuota, field
 def test_t52_project_and_pool_cannot_be_slipped_in(
     console: Client, quota: ProjectQuota, vision_team: Project, a100: NodePool
 ) -> None:
-    console.post(page_of(quota), typed(gpu_deserved="5", project=str(vision_team.pk), node_pool=str(a100.pk)))
+    saved(console, page_of(quota), typed(gpu_deserved="5", project=str(vision_team.pk), node_pool=str(a100.pk)))
     quota.refresh_from_db()
     assert (quota.project.name, quota.node_pool.name, quota.gpu_deserved) == ("llm-team", "h100", 5000)
 
@@ -228,8 +227,7 @@ class TestAdding:
     def test_it_is_written_through_the_service(self, console: Client, llm_team: Project, a100: NodePool) -> None:
         form = typed(project=str(llm_team.pk), node_pool=str(a100.pk), gpu_deserved="1", gpu_limit="2")
         url = reverse("admin:tenants_projectquota_add")
-        accepted = console.post(url, form).context["adminform"].form["accepted"].value()
-        assert console.post(url, {**form, "accepted": accepted}).status_code == 302
+        saved(console, url, form)
         assert llm_team.quotas.get(node_pool=a100).gpu_deserved == 1000
         assert AuditRecord.objects.filter(action="quota.set").count() == 1
 
@@ -297,11 +295,11 @@ def test_a_lost_race_is_a_message_not_a_failure(
 def test_an_older_version_comes_back_through_the_same_checks(
     console: Client, quota: ProjectQuota, h100: NodePool, ledger: Ledger
 ) -> None:
-    console.post(page_of(quota), typed(gpu_deserved="6"))
+    saved(console, page_of(quota), typed(gpu_deserved="6"))
     first = quota.history.earliest()
     url = reverse("admin:tenants_projectquota_simple_history", args=[quota.pk, first.history_id])
     assert console.get(url).status_code == 200
-    assert console.post(url, typed(gpu_deserved="4", reason="Back")).status_code == 302
+    saved(console, url, typed(gpu_deserved="4", reason="Back"))
     quota.refresh_from_db()
     assert (quota.gpu_deserved, quota.history.latest().history_change_reason) == (4000, "Back")
     ledger.holds(quota.project, h100, Usage(Resources.of(gpu=4), Resources.of(gpu=4), Resources.of(gpu=4)))
@@ -342,7 +340,7 @@ class TestWhoMay:
         self, client_of: Callable[[User], Client], quota: ProjectQuota
     ) -> None:
         boss = MembershipFactory(role="platform-admin", project=None, user=UserFactory(is_staff=True)).user
-        assert client_of(boss).post(page_of(quota), typed(gpu_deserved="5")).status_code == 302
+        saved(client_of(boss), page_of(quota), typed(gpu_deserved="5"))
         quota.refresh_from_db()
         assert quota.gpu_deserved == 5000
 

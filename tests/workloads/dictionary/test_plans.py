@@ -28,7 +28,7 @@ from workloads.dictionary.services.changes import (
 )
 from workloads.dictionary.services.plans import plan_preset, plan_priority_change, plan_type_change
 from workloads.plans.models import Plan, PlanState
-from workloads.plans.services.plans import apply_plan, discard_plan
+from workloads.plans.services.plans import apply_plan, discard_plan, roll_back
 from workloads.state.models import Phase, Workload
 from workloads.submission.services import submit
 
@@ -192,6 +192,53 @@ def test_a_plan_is_applied_once_and_moves_every_clusters_generation(as_admin: Ac
     cluster.refresh_from_db()
     assert cluster.generation == before + 1
     assert Plan.objects.get(pk=plan.pk).state == PlanState.APPLIED
+
+
+def rolled_back(plan: Plan, actor: Actor) -> None:
+    """Apply the plan, then the plan of its inverse."""
+    apply_plan(plan=roll_back(plan=apply_plan(plan=plan, actor=actor), actor=actor), actor=actor)
+
+
+def dictionary() -> dict[str, tuple[object, ...]]:
+    """Every entry that may be named."""
+    rows = Priority.objects.filter(retired_at=None).values_list("name", "value", "preemption_policy", "alias_of__name")
+    return {name: tuple(rest) for name, *rest in rows}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        pytest.param({"op": "add", "name": "urgent", "value": 200}, id="add"),
+        pytest.param(change("medium", value=85, preemption_policy="Never"), id="change"),
+        pytest.param({"op": "rename", "name": "low", "new_name": "training"}, id="rename"),
+        pytest.param({"op": "retire", "name": "medium-high"}, id="retire"),
+    ],
+)
+def test_a_rollback_restores_entries_and_type_defaults(wanted: dict[str, object], as_admin: Actor) -> None:
+    entries, types = dictionary(), dict(WorkloadType.objects.values_list("name", "priority__name"))
+    rolled_back(plan_priority_change(change=wanted, actor=as_admin), as_admin)
+    assert dictionary() == entries
+    assert dict(WorkloadType.objects.values_list("name", "priority__name")) == types
+
+
+def test_a_rollback_of_a_preset_and_of_a_disabled_type_restores_both(as_admin: Actor) -> None:
+    entries = dictionary()
+    rolled_back(plan_preset(preset="three-tiers", actor=as_admin), as_admin)
+    job = WorkloadType.objects.get(name="Job")
+    rolled_back(plan_type_change(type=job, change={"op": "withdraw"}, actor=as_admin), as_admin)
+    assert dictionary() == entries
+    assert WorkloadType.objects.get(name="Job").withdrawn_at is None
+
+
+def test_a_rollback_is_refused_while_a_workload_uses_the_entry_that_it_would_retire(
+    llm_team: Project, as_admin: Actor
+) -> None:
+    plan = plan_priority_change(change={"op": "add", "name": "urgent", "value": 200}, actor=as_admin)
+    apply_plan(plan=plan, actor=as_admin)
+    WorkloadFactory(project=llm_team, name="now", priority=Priority.objects.get(name="urgent"))
+    with pytest.raises(Conflict) as refusal:
+        roll_back(plan=Plan.objects.get(), actor=as_admin)
+    assert refusal.value.problems[0].allowed == ("workload llm-team/now",)
 
 
 def test_only_platform_admins_plan(as_alice: Actor) -> None:

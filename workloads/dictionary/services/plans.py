@@ -227,17 +227,25 @@ def _retire(draft: Draft, wanted: Change) -> Answer:
 
 
 def _type(draft: Draft, wanted: Change) -> Answer:
-    return change_type(draft, wanted["name"], **_defaults(wanted))
+    return change_type(draft, _known_type(draft, wanted), **_defaults(wanted))
 
 
 def _withdraw(draft: Draft, wanted: Change) -> Answer:
-    return withdraw_type(draft, wanted["name"])
+    return withdraw_type(draft, _known_type(draft, wanted))
 
 
 def _offer(draft: Draft, wanted: Change) -> Answer:
-    if not draft.types[wanted["name"]].withdrawn:
-        raise Conflict.at("/name", "type_offered", f"{wanted['name']} is already enabled.")
-    return offer_type(draft, wanted["name"], **_defaults(wanted))
+    name = _known_type(draft, wanted)
+    if not draft.types[name].withdrawn:
+        raise Conflict.at("/name", "type_offered", f"{name} is already enabled.")
+    return offer_type(draft, name, **_defaults(wanted))
+
+
+def _known_type(draft: Draft, wanted: Change) -> str:
+    name: str = wanted["name"]
+    if name not in draft.types:
+        raise ValidationFailed.at("/name", "type_unknown", f"Unknown workload type {name[:63]!r}.", allowed=draft.types)
+    return name
 
 
 def _defaults(wanted: Change) -> dict[str, str | None]:

@@ -9,6 +9,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from portal.audit.services import audited_transaction, record
+from portal.kit.db.transactions import rollback_scope
 from portal.kit.errors import Conflict, NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
 from workloads.plans.models import Plan, PlanScope, PlanState
@@ -82,11 +83,13 @@ def draft_plan(*, kind: str, change: Change, actor: Actor) -> Plan:
     known, now = kind_named(kind), timezone.now()
     require_scopes(known.scopes(change), actor)
     facts = known.facts(change)
+    with rollback_scope():  # services that record their refusals have a transaction around them
+        effect = known.effect(change, actor)
     return Plan(
         kind=kind,
         title=title_of(kind, change),
         change=dict(change),
-        effect={**known.effect(change, actor), "basis": facts},
+        effect={**effect, "basis": facts},
         based_on=fingerprint_of(facts),
         created_by=actor.name,
         created_at=now,
@@ -98,7 +101,8 @@ def execute_plan(*, plan: Plan, actor: Actor) -> None:
     """Make the change and store the plan as applied, with its inverse; in the caller's transaction."""
     kind = kind_named(plan.kind)
     plan.undo = kind.undo(plan.change)
-    kind.apply(plan.change, actor)
+    with rollback_scope():
+        kind.apply(plan.change, actor)
     plan.outcome = kind.facts(plan.change)
     plan.state, plan.applied_by, plan.applied_at = PlanState.APPLIED, actor.name, timezone.now()
     _save(plan)

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.urls import reverse
+
 from clusters.inventory.models import NodePool
 from portal.kit.errors import NotFound, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
@@ -46,9 +48,11 @@ from workloads.plans.selectors import (
     unfit,
     waiting_in,
 )
-from workloads.plans.services.plans import rolled_back
+from workloads.plans.services.plans import plan_change, rolled_back
 
 RECLAIMABLE: Final = "becomes_reclaimable"
+MOST: Final = 200
+"""Quotas in one plan."""
 COLUMNS: Final = tuple(QuotaValues().as_fields())
 
 
@@ -103,8 +107,8 @@ def _owners(change: Change) -> Iterator[tuple[Project | Department, Mapping[str,
     """Owner, entry and pointer of each entry. Nothing else is read: who may change them is not known yet."""
     if "quotas" not in change:
         yield _owner(change, ""), change, ""
-    elif not change["quotas"]:
-        raise ValidationFailed.at("/quotas", "required", "Name at least one quota.")
+    elif not 0 < len(change["quotas"]) <= MOST:
+        raise ValidationFailed.at("/quotas", "required", f"Name 1 to {MOST} quotas.", most=MOST)
     else:
         for number, entry in enumerate(change["quotas"]):
             pointer = f"/quotas/{number}"
@@ -286,7 +290,7 @@ def _projects(edits: Sequence[QuotaEdit]) -> dict[int, Project]:
 def _reclaimable(warnings: Sequence[Problem]) -> Iterator[str]:
     for problem in warnings:
         if isinstance(problem, QuotaWarning):
-            yield from (each.workload_id for each in problem.work)
+            yield from (each.workload_id for each in problem.work if each.workload_id)
 
 
 def _quota_rows(edits: Sequence[QuotaEdit], projects: Mapping[int, Project]) -> Iterator[dict[str, Any]]:
@@ -330,28 +334,34 @@ def _shown(name: str, value: Any) -> str:
 
 def _sums(edits: Sequence[QuotaEdit]) -> list[dict[str, Any]]:
     """Deserved GPUs that are bounded together: of a department's projects, and of a pool."""
-    found: dict[str, dict[str, Any]] = {}
-    for edit in edits:
-        pool, department = edit.pool, edit.department
-        place = {"cluster": pool.cluster.name, "pool": pool.name}
-        parent = DepartmentQuota.objects.filter(department=department, node_pool=pool).first()
-        found[f"{department.pk} {pool.pk}"] = {
-            "of": f"projects of {department.name}",
-            **place,
-            "before": devices(deserved_by_projects(department, pool).gpu),
-            "bound": "department quota",
-            "most": devices(parent.gpu_deserved) if parent else 0,
+    departments = dict.fromkeys((edit.department, edit.pool) for edit in edits)
+    pools = dict.fromkeys(edit.pool for edit in edits)
+    return [_department_sum(*each) for each in departments] + [row for pool in pools for row in _pool_sums(pool)]
+
+
+def _department_sum(department: Department, pool: NodePool) -> dict[str, Any]:
+    parent = DepartmentQuota.objects.filter(department=department, node_pool=pool).first()
+    return {
+        "of": f"projects of {department.name}",
+        "cluster": pool.cluster.name,
+        "pool": pool.name,
+        "before": devices(deserved_by_projects(department, pool).gpu),
+        "bound": "department quota",
+        "most": devices(parent.gpu_deserved) if parent else 0,
+    }
+
+
+def _pool_sums(pool: NodePool) -> Iterator[dict[str, Any]]:
+    physical = physical_gpus(pool)
+    for model, of in ((ProjectQuota, "all projects"), (DepartmentQuota, "all departments")):
+        yield {
+            "of": of,
+            "cluster": pool.cluster.name,
+            "pool": pool.name,
+            "before": devices(deserved_sum(model._default_manager.filter(node_pool=pool)).gpu),
+            "bound": "physical GPUs",
+            "most": None if physical is None else devices(physical),
         }
-        for model, of in ((ProjectQuota, "all projects"), (DepartmentQuota, "all departments")):
-            physical = physical_gpus(pool)
-            found[f"{of} {pool.pk}"] = {
-                "of": of,
-                **place,
-                "before": devices(deserved_sum(model._default_manager.filter(node_pool=pool)).gpu),
-                "bound": "physical GPUs",
-                "most": None if physical is None else devices(physical),
-            }
-    return list(found.values())
 
 
 def _sentence(found: Effect) -> str:
@@ -380,3 +390,9 @@ def _change_words(quotas: Sequence[Mapping[str, Any]]) -> str:
 
 _KIND: Final = PlanKind(title=title, scopes=scopes, facts=facts, effect=effect, apply=apply, undo=undo)
 KINDS: Final = {"project_quota": _KIND, "department_quota": _KIND, "quotas": _KIND}
+
+
+def plan_page(change: Change, actor: Actor) -> str:
+    """Plan a change of one quota; answers the address of the plan's page."""
+    kind = "project_quota" if "project" in change else "department_quota"
+    return reverse("workloads:plan", args=[plan_change(kind=kind, change=change, actor=actor).pk])

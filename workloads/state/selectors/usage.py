@@ -74,14 +74,13 @@ def _amount(row: Mapping[str, Any]) -> Resources:
 def preemptible_work(project_ids: Collection[int], pool: str) -> list[EvictableWork]:
     """Running preemptible workloads of these projects in a pool: lowest priority first, of equals the youngest."""
     rows = live(project_ids).filter(pool_name=pool, running_pods__gt=0)
-    rows = rows.exclude(preemptibility=Preemptibility.NON_PREEMPTIBLE).select_related("project", "priority")
+    rows = rows.exclude(preemptibility=Preemptibility.NON_PREEMPTIBLE).order_by("priority_value", "-started_at")
+    columns = ("pk", "project__name", "name", "priority__name", "priority_value")
     return [
-        EvictableWork(
-            f"{row.project.name}/{row.name}, {row.priority.name} {row.priority_value}",
-            Resources(row.gpu_milli, row.cpu_milli, row.memory_bytes),
-            str(row.pk),
+        EvictableWork(f"{project}/{name}, {priority} {value}", Resources(*held), str(pk))
+        for pk, project, name, priority, value, *held in rows.values_list(
+            *columns, "gpu_milli", "cpu_milli", "memory_bytes"
         )
-        for row in rows.order_by("priority_value", "-started_at")
     ]
 
 

@@ -1,0 +1,151 @@
+"""`plan`: changes that were planned but not made yet; what each would do, and applying, discarding or undoing it."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+
+from rung_cli.flags import OutputFlag
+from rung_cli.http.pagination import rows
+from rung_cli.output.formats import Columns, Output, TableColumn
+from rung_cli.output.stderr import confirm
+from rung_cli.output.units import age
+from rung_cli.session import session
+
+PATH: Final = "v1/plans"
+STYLES: Final = {"applied": "green", "open": "yellow"}
+MARKS: Final = {"+": "green", "~": "yellow", "±": "yellow", "-": "red"}
+
+
+class PlanStateName(StrEnum):
+    """What `--state` takes."""
+
+    OPEN = "open"
+    EXPIRED = "expired"
+    APPLIED = "applied"
+    DISCARDED = "discarded"
+
+
+PLANS: Final[Columns] = (
+    TableColumn("ID", lambda row: row["id"]),
+    TableColumn("TITLE", lambda row: row["title"]),
+    TableColumn("STATE", lambda row: row["state"], style=lambda row: STYLES.get(row["state"], "dim")),
+    TableColumn("KIND", lambda row: row["kind"], wide=110),
+    TableColumn("BY", lambda row: row["createdBy"]),
+    TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
+)
+PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="Id of the plan.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add them."""
+    group = typer.Typer(rich_markup_mode=None)
+    group.callback(invoke_without_command=True)(plans)
+    group.command("list")(list_plans)
+    for each in (show, apply, discard, rollback):
+        group.command()(each)
+    app.add_typer(group, name="plan")
+
+
+def plans(ctx: typer.Context, *, output: OutputFlag = None) -> None:
+    """Show, apply, discard and roll back change plans. Without a subcommand, list those that you may apply.
+
+    rung plan list --state open
+    """
+    if not ctx.invoked_subcommand:
+        list_plans(ctx, output=output)
+
+
+def list_plans(
+    ctx: typer.Context,
+    *,
+    state: Annotated[PlanStateName | None, typer.Option(help="Only plans in this state.")] = None,
+    output: OutputFlag = None,
+) -> None:
+    """List the change plans that you may apply, newest first.
+
+    rung plan list --state open
+    """
+    held = session(ctx)
+    out = held.output(output)
+    found = rows(held.api, PATH, "plans", query={"state": state.value} if state else {})
+    out.rows(found, PLANS, name=lambda row: str(row["id"]), empty="No plans.")
+
+
+def show(ctx: typer.Context, plan: PlanId, *, output: OutputFlag = None) -> None:
+    """Show what a plan would do: objects per cluster, workloads, sums of quotas, warnings.
+
+    rung plan show 6f1b3d2e-8c1f-4d5e-9a57-0f4f3c2b1a00
+    """
+    held = session(ctx)
+    _print(held.output(output), held.api.get(f"{PATH}/{plan}"))
+
+
+def apply(ctx: typer.Context, plan: PlanId, *, yes: Yes = False, output: OutputFlag = None) -> None:
+    """Apply a plan. Refused if it expired or if the configuration it was computed on changed.
+
+    rung plan apply 6f1b3d2e-8c1f-4d5e-9a57-0f4f3c2b1a00 --yes
+    """
+    held = session(ctx)
+    out = held.output(output)
+    found = held.api.get(f"{PATH}/{plan}")
+    if not yes:
+        confirm(
+            [found["title"], found["sentence"], *found["warnings"]],
+            "Apply this plan?",
+            hint="Use --yes to apply in scripts.",
+            kept="Nothing was changed.",
+        )
+    done = held.api.post(f"{PATH}/{plan}/apply", {})
+    out.one(done, name=done["id"], human=lambda: out.line(f"Applied: {done['title']}. Clusters are being updated."))
+
+
+def discard(ctx: typer.Context, plan: PlanId, *, output: OutputFlag = None) -> None:
+    """Discard a plan without changing anything.
+
+    rung plan discard 6f1b3d2e-8c1f-4d5e-9a57-0f4f3c2b1a00
+    """
+    held = session(ctx)
+    out = held.output(output)
+    done = held.api.post(f"{PATH}/{plan}/discard", {})
+    out.one(done, name=done["id"], human=lambda: out.line(f"Discarded: {done['title']}. Nothing was changed."))
+
+
+def rollback(ctx: typer.Context, plan: PlanId, *, output: OutputFlag = None) -> None:
+    """Create the plan that undoes an applied one, and show it. Apply that plan to roll back.
+
+    rung plan apply $(rung plan rollback 6f1b3d2e-8c1f-4d5e-9a57-0f4f3c2b1a00 -o name)
+    """
+    held = session(ctx)
+    _print(held.output(output), held.api.post(f"{PATH}/{plan}/rollback", {}))
+
+
+def _print(out: Output, plan: Mapping[str, Any]) -> None:
+    out.one(plan, name=plan["id"], human=lambda: _human(out, plan))
+
+
+def _human(out: Output, plan: Mapping[str, Any]) -> None:
+    out.line(plan["sentence"])
+    out.pairs(
+        [
+            ("Plan", f"{plan['title']} ({plan['id']})"),
+            ("State", plan["state"]),
+            ("Created", f"{age(plan['createdAt'])} ago by {plan['createdBy']}"),
+            ("GPU-hours at risk", plan["gpuHoursAtRisk"]),
+        ]
+    )
+    for each in plan["sums"]:
+        most = "unknown" if each["most"] is None else f"{each['most']:g}"
+        change = f"{each['before']:g} -> {each['after']:g} GPUs deserved"
+        out.line(f"{each['of']} in {each['pool']} of {each['cluster']}: {change}; {each['bound']} {most}")
+    for cluster in plan["objects"]:
+        for change in cluster["changes"]:
+            line = f"{change['mark']} {cluster['cluster']}: {change['kind']} {change['name']}"
+            out.line(line, style=MARKS.get(change["mark"], ""))
+    for name, group in plan["workloads"].items():
+        for each in group["examples"]:
+            out.line(f"{name.replace('_', ' ')}: {each['project']}/{each['name']}, {each['priority']} {each['value']}")
+    for warning in plan["warnings"]:
+        out.line(f"Warning: {warning}", style="yellow")

@@ -1,0 +1,74 @@
+"""Pages of plans: the list with its filter, one plan, apply and roll back."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from portal.kit.security.actors import Actor
+from tenants.access.models import User
+from tenants.organisation.models import Project
+from tenants.quotas.models import ProjectQuota
+from tests.factories.tenants import GPU
+from workloads.plans.models import Plan
+from workloads.plans.services.plans import plan_change
+
+pytestmark = pytest.mark.django_db
+Clients = Callable[[User], Client]
+
+
+@pytest.fixture
+def plan(llm_team: Project, as_admin: Actor) -> Plan:
+    change = {"project": "llm-team", "pool": "h100", "values": {"gpu_deserved": 20 * GPU, "gpu_limit": None}}
+    return plan_change(kind="project_quota", change={**change, "reason": "More"}, actor=as_admin)
+
+
+def test_a_plan_of_a_quota_is_shown_applied_and_rolled_back(client_of: Clients, admin: User, plan: Plan) -> None:
+    client = client_of(admin)
+    page = " ".join(client.get(f"/plans/{plan.pk}/").content.decode().split())
+    assert "GPUs deserved: 4 GPUs → 20 GPUs" in page
+    assert "GPU limit: 12 GPUs → unlimited" in page
+    assert "projects of research in h100 of lab: 4 → 20 GPUs deserved, department quota 8" in page
+    assert "(over-committed)" in page
+    assert client.post(f"/plans/{plan.pk}/apply/")["Location"] == "/plans/"
+    assert ProjectQuota.objects.get().gpu_deserved == 20 * GPU
+    assert "Roll back" in client.get(f"/plans/{plan.pk}/").content.decode()
+    client.post(f"/plans/{plan.pk}/roll-back/")
+    back = Plan.objects.get(rolls_back=plan)
+    assert "20 GPUs → 4 GPUs" in client.get(f"/plans/{back.pk}/").content.decode()
+    client.post(f"/plans/{back.pk}/apply/")
+    assert ProjectQuota.objects.get().gpu_deserved == 4 * GPU
+
+
+def test_the_list_filters_by_state_and_pages(client_of: Clients, admin: User, plan: Plan) -> None:
+    client = client_of(admin)
+    assert plan.title in client.get("/plans/?state=open").content.decode()
+    Plan.objects.update(expires_at=timezone.now() - timedelta(hours=1))
+    assert plan.title not in client.get("/plans/?state=open").content.decode()
+    assert plan.title in client.get("/plans/?state=expired").content.decode()
+    rows = [
+        Plan(
+            kind="quotas",
+            title=f"Plan {n}",
+            change={},
+            effect={},
+            based_on="",
+            created_by="admin",
+            created_at=plan.created_at,
+            expires_at=plan.created_at,
+        )
+        for n in range(55)
+    ]
+    Plan.objects.bulk_create(rows)
+    assert "Next page" in client.get("/plans/").content.decode()
+
+
+def test_plans_of_others_are_404_and_not_listed(client_of: Clients, charlie: User, plan: Plan) -> None:
+    client = client_of(charlie)
+    assert "No plans" in client.get("/plans/").content.decode()
+    assert client.get(f"/plans/{plan.pk}/").status_code == 404
+    for verb in ("apply", "discard", "roll-back"):
+        assert client.post(f"/plans/{plan.pk}/{verb}/").status_code == 404
+    assert Plan.objects.get().state == "open"
