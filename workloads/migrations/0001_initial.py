@@ -813,6 +813,26 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="Notice",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("type", models.CharField(max_length=40)),
+                ("subject_kind", models.CharField(blank=True, max_length=20)),
+                ("subject_id", models.CharField(blank=True, max_length=64)),
+                ("permission", models.CharField(blank=True, max_length=40)),
+                ("title", models.CharField(max_length=200)),
+                ("text", models.TextField()),
+                ("path", models.CharField(help_text="Of its page.", max_length=200)),
+                ("at", models.DateTimeField()),
+                (
+                    "project",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="tenants.project"
+                    ),
+                ),
+            ],
+        ),
+        migrations.CreateModel(
             name="Delivery",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
@@ -1285,26 +1305,6 @@ class Migration(migrations.Migration):
                     ),
                 ],
             },
-        ),
-        migrations.CreateModel(
-            name="Notice",
-            fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("type", models.CharField(max_length=40)),
-                ("subject_kind", models.CharField(blank=True, max_length=20)),
-                ("subject_id", models.CharField(blank=True, max_length=64)),
-                ("permission", models.CharField(blank=True, max_length=40)),
-                ("title", models.CharField(max_length=200)),
-                ("text", models.TextField()),
-                ("path", models.CharField(help_text="Of its page.", max_length=200)),
-                ("at", models.DateTimeField()),
-                (
-                    "project",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="tenants.project"
-                    ),
-                ),
-            ],
         ),
         migrations.CreateModel(
             name="QuotaRequest",
