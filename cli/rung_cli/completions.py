@@ -1,11 +1,13 @@
-"""Names that a shell completes, asked of the portal: quickly, once and silently. What fails completes nothing."""
+"""Shell completion: its script, and the names that it asks of the portal, quickly and silently."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stderr
 from io import StringIO
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer._completion_shared import Shells, get_completion_script
 
 from rung_cli.config import profiles
 from rung_cli.output.units import PHASES
@@ -135,3 +137,21 @@ def _session(ctx: typer.Context) -> Session:
     profile, url, ca_file = (str(given.get(name) or "") for name in ("profile", "url", "ca_file"))
     insecure_http = bool(given.get("insecure_http"))
     return Session(Options(profile, url, ca_file, insecure_http, retries=0, timeout=PATIENCE))
+
+
+def register(app: typer.Typer) -> None:
+    """Add it."""
+    app.command()(completion)
+
+
+def completion(shell: Annotated[Shells, typer.Argument(help="Name of the shell.")]) -> None:
+    """Print the shell completion script. It completes commands, flags, and names of the portal.
+
+    bash: echo 'source <(rung completion bash)' >> ~/.bashrc
+
+    zsh: echo 'source <(rung completion zsh)' >> ~/.zshrc, after compinit
+
+    fish: rung completion fish > ~/.config/fish/completions/rung.fish
+    """
+    script = get_completion_script(prog_name="rung", complete_var="_RUNG_COMPLETE", shell=shell.value)
+    sys.stdout.write(f"{script}\n")

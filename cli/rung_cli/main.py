@@ -15,7 +15,6 @@ from rung_cli.commands import api as commands_api
 from rung_cli.commands import (
     apply,
     catalogue,
-    completion,
     describe,
     evictions,
     inventory,
@@ -62,7 +61,7 @@ for group in (
     reports,
     apply,
     commands_api,
-    completion,
+    completions,
 ):
     group.register(app)
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rung_cli.commands.submission_output import SOURCES
+from rung_cli.output.submission import SOURCES
 from tests.cli.conftest import Rung, job
 from workloads.dictionary.rules.resolution import Source
 from workloads.state.models import Workload

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 
 from rung_cli import completions
-from rung_cli.commands.submission_output import SOURCES, remarks
 from rung_cli.errors import UsageError
 from rung_cli.flags import OutputFlag, ProjectFlag
 from rung_cli.flags import Workload as WorkloadName
@@ -17,6 +16,7 @@ from rung_cli.lookup import naming_flags
 from rung_cli.lookup import workload as find_workload
 from rung_cli.output.formats import Columns, Format, Output, TableColumn
 from rung_cli.output.stderr import note
+from rung_cli.output.submission import SOURCES, remarks
 from rung_cli.output.units import PHASES, age, amount, clock, phase_style
 from rung_cli.session import session
 from rung_cli.watch import ChangeFeed, fetch_workload

@@ -6,13 +6,13 @@ from typing import Annotated, Final
 import typer
 
 from rung_cli import submit_flags
-from rung_cli.commands.submission_output import show_explained, show_submitted
 from rung_cli.errors import UsageError
 from rung_cli.flags import ManifestFlag, OutputFlag, ProjectFlag
 from rung_cli.lookup import project as find_project
 from rung_cli.manifests.documents import read_documents
 from rung_cli.manifests.submission import ManifestSubmission
 from rung_cli.native_submit import NativeWorkload, submit_native
+from rung_cli.output.submission import show_explained, show_submitted
 from rung_cli.session import session
 from rung_cli.workload_templates import find as find_template
 

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from rung_cli import completions
-from rung_cli.commands.submission_output import show_submitted
 from rung_cli.errors import ApiError, UsageError
 from rung_cli.flags import OutputFlag, ProjectFlag, Workload, Workloads
 from rung_cli.lookup import project as find_project
 from rung_cli.lookup import workload as find_workload
 from rung_cli.output.formats import Columns, Format, Output, TableColumn
 from rung_cli.output.stderr import confirm, plain
+from rung_cli.output.submission import show_submitted
 from rung_cli.session import Session, session
 
 DONE: Final = {"suspend": "Suspending", "resume": "Resuming", "retry": "Retrying", "delete": "Deleting"}

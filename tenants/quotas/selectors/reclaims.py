@@ -27,6 +27,7 @@ class QueueFigures:
     kind: str
     name: str
     hidden: bool = False
+    anonymous: bool = False
     deserved: int | None = 0
     used: int = 0
     non_preemptible: int = 0
@@ -108,8 +109,9 @@ class _Names:
         kind, _space, key = level.name.partition(" ")
         name = self._visible.get(level.name)
         if name is None:
-            words = self._own.get(level.name) or _("another %(kind)s") % {"kind": kind}
-            return QueueFigures(kind, words, hidden=True)
+            own = self._own.get(level.name)
+            words = own or _("another %(kind)s") % {"kind": kind}
+            return QueueFigures(kind, words, hidden=True, anonymous=own is None)
         rows = self.inputs.projects if kind == "project" else self.inputs.departments
         quota = rows.get((int(key), pool.pk))
         rank, weight = (quota.rank, quota.over_quota_weight) if quota else ("", 0)

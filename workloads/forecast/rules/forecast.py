@@ -4,32 +4,29 @@ Run:ai's order: the pools of a workload are tried in the order it names them, un
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from clusters.ports.flavour import Guarantee
 from portal.kit.errors import Problem
-from workloads.dictionary.rules.resolution import Effective
-from workloads.forecast.rules.messages import Doubt, DoubtCode, doubt, gpu_time_text, gpus_text
-
-if TYPE_CHECKING:
-    from workloads.state.models import Workload
-from dataclasses import replace
-
 from scheduling.forecast.quota_only import UnplacedPods, unplaced_pods
 from scheduling.model.decisions import Outcome
 from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.shortage import PODS
-from workloads.forecast.rules.messages import amount_text
+from workloads.dictionary.rules.resolution import Effective
+from workloads.forecast.rules.messages import Doubt, DoubtCode, amount_text, doubt, gpu_time_text, gpus_text
 from workloads.forecast.rules.reasons import short_of_quota
 
+if TYPE_CHECKING:
+    from workloads.state.models import Workload
+
 PATIENCE: Final = timedelta(seconds=30)
-"""So long it is left in a pool that, by the model, does not let it start."""
+"""How long a workload stays in a pool that, by the model, does not let it start."""
 DOUBT: Final = timedelta(minutes=5)
-"""So long it is left where, by the model, it starts: longer than victims usually take to end."""
+"""How long it stays where, by the model, it starts: longer than victims usually take to end."""
 
 
 def its_turn_is_over(*, waited: timedelta, starts_here: bool) -> bool:
@@ -398,7 +395,5 @@ def _sentence(missing: UnplacedPods, found: Forecast) -> str:
         for each, up in ((missing.asked, True), (missing.free, False), (missing.short.largest, False))
     )
     one = "a node that fits its other requests" if missing.short.beside else "one node"
-    return (
-        f"{who} may find no node: each needs {needed} on one node of {found.pool}; {free} free, at most {largest} "
-        f"on {one}."
-    )
+    numbers = f"each needs {needed} on one node of {found.pool}; {free} free, at most {largest} on {one}"
+    return f"{who} may find no node: {numbers}."
