@@ -65,11 +65,11 @@ class RequestBreaker:
         return max(0.0, self._barred_until - now) if self.failures >= self._after else 0.0
 
     def rest(self, now: float) -> float:
-        """Seconds after which to ask again: while somebody tries, the outcome is known long before others may try."""
+        """Seconds after which to ask again. While one request probes, its outcome is known before others may try."""
         return min(self.wait(now), self._first) if self._trying else self.wait(now)
 
     def tried(self, now: float) -> None:
-        """A request begins. While open it is the only one until its outcome is told, or nobody told it for long."""
+        """Start a request. While the circuit is open it is the only one until its outcome is known or overdue."""
         if self.failures >= self._after:
             self._barred_until = now + self._longest
             self._trying = True
@@ -82,7 +82,7 @@ class RequestBreaker:
     def failed(self, now: float, *, chance: float) -> None:
         """No answer. `chance` in 0..1 spreads the tries of many processes.
 
-        While nobody may try, what fails was begun before: many watches that break at once are one message.
+        Failures while the circuit is open belong to earlier requests: many watches that break at once log one message.
         """
         if self.wait(now) > 0 and not self._trying:
             return

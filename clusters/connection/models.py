@@ -43,7 +43,7 @@ class ClusterCredential(models.Model):
 
     @property
     def bound_to(self) -> tuple[str, ...]:
-        """Where the secret may be sent, and to whom: a change of any of it needs the secret again."""
+        """The server and the certificate that the secret is sent to: changing any of them needs the secret again."""
         return (str(self.cluster_id), self.server, self.tls_server_name, str(self.insecure))
 
 

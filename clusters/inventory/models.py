@@ -182,7 +182,7 @@ class Node(models.Model):
 class DirtyOwner(models.Model):
     """From this generation on an owner's objects may differ from the database. The empty owner: everything.
 
-    Whoever is touched again gets a later generation, and then `only` counts no more: all of the owner's may differ.
+    A new mark gets a later generation, and then `only` counts no more: all of the owner's may differ.
     """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="touches")

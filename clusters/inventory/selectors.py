@@ -60,7 +60,7 @@ def register_namer(namer: Namer) -> None:
 
 
 def names_of(owner_ids: Iterable[str]) -> dict[str, str]:
-    """Names by id; an id that nobody knows is left out."""
+    """Names by id; unknown ids are left out."""
     wanted = frozenset(owner_ids) - {""}
     if not wanted:
         return {}
@@ -74,7 +74,7 @@ def register_namespaces(teller: NamespaceLookup) -> None:
 
 
 def namespaces_of(owner_ids: Iterable[str]) -> dict[str, OwnerNamespace]:
-    """Homes by id; an id that nobody knows is left out."""
+    """Namespaces by id; unknown ids are left out."""
     wanted = frozenset(owner_ids) - {""}
     if not wanted:
         return {}

@@ -127,7 +127,7 @@ def parse_server_url(server: str) -> ServerUrl:
 
 
 def _host(v6: str | None, host: str | None) -> str:
-    """The host in its one spelling. A number that is no plainly written IP address is refused, whoever can read it."""
+    """The host in its one spelling. Numbers that are no plain IP address are refused."""
     text = v6 or (host or "").lower()
     numeric = v6 is not None or _NUMBER.fullmatch(text.rpartition(".")[2]) is not None
     try:

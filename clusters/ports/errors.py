@@ -5,7 +5,7 @@ ClusterError
 ├── ClusterBusy            transient   429, 5xx; carries `retry_after` seconds
 ├── VersionExpired         transient   410: the watch must list again
 ├── NotSynced              transient   the namespace is not there yet: the next reconcile brings it
-├── FlavourSwitched        transient   an admin chose another scheduler meanwhile: begin again
+├── FlavourSwitched        transient   an admin changed the scheduler: start over
 ├── ClusterRefused         permanent   the server, or a rule of ours, says no; carries the reason
 │   ├── NotAuthorized      permanent   401, or 403 because the account may not do this
 │   ├── Invalid            permanent   400, 422: the object itself; the message is the server's own sentence
@@ -15,12 +15,12 @@ ClusterError
 │   ├── AddressRefused     permanent   the server's address is none that Rung may connect to
 │   └── CredentialUnreadable permanent no credential is stored, or its seal does not open
 ├── ObjectConflict         permanent   a foreign object or manager holds the name or field
-│   └── VersionConflict    transient   somebody else wrote between our read and our write: read again
+│   └── VersionConflict    transient   another writer changed it between our read and our write: read again
 ├── ClusterChanged         permanent   another kube-system uid behind the same address
 ├── LaterGeneration        permanent   the cluster holds a later generation: the writer is late
 ├── WaitsForLowering       permanent   a raise that must not come before a lowering which failed
 ├── WaitsForSuccessor      permanent   a former scheduler's object, while the new one's are not all there
-└── NamespaceInUse         permanent   a namespace nobody wants still holds work
+└── NamespaceInUse         permanent   an unwanted namespace still holds work
 """
 
 from typing import ClassVar
@@ -131,7 +131,7 @@ class ClusterChanged(ClusterError):
 
 
 class NotSynced(TransientClusterError):
-    """What the write stands on is not in the cluster yet: the next reconcile brings it."""
+    """Something the write depends on is not in the cluster yet; the next reconcile creates it."""
 
     code = "not_synced"
 

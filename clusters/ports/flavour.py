@@ -195,7 +195,7 @@ class VisibilityApi:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What sets a scheduler apart from plain kube-scheduler. Whoever needs to know asks these, never for its name."""
+    """How a scheduler differs from plain kube-scheduler. Code checks these traits, never the scheduler's name."""
 
     installed: Kind | None = None
     """A kind that is served where the scheduler is installed; None: it is always there."""

@@ -69,7 +69,7 @@ class ClusterGateway(Protocol):
         """
 
     def pages(self, kind: Kind) -> Iterator[ListPage]:
-        """The same list of everything that Rung manages, in parts as they come; it may begin anew on the way."""
+        """The same list of everything that Rung manages, in parts as they arrive; it may restart on the way."""
 
     def get(self, ref: ObjectRef) -> Manifest | None:
         """The object, or None."""

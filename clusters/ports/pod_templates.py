@@ -186,7 +186,7 @@ def _count(manifest: Manifest, trail: tuple[str, ...], path: TemplatePath) -> in
 
 
 def relative(manifest: Manifest, trail: tuple[str, ...], path: str) -> Any:
-    """What stands at a relative pointer; '..' leaves the place the trail names. None when nothing does."""
+    """The value at a relative pointer; '..' leaves the place the trail names. None when nothing does."""
     place = list(trail)
     for step in path.split("/"):
         if step == "..":

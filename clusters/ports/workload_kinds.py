@@ -2,7 +2,7 @@
 
 Pure data and lookups, standard library only. Intake, flavours, sandbox and status all read this table, so a kind is
 added in one place. Sources: Run:ai's list of workload types; the public API groups; the owners KAI's pod grouper knows.
-AMLJob and SPOTRequest have no public schema: what stands here is a small guess around the part KAI reads, no more.
+AMLJob and SPOTRequest have no public schema: this is a small guess around the part that KAI reads, no more.
 """
 
 from clusters.ports.pod_templates import OnChange, TemplatePath, TemplateShape, WorkloadKind

@@ -6,7 +6,7 @@ from clusters.inventory.models import Cluster
 
 
 class SyncState(models.TextChoices):
-    """How a sync run stands."""
+    """The state of a sync run."""
 
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -117,7 +117,7 @@ class Adoption(models.Model):
 
 
 class FormerFlavour(models.Model):
-    """A scheduler that an admin has replaced. Its objects go once nothing stands on them any more."""
+    """A scheduler that an admin has replaced. Its objects are deleted once no workload depends on them."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="former_flavours")
     flavour = models.CharField(max_length=20)
@@ -133,7 +133,7 @@ class FormerFlavour(models.Model):
 
 
 class OrphanedObject(models.Model):
-    """A workload whose objects were made for a former scheduler. Gone once they are made anew, or have ended."""
+    """A workload whose objects were made for a former scheduler. Removed once they are recreated or have ended."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="left_behind")
     flavour = models.CharField(max_length=20, help_text="The scheduler it was made for.")

@@ -156,7 +156,7 @@ class ObserverSeat(models.Model):
 
 
 class ObserverLease(models.Model):
-    """Who watches a cluster, until when by the database's clock. An optimization: correctness comes from fencing."""
+    """The observer of a cluster, until the end of its lease. An optimization: correctness comes from fencing."""
 
     cluster = models.OneToOneField(Cluster, on_delete=models.CASCADE, primary_key=True, related_name="observer_lease")
     holder = models.CharField(max_length=100)

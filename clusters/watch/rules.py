@@ -8,7 +8,7 @@ type is absent, a number out of range is the nearest that can be kept, a text is
 is cut. An object without a name or a uid that an API server could have given it is none. What nobody reads, most of
 an object, is dropped too; of an object that is compared as a whole its fingerprint stays.
 
-How a job object stands, read from the status its own controller writes. Pure; one table for all kinds.
+The state of a job object, read from the status that its controller writes. Pure; one table for all kinds.
 
 Sources: status shapes of batch/v1, Kubeflow training, JobSet, Ray, Argo, Tekton and the common conditions. A Job whose
 end is decided (SuccessCriteriaMet, FailureTarget) still has pods that are ending: it is over with Complete or Failed.
@@ -210,7 +210,7 @@ def several(member: Reader) -> Reader:
 
 
 def _short(value: Any) -> str | None:
-    """An annotation that somebody reads; a whole manifest in one is not read by anybody."""
+    """Whether an annotation is kept. Annotations that hold whole manifests are not."""
     return value if isinstance(value, str) and len(value) <= 256 and value.isprintable() else None
 
 
@@ -352,7 +352,7 @@ class JobStatus:
 
 
 def job_status(manifest: Manifest) -> JobStatus:
-    """How the object stands; active when its status says nothing else."""
+    """The state of the object; active unless its status says otherwise."""
     status: Mapping[str, Any] = manifest.get("status") or {}
     conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or []
     held = [each for each in conditions if each.get("status") == "True"]
@@ -382,7 +382,7 @@ def _refused(held: Sequence[Mapping[str, Any]]) -> JobStatus | None:
 
 
 def _between_runs(manifest: Manifest, status: Mapping[str, Any]) -> JobStatus | None:
-    """A CronJob has no pods for most of the time, and nobody else says why."""
+    """A CronJob has no pods most of the time; its own status is the only explanation."""
     if manifest.get("kind") != "CronJob" or status.get("active"):
         return None
     when = (manifest.get("spec") or {}).get("schedule", "")

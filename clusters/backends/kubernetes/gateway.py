@@ -239,7 +239,7 @@ class KubernetesGateway:
         self._valve.answered(busy=isinstance(error, ClusterBusy), rest=float(error.retry_after or 0) if error else 0.0)
 
     def _pages(self, kind: Kind, path: str, asked: dict[str, str | int], accept: str = "") -> Iterator[ListPage]:
-        """An expired continuation begins anew, once."""
+        """Restart an expired continuation once."""
         first = {"limit": SMALL_PAGE if kind in SMALL else PAGE, **asked}
         try:
             yield from self._once(kind, path, first, accept)

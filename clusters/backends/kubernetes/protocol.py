@@ -60,7 +60,7 @@ def parse_object(data: bytes) -> dict[str, Any]:
 
 
 def error_for(status: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
-    """The error that an answer other than 2xx stands for."""
+    """The error for an answer other than 2xx."""
     said = _status(body)
     seconds = _seconds(headers.get("Retry-After")) or _seconds(_details(said).get("retryAfterSeconds"))
     return error_of(said, status=status, retry_after=seconds)
@@ -79,7 +79,7 @@ def error_of(said: Mapping[str, Any], *, status: int, retry_after: int | None = 
 
 
 def is_absent(status: int, body: bytes) -> bool:
-    """404 of an object, not of a path that nobody serves."""
+    """Whether a 404 is about an object, not about an unserved path."""
     return status == 404 and _named(_status(body))
 
 
@@ -356,7 +356,7 @@ def _pruned(value: Any, owned: Fields | None) -> Any:
 
 
 def _foreign(live: list[Any], owned: Fields) -> Iterator[Any]:
-    """Items that somebody else put into the list."""
+    """Items that other writers put into the list."""
     records, values = _records(owned), [json.loads(name[2:]) for name in owned if name.startswith("v:")]
     for item in live:
         if item not in values and "." not in _record(item, records):

@@ -27,7 +27,7 @@ from clusters.ports.errors import ClusterRefused, ClusterUnreachable
 class DeadlineSocket(ssl.SSLSocket):
     """A socket on which each wait ends after `pause` seconds, and every wait ends at the instant `until` (monotonic).
 
-    A socket's own timeout starts anew with each byte.
+    A socket's own timeout restarts with each byte.
     """
 
     until: float = math.inf
@@ -86,7 +86,7 @@ def tls_context(connection: Connection) -> ssl.SSLContext:
 
 
 def _load_certificate(context: ssl.SSLContext, connection: Connection) -> None:
-    """OpenSSL takes a client certificate from a file only: one that nobody else can read, gone a moment later."""
+    """OpenSSL takes a client certificate from a file only: one that only this user can read, deleted a moment later."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(f"{connection.certificate}\n{connection.key}\n".encode())
         file.flush()

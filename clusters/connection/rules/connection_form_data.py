@@ -46,7 +46,7 @@ class InvalidPem(Exception):
 
 
 def authorities(text: str) -> str:
-    """The certificates of authorities in a PEM text, written anew, if OpenSSL takes them. Raises BadPem.
+    """The certificates of authorities in a PEM text, re-encoded, if OpenSSL accepts them. Raises BadPem.
 
     OpenSSL judges because it will use them; it takes serial numbers of zero, which tools for small clusters write.
     """
@@ -63,7 +63,7 @@ def authorities(text: str) -> str:
 
 
 def certificates(text: str) -> str:
-    """A client's certificate, with those that lead to its authority, written anew. Raises BadPem."""
+    """A client's certificate, with its chain, re-encoded. Raises BadPem."""
     return "".join(each.public_bytes(Encoding.PEM).decode() for each in _certificates(text))
 
 
@@ -73,7 +73,7 @@ def ends_at(certificate: str) -> datetime:
 
 
 def private_key(text: str) -> str:
-    """A private key without a passphrase, written anew as PKCS #8. Raises BadPem."""
+    """A private key without a passphrase, re-encoded as PKCS #8. Raises BadPem."""
     key = _private_key(text)
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
@@ -238,7 +238,7 @@ def _tls_name(name: str, problems: ProblemCollector) -> str:
 
 
 def _trust(entered: ConnectionFormData, problems: ProblemCollector, *, allow_insecure: bool) -> None:
-    """Whom to believe: a certificate authority, or nobody's word where the operator allowed that."""
+    """How to verify the server: by a certificate authority, or not at all where the operator allowed that."""
     if entered.insecure and not allow_insecure:
         problems.add(
             "insecure",

@@ -1,4 +1,4 @@
-"""A kubeconfig somebody sent: read strictly, rebuilt from an allowlist, never handed to a Kubernetes client. Pure.
+"""An uploaded kubeconfig: read strictly, rebuilt from an allowlist, never handed to a Kubernetes client. Pure.
 
 Taken: server, certificate-authority-data, tls-server-name; token, or client-certificate-data with client-key-data.
 Everything else is refused by name at its place: nothing is run, opened or asked because a file says so.

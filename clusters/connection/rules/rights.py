@@ -84,7 +84,7 @@ class RequiredAccess:
 
     @property
     def full_name(self) -> str:
-        """`jobs.batch`, as people tell groups apart."""
+        """`jobs.batch`: the resource with its group."""
         return f"{self.path}.{self.group}" if self.group else self.path
 
 
@@ -121,7 +121,7 @@ def optional_access(flavour: str) -> tuple[RequiredAccess, ...]:
 
 
 def _looked_at(traits: Traits) -> Iterable[Kind]:
-    """What stands beside workloads is read anyway."""
+    """Companion objects of workloads are read anyway."""
     return (kind for kind in traits.event_sources if kind not in traits.beside)
 
 

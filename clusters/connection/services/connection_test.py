@@ -114,7 +114,7 @@ class ConnectionReport:
 
     @property
     def works(self) -> bool:
-        """Reached, known by its identity, and every right is there, as is what the flavour stands on."""
+        """Whether it was reached, its identity matches, and all rights and scheduler requirements are present."""
         return not self.error and bool(self.uid) and not (self.lacking or self.unserved)
 
 
@@ -161,7 +161,7 @@ def try_connection(connection: Connection, flavour: str, *, opens: OpensGateway 
 
 
 def identify(connection: Connection, *, opens: OpensGateway = open_gateway) -> tuple[str, str]:
-    """(uid of kube-system, version) of whoever answers. Raises ClusterError."""
+    """(uid of kube-system, version) of the server. Raises ClusterError."""
     gateway = opens(connection)
     try:
         uid, version = gateway.identity()
@@ -188,7 +188,7 @@ def _uid(gateway: TestedGateway) -> str:
 
 
 def _username(gateway: TestedGateway) -> str:
-    """Who the API server thinks we are; empty where it does not say."""
+    """The user name that the API server authenticates; empty if it does not say."""
     try:
         info = gateway.review(SUBJECT_REVIEW, {}).get("userInfo")
     except ClusterError:

@@ -41,7 +41,7 @@ def connection_of(cluster: Cluster) -> Connection:
 
 
 def decrypted_connection(row: ClusterCredential) -> Connection:
-    """The connection a row stands for. Raises CredentialUnreadable, also for an unchecked server."""
+    """The connection described by a row. Raises CredentialUnreadable, also for an unchecked server."""
     if row.insecure and not settings.RUNG_ALLOW_INSECURE_CLUSTERS:
         raise CredentialUnreadable("Unverified certificates are not allowed. Add the certificate authority.")
     try:
@@ -105,7 +105,7 @@ def _token_of(source: MetricsSource) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """How many rows were sealed anew, were already, or do not open with any key."""
+    """Number of rows that were re-encrypted, were current already, or do not open with any key."""
 
     renewed: int
     current: int
@@ -116,7 +116,7 @@ class Rotation:
 def rotate_credentials(*, actor: Actor) -> Rotation:
     """Seal every credential under the first of `RUNG_CREDENTIAL_KEYS`. Raises NoKey without one.
 
-    A row that is changed meanwhile was sealed under the newest key by that change.
+    A row that changes during the run is encrypted with the newest key by that change.
     """
     keys = secret_box()
     renewed = current = broken = 0
@@ -232,7 +232,7 @@ def _kept_now(key: str, version: str, connection: Connection, target: CheckedAdd
 
 
 def _moved(kept: _Kept) -> bool:
-    """Another address stands behind the name. A name that does not resolve now leaves the client as it is."""
+    """The name resolves to another address. A name that does not resolve now leaves the client as it is."""
     now = time.monotonic()
     if now - kept.resolved_at < RESOLVED_FOR:
         return False

@@ -90,7 +90,7 @@ def change_connection(
 ) -> ClusterCredential:
     """Reach the same cluster another way, or with another credential. Without a secret the stored one stays.
 
-    `adopt`: a cluster that was made anew in the old one's place is taken for it, which must be said. Refused: a
+    `adopt`: accept a rebuilt cluster in place of the old one; must be explicit. Refused: a
     part is wrong, or the secret is needed again. Conflict: another cluster answers, or somebody else changed the
     connection meanwhile.
     """
@@ -223,7 +223,7 @@ def _store(row: ClusterCredential, connection: Connection) -> None:
 
 
 def _as_audit(row: ClusterCredential) -> dict[str, Any]:
-    """What may be told of a connection."""
+    """The parts of a connection that may be shown."""
     return {
         "server": row.server,
         "tls_server_name": row.tls_server_name,

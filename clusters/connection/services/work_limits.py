@@ -130,14 +130,14 @@ def acquire_slot(cluster: Cluster, *, spare: int = 0) -> Iterator[WorkerSlot | N
 
 
 def record_holder(slot: WorkerSlot, owner: int) -> None:
-    """Note whom the slot works for now."""
+    """Record the owner that the slot works for now."""
     if slot.serving != owner:
         slot.serving = slot.cursor = owner
         WorkerSlot.objects.filter(pk=slot.pk, holder=slot.holder).update(serving=owner, cursor=owner)
 
 
 def holders_elsewhere(cluster: Cluster, slot: WorkerSlot | None = None) -> Sequence[int]:
-    """Return whom the cluster's other held slots work for, once per slot."""
+    """Return the owners that the cluster's other held slots work for, once per slot."""
     serving = WorkerSlot.objects.filter(cluster=cluster, expires_at__gte=Now(), serving__gt=0)
     others = serving.exclude(pk=slot.pk) if slot else serving
     return list(others.values_list("serving", flat=True))

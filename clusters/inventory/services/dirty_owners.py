@@ -53,7 +53,7 @@ class ObjectKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DirtyScope:
-    """Who was touched until a generation; of each owner the objects that alone were, or none: then any may be."""
+    """Dirty owners up to a generation; per owner the dirty objects, or none: then any may differ."""
 
     generation: int
     owners: Mapping[str, frozenset[ObjectKey]]
@@ -89,7 +89,7 @@ def record_dirty(
 
 
 def dirty_scope_of(cluster: Cluster, *, now: datetime) -> DirtyScope | None:
-    """What a run has to look at; None: everything, as it is time, or nobody said more."""
+    """What a run has to read; None: everything, because it is due or no owner was named."""
     waiting = DirtyOwner.objects.filter(cluster=cluster, cluster__resync_due_at__gt=now)
     rows = list(waiting.values_list("cluster__generation", "owner", "generation", "only", "only_at")[: MOST + 1])
     owners = {owner: _places(only if at == only_at else "") for _, owner, at, only, only_at in rows}
@@ -110,7 +110,7 @@ def _places(lines: str) -> frozenset[ObjectKey]:
 def mark_synced(cluster_id: UUID, generation: int, *, owners: frozenset[str] | None, left: Iterable[str]) -> int:
     """A run has made the cluster equal to this generation, except for the owners that are left.
 
-    Answers the generation before the first that somebody still waits for: so far the cluster is synced.
+    Return the generation before the first one that is still dirty: the cluster is synced up to it.
     """
     waiting = set(left)
     done = DirtyOwner.objects.filter(cluster_id=cluster_id, generation__lte=generation)

@@ -67,7 +67,7 @@ def unpause(*, cluster: Cluster, actor: Actor, adopt: bool = False) -> None:
 
 
 def paused_conflict(cluster: Cluster) -> Conflict:
-    """What is answered to whoever asks for something that a paused cluster does not do."""
+    """The error for requests that a paused cluster does not serve."""
     said = f"{cluster.name} is paused: {cluster.paused_reason} Resume it on its Connection page, then try again."
     return Conflict(said, code="cluster_paused")
 
@@ -139,7 +139,7 @@ def update_node_pool(
 ) -> NodePool:
     """Change what makes a pool; what is not given stays. Its name stays: queues are named after it.
 
-    With another label or other levels it has other nodes: what waits for them is made anew.
+    With another label or other levels it has other nodes, so waiting work is recreated.
     """
     if is_default is False and pool.is_default:
         raise ValidationFailed.at("/is_default", "default_needed", "Make another pool the default instead.")
@@ -225,7 +225,7 @@ def _check_levels(cluster: Cluster, wanted: Sequence[str]) -> None:
 
 
 def _topology_of(pool: NodePool) -> tuple[list[str], str, str]:
-    """What a scheduler that never changes a topology was told of it."""
+    """The topology as written for a scheduler that never changes one."""
     return list(pool.topology_levels), pool.label_key, pool.label_value
 
 
@@ -293,5 +293,5 @@ def set_defer_preemptors(*, cluster: Cluster, enabled: bool, actor: Actor) -> No
 
 
 def forget_versions(cluster: Cluster) -> None:
-    """Another cluster stands behind the address: the versions of the old one mean nothing there, so all is listed."""
+    """Another cluster answers at the address: stored versions do not apply, so everything is listed again."""
     ObserverLease.objects.filter(cluster=cluster).update(versions={})

@@ -1,4 +1,4 @@
-"""What another scheduler, or a node pool of other nodes, means for work: the app that knows it is asked and told."""
+"""What a change of scheduler or node pool means for workloads, by hooks that the app above registers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -57,19 +57,19 @@ class HeldOtherwise:
 
 
 class WorkloadHooks(Protocol):
-    """Who knows the work."""
+    """The registered provider."""
 
     def work_in(self, target: Cluster, after: SchedulerFlavour, /) -> SwitchEffect:
         """What becomes of it under that scheduler. `target`: the row as it would be then. Reads only."""
 
     def begin(self, cluster: Cluster, /) -> Iterable[str]:
-        """Have what waits made anew; ids of everything that lives. Called in the transaction of the switch."""
+        """Mark waiting work to be recreated; return ids of all live work. Called in the transaction of the switch."""
 
     def tend(self, ids: frozenset[str], /) -> Iterable[str]:
-        """Of workloads made for a former scheduler, those that still live; what runs no more is made anew."""
+        """Of workloads created for a former scheduler, those still live; work that no longer runs is recreated."""
 
     def move(self, pool: NodePool, /) -> int:
-        """Have what waits in the pool made anew for the nodes that it is now; how much that is. In its transaction."""
+        """Mark waiting work of the pool to be recreated for its new nodes; return how many. In its transaction."""
 
     def held_otherwise(self, cluster: Cluster, /) -> Iterable[HeldOtherwise]:
         """Objects whose scheduling fields were seen to be others than those that were written last."""
@@ -102,7 +102,7 @@ def work_in(target: Cluster, after: SchedulerFlavour) -> SwitchEffect:
 
 
 def begin(cluster: Cluster) -> set[str]:
-    """Have what waits made anew; ids of everything that lives."""
+    """Mark waiting work to be recreated; return ids of all live work."""
     return {each for workforce in _workforces for each in workforce.begin(cluster)}
 
 
@@ -112,7 +112,7 @@ def tend(ids: Iterable[str]) -> set[str]:
 
 
 def move(pool: NodePool) -> int:
-    """Have what waits in the pool made anew for the nodes that it is now; how much that is."""
+    """Mark waiting work of the pool to be recreated for its new nodes; return how many."""
     return sum(workforce.move(pool) for workforce in _workforces)
 
 

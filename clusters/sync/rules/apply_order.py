@@ -117,7 +117,7 @@ def _place(change: Change) -> tuple[str, str]:
 
 
 def _depths(changes: Iterable[Change]) -> dict[str, int]:
-    """How far below the root each queue hangs, as far as the changes tell."""
+    """Depth of each queue below the root, as far as the changes show."""
     parents = {
         change.ref.name: str(body_of(change).get("spec", {}).get(PARENTS[change.ref.kind.key]) or "")
         for change in changes

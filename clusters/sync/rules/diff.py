@@ -1,8 +1,8 @@
 """Observed x desired -> what to create, update, replace or delete, and what to leave alone. Pure.
 
-`observed` holds everything that carries our label, and any foreign object that stands where a desired one should. The
+`observed` holds everything that carries our label, and any foreign object that has the name of a desired one. The
 applied-hash says whether Rung wrote this very content; the live fields are compared all the same, so that an edit by
-hand that kept the annotation is found. A field that only the observed object has belongs to somebody else.
+hand that kept the annotation is found. A field that only the observed object has belongs to another writer.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -78,7 +78,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class NameConflict:
-    """Something is in the way: somebody else's object (`observed`, never overwritten), its namespace, a deletion."""
+    """A conflict: a foreign object (`observed`, never overwritten), its namespace, or a deletion in progress."""
 
     ref: ObjectRef
     desired: Manifest
@@ -89,7 +89,7 @@ class NameConflict:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The cluster already holds a later generation: whoever asks for this is late and writes nothing."""
+    """The cluster already holds a later generation, so this change is not written."""
 
     ref: ObjectRef
     desired: Manifest
@@ -165,7 +165,7 @@ def differences(
 
 
 def conflict_with(ref: ObjectRef, observed: Manifest, desired: Manifest) -> NameConflict:
-    """Somebody else's object in the way, with what it would take to make it ours."""
+    """A conflict with a foreign object, with the changes that a takeover would make."""
     reason = f"{ref.kind.kind} {ref.name} exists and is not managed by Rung."
     return NameConflict(ref, desired, reason, field_changes(observed, desired), observed)
 
@@ -244,7 +244,7 @@ def _says(observed: Manifest, desired: Manifest) -> bool:
 
 
 def _within(observed: Any, desired: Any) -> bool:
-    """Everything that is wanted stands there literally; what else is in maps are defaults of the API server."""
+    """Whether everything desired is present literally; other keys of maps are defaults of the API server."""
     if type(desired) is dict and type(observed) is dict:
         return all(
             name in observed

@@ -1,7 +1,7 @@
 """How an object describes its pods, and whether that may be written while some of them run. Pure.
 
 An API server never changes the pod template of a Job, and a controller restarts every pod of a Deployment whose
-template changes. So a hash of the description stands on the object: equal means that nothing of it has to be written,
+template changes. So the object carries a hash of the description: equal means that nothing of it has to be written,
 however the server has filled in defaults since. What stands beside a workload's own object (a gang's group) never
 changes either.
 """
@@ -62,7 +62,7 @@ def writable(observed: Manifest, desired: Manifest, *, pods_run: bool) -> Manife
 
 
 def _kind_of(manifest: Mapping[str, Any]) -> WorkloadKind | None:
-    """None for what stands beside a workload's own object."""
+    """None for companion objects of a workload."""
     return kind_for(str(manifest["apiVersion"]), str(manifest["kind"]))
 
 
@@ -101,7 +101,7 @@ def _suspended(manifest: Manifest, kind: WorkloadKind | None, *, value: bool) ->
 
 
 BEYOND: Final = ("/schedulerName", "/priorityClassName")
-"""Ends of pointers at which what stands there besides what Rung wrote is a difference, too."""
+"""Suffixes of pointers at which values that Rung did not write count as a difference, too."""
 OF_OBJECT: Final = "/metadata/"
 
 

@@ -37,7 +37,7 @@ from portal.kit.messaging.concurrency import map_concurrently
 NAMED: Final = 3
 """How many objects in the way of a namespace's deletion are named."""
 TRIES: Final = 3
-"""How often an update is tried anew when only the object's status was written in between."""
+"""How often an update is retried when only the object's status changed in between."""
 FEW: Final = 5
 """Up to so many namespaces are asked one by one what lives in them; for more, the whole cluster is listed once."""
 
@@ -71,7 +71,7 @@ class ApplyPolicy:
         self._foreign: set[str] = set()
 
     def seen(self, change: Change) -> Change:
-        """The change as what was learnt makes it: in a namespace of somebody else's, a conflict."""
+        """The change after what was learnt: in a foreign namespace it becomes a conflict."""
         name = change.ref.namespace
         if name not in self._foreign or not isinstance(change, Create | Update):
             return change
@@ -94,7 +94,7 @@ class ApplyPolicy:
         return None
 
     def learn(self, change: Change) -> None:
-        """The change failed: what it would have given back is still taken, what stands in its way stays."""
+        """Record a failed change: the quota it would have freed is still in use, its blockers remain."""
         self._incomplete |= not isinstance(change, Delete)
         if is_lowering(change):
             self._holding.add(owner_of(body_of(change)))
@@ -211,7 +211,7 @@ class Applier:
         return self.gateway.update(change.desired, observed=observed)
 
     def _create(self, change: Create) -> tuple[Change, ClusterError | None]:
-        """Nobody asked before whether the name is free: who holds it is asked only when it is not."""
+        """Whether the name is free was not checked before; the holder is read only if it is not."""
         try:
             self.gateway.create(change.desired)
         except VersionConflict as error:

@@ -126,7 +126,7 @@ NAMED: Final = 3
 
 
 class Unpaused(Exception):
-    """Somebody lets Rung work with the cluster again: nothing more is deleted."""
+    """The disconnect was cancelled: nothing more is deleted."""
 
 
 def request_removal(*, cluster: Cluster, actor: Actor) -> SyncRun:
@@ -198,7 +198,7 @@ def continue_removal(cluster: Cluster) -> SyncRun | None:
     try:
         turn.work(until=time.monotonic() + TURN)
     except RunLost:
-        pass  # somebody else's by now
+        pass  # owned by another writer by now
     except Unpaused:
         turn.close("cluster_unpaused", "The cluster was resumed. The remaining objects stay.")
     except ClusterError as error:
@@ -264,7 +264,7 @@ class _RemovalTurn:
                 record(SYSTEM, "cluster.traces_removed", run.cluster, detail=detail)
 
     def _round(self) -> int:
-        """How many objects are still there and going, or were just told to."""
+        """Number of objects whose deletion has been requested and that still exist."""
         ending = 0
         for kind, found in managed_objects(self.gateway, self.journal.run.cluster):
             going = [each for each in found if "deletionTimestamp" in each["metadata"]]

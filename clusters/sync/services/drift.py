@@ -242,7 +242,7 @@ def adopted_uids(cluster: Cluster) -> frozenset[str]:
 
 
 def forget_adoptions(cluster: Cluster, changes: Iterable[Change], remaining: Iterable[Change]) -> None:
-    """Those that have been taken over, and those whose object has been replaced by another one meanwhile."""
+    """Those that have been taken over, and those whose object has been replaced since."""
     left = {change.ref for change in remaining}
     gone = [change.ref for change in changes if change.ref not in left or isinstance(change, NameConflict)]
     for ref in gone:

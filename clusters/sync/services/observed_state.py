@@ -97,7 +97,7 @@ def _as_look(cluster: Cluster, found: PartialState, owners: frozenset[str] | Non
 
 @contextmanager
 def gc_disabled() -> Iterator[None]:
-    """A listing makes a hundred thousand containers, all in use: to look for garbage meanwhile doubles its time."""
+    """A listing creates a hundred thousand live containers: collecting garbage during it doubles its time."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -202,7 +202,7 @@ def _warm(journal: RunRecorder, gateway: ClusterGateway) -> ObservedState | None
     look: ObservedState | None = ObservedState(uncounted, generation, len(seen.owners))
     if owners:
         found = diff_owners(journal, gateway, DirtyScope(generation, dict.fromkeys(owners, frozenset())))
-        # whoever is touched after the owners were known waits for the next run, though nothing was listed since
+        # owners that become dirty after this point wait for the next run, though nothing was listed since
         look = replace(_as_look(cluster, found, None), generation=generation) if found else None
     if look and not look.changes:
         object_lists.remember(cluster.pk, replace(seen, versions=versions))

@@ -48,7 +48,7 @@ class Preflight:
     stands: Mapping[ObjectRef, Manifest | ClusterError | None] = field(default_factory=dict)
 
     def identity(self) -> tuple[str, str]:
-        """Who the cluster says it is. Raises ClusterError."""
+        """The identity that the cluster reports. Raises ClusterError."""
         return _given(self.who)
 
 

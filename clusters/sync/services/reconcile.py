@@ -113,7 +113,7 @@ def _make_equal(journal: RunRecorder, gateway: ClusterGateway) -> None:
 def _close(
     journal: RunRecorder, look: ObservedState, remaining: Sequence[Change], refs: Collection[ObjectRef] | None
 ) -> None:
-    """What was done, what still differs and when to look again are told together. Raises RunLost: nothing of it is."""
+    """Store outcomes, drift and the time of the next run in one transaction. Raises RunLost: nothing is stored."""
     run = journal.run
     if not sync_runs.finish(run, owners=look.owners, left={owner_of(body_of(change)) for change in remaining}):
         raise sync_runs.RunLost

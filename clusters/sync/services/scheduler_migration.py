@@ -64,7 +64,7 @@ def retired_from(former: Iterable[str], present: str, stands: Iterable[str]) -> 
 def settle_migration(cluster: Cluster, *, left: int | None) -> None:
     """After a look at everything. `left`: objects of former schedulers that it found; None: it could not see them all.
 
-    1. forget workloads that have ended; those that run no more are made anew
+    1. forget workloads that have ended; recreate those that no longer run
     2. a former scheduler of which nothing is left, for which no living workload was made, is not looked for any more
     """
     former = FormerFlavour.objects.filter(cluster=cluster, cleared_at=None)

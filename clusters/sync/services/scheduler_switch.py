@@ -75,7 +75,7 @@ class GuaranteeChange:
 
 @dataclass(frozen=True, slots=True)
 class SwitchPlan:
-    """What a switch would do, as of one generation of the cluster. `conflicts`: what stands in the way, by sentence."""
+    """What a switch would do, as of one generation of the cluster. `conflicts`: what prevents it, in sentences."""
 
     before: SchedulerFlavour
     after: SchedulerFlavour
@@ -146,7 +146,7 @@ def switch_flavour(*, cluster: Cluster, flavour: str, generation: int, actor: Ac
     """Give the cluster that scheduler, as it was planned for this generation. Raises Refused, Conflict, ClusterError.
 
     1. ask the cluster again for what would forbid it, before a transaction opens
-    2. in one transaction: the new scheduler, what waits is to be made anew, everything is to be looked at, audit
+    2. in one transaction: store the new scheduler, mark waiting work to be recreated and everything dirty, audit
     A reconcile then makes the new objects before it takes the old ones away. Objects of what runs are not touched.
     """
     with record_refusals(actor=actor, action="cluster.switch", entity_type="cluster", entity_name=cluster.name):

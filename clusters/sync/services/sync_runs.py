@@ -42,11 +42,11 @@ ACTIONS: Final = {
 
 
 class RunLost(Exception):
-    """Another worker has taken the cluster over: whoever gets this stops writing at once."""
+    """Another worker has taken the cluster over; stop writing at once."""
 
 
 def claim(cluster: Cluster, *, trigger: str, dry_run: bool) -> SyncRun | None:
-    """The one live run of the cluster, or None while somebody else has it. A dry run writes nothing and needs no claim.
+    """The one live run of the cluster, or None while another has it. A dry run writes nothing and needs no claim.
 
     1. insert; the unique constraint lets one of several through
     2. if another run is there, or one that claims nothing may be: close what is dead, and try again
@@ -97,7 +97,7 @@ class RunRecorder:
         self._shown = time.monotonic()
 
     def show_life(self) -> None:
-        """Tell the database, with every outcome so far. Raises RunLost when the run is no longer ours."""
+        """Store a heartbeat with every outcome so far. Raises RunLost when the run is no longer ours."""
         self.flush()
         asked = time.monotonic()
         if not SyncRun.objects.filter(pk=self.run.pk, state=SyncState.RUNNING).update(heartbeat_at=Now()):
@@ -149,7 +149,7 @@ def finish(
     owners: frozenset[str] | None = None,
     left: Iterable[str] = (),
 ) -> bool:
-    """Close the run and say when the next one is due. False: it was taken over, and is left as it stands.
+    """Close the run and say when the next one is due. False: it was taken over and stays unchanged.
 
     `owners`: what the run was about (None: everything); `left`: owners of what still differs. A cluster is synced to
     the generation before the first that an owner still waits for; a newer generation is due at once.

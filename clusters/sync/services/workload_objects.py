@@ -49,10 +49,10 @@ def apply_job(
     1. what was made for a former scheduler stays so while its pods run, and goes otherwise: also as it is stopped,
        since what is resumed while its pods end is to be the present scheduler's
     2. render it in the flavour; a suspended job whose kind cannot be suspended renders to nothing
-    3. nothing, or what stands beside it has to be another: delete what is there
+    3. nothing, or companion objects have to be replaced: delete what is there
     4. absent: create, but only inside a namespace that is ours
     5. there: write unless it is equal, or already of a later generation; what the API server never changes is deleted
-       and created anew (NotSynced: it is still ending)
+       and recreated (NotSynced: it is still terminating)
     """
     gateway, flavour = gateway_for(cluster), flavour_for(cluster.flavour)
     if earlier := scheduler_migration.former_flavour_of(cluster, job.id):
@@ -101,7 +101,7 @@ def _stands_on_another(gateway: ClusterGateway, beside: Sequence[Manifest]) -> b
 
 
 def _apply(gateway: ClusterGateway, manifest: Manifest, *, pods_run: bool) -> Manifest:
-    """Read, decide, write; somebody else's write in between (a controller's status) means to read again."""
+    """Read, decide, write; a write of another controller in between (a status) means to read again."""
     for _attempt in range(TRIES - 1):
         with suppress(VersionConflict):
             return _write_once(gateway, manifest, pods_run=pods_run)

@@ -45,7 +45,7 @@ def store_events(
 
 
 def adopt_events(cluster: Cluster, fresh: Iterable[ObservedPod | ObservedObject]) -> list[ClusterEvent]:
-    """Events that came before their objects find their owner; those about somebody else's objects go."""
+    """Events that came before their objects find their owner; those about foreign objects are dropped."""
     adopted: list[ClusterEvent] = []
     for part in batched(fresh):
         owners = {(each.uid, each.namespace): each.owner_id for each in part}
@@ -77,8 +77,8 @@ def _rows(cluster: Cluster, events: list[Manifest], at: datetime, kinds: Collect
 def _owners(cluster: Cluster, uids: set[str]) -> dict[str, tuple[str, str]]:
     """Workload and namespace by the uid of its pod or object.
 
-    Empty for somebody else's pod, absent for what was not seen yet. An event of another namespace than its object's is
-    not a controller's: whoever may write events somewhere may name any uid.
+    Empty for a foreign pod, absent for one not seen yet. An event of another namespace than its object's is
+    not a controller's: a writer of events in one namespace may name any uid.
     """
     about = Q(cluster=cluster, uid__in=uids)
     found: dict[str, tuple[str, str]] = {}
@@ -142,7 +142,7 @@ def store_scheduler_events(cluster: Cluster, looks: Mapping[str, WatchBatch], *,
 
 
 def _identified(cluster: Cluster, events: Sequence[Manifest]) -> Iterator[Manifest]:
-    """With the uid of the pod that had the name then: a later one may have the same. A pod nobody saw is left out."""
+    """With the uid of the pod that had the name then: a later one may have the same. Unknown pods are left out."""
     events = [each for each in events if "name" in each["involvedObject"]]
     names = {each["involvedObject"]["name"] for each in events}
     rows = ObservedPod.objects.filter(cluster=cluster, name__in=names).order_by("created_at")
@@ -156,7 +156,7 @@ def _identified(cluster: Cluster, events: Sequence[Manifest]) -> Iterator[Manife
 
 
 def _found(cluster: Cluster, events: Sequence[Manifest]) -> Iterator[Manifest]:
-    """With kind and name of the object that has the uid. One that nobody saw yet is left out: they are told again."""
+    """With kind and name of the object that has the uid. Unknown objects are left out; their events repeat."""
     events = [each for each in events if "name" not in each["involvedObject"]]
     uids = {each["involvedObject"]["uid"] for each in events}
     objects = ObservedObject.objects.filter(cluster=cluster, uid__in=uids).values_list("uid", "kind", "name")

@@ -42,7 +42,7 @@ SHARED_KINDS: Final = ALWAYS | EVENT_SOURCE_KEYS - LABELLED_EVENT_SOURCE_KEYS
 
 
 def observe_cluster(cluster: Cluster) -> Observation:
-    """Look, store, tell. No transaction is open while the cluster is asked.
+    """Read, store, notify. No transaction is open during requests to the cluster.
 
     Raises ClusterError; whatever a handler raises, after everything was rolled back.
     """
@@ -116,7 +116,7 @@ LIFE_EVERY: Final = 2.0
 
 
 class ConcurrentObserver(Exception):
-    """Somebody else has stored later versions, or credential or scheduler are others: begin again."""
+    """Another observer stored later versions, or credential or scheduler changed: start over."""
 
 
 class Informer(threading.Thread):
@@ -175,7 +175,7 @@ class Informer(threading.Thread):
             self._again(error.retry_after)
         elif self._always or not isinstance(error, ClusterRefused):
             self._inbox.failed(error)
-            self._inbox.rest(LONGEST_REFUSAL)  # who stores what came is told, and closes it
+            self._inbox.rest(LONGEST_REFUSAL)  # the storing thread gets the error, and closes it
         else:
             log.info("observer.kind_refused", cluster=self._cluster.name, kind=self.kind.key, message=error.message)
             self._inbox.rest(min(FIRST_REFUSAL * 2.0 ** min(self._refusals, 16), LONGEST_REFUSAL))
@@ -241,10 +241,10 @@ class ClusterWatch:
             try:
                 self._open_feeds()
                 pause = SERVED_EVERY
-            except ClusterError as error:  # what a feed finds out, too, and tells
+            except ClusterError as error:  # a feed finds it, too, and reports it
                 log.warning("observer.scout", cluster=self._cluster.name, code=error.code)
                 pause = error.retry_after or SCOUT_AGAIN
-            except Exception:  # as in a feed: nobody else would open what is still missing
+            except Exception:  # as in a feed: nothing else would open what is still missing
                 log.exception("observer.scout_failed", cluster=self._cluster.name)
                 pause = SCOUT_AGAIN
             self._inbox.rest(pause)

@@ -1,7 +1,7 @@
 """Store Rung's own objects and the status of job objects; a foreign change requests a reconcile.
 
-Whoever may create a pod somewhere may write any label on it, and whoever runs a cluster may show anything. So a label
-that names a workload of another project or another cluster names nobody.
+Users who can create pods can write any label on them, and the operator of a cluster can report anything. So a label
+that names a workload of another project or cluster is ignored.
 
 Only a hint: what really differs is for reconcile to find, and the periodic one finds it without any hint.
 """
@@ -168,7 +168,7 @@ def job_changes(cluster: Cluster, looks: Iterable[WatchBatch]) -> tuple[dict[str
 
 
 def bare_pod_changes(cluster: Cluster, look: WatchBatch, rows: Iterable[ObservedPod]) -> dict[str, JobStatus]:
-    """A bare Pod is its own object: it stands as its phase, and gone it is missing."""
+    """A bare Pod is its own object: its state is its phase; once deleted it is missing."""
     changes = {owner: _by_phase(pod) for pod in look.present if (owner := _bare_owner(pod))}
     gone = {row.owner_id for row in rows if row.gone_at and row.owner_id} - set(changes)
     if gone:
@@ -179,7 +179,7 @@ def bare_pod_changes(cluster: Cluster, look: WatchBatch, rows: Iterable[Observed
 
 
 def companion_changes(cluster: Cluster, looks: Iterable[WatchBatch]) -> dict[str, JobStatus]:
-    """Keep what stands beside the objects of workloads. Who lost such an object is as good as missing: made anew."""
+    """Track companion objects of workloads. A workload that lost one counts as missing and is recreated."""
     lost: set[str] = set()
     for look in looks:
         kept = store_objects(cluster, look, [each for each in look.present if workload_id(each)])

@@ -100,7 +100,7 @@ class ObservedChanges:
 
 @dataclass(frozen=True, slots=True)
 class StoreResult:
-    """What became of it. `versions`: what is kept now; None when somebody else was faster and nothing was written."""
+    """What became of it. `versions`: what is kept now; None if another observer was faster and nothing was written."""
 
     observation: Observation
     versions: dict[str, Any] | None
@@ -196,7 +196,7 @@ def register_keeper(keeper: NeededPods) -> None:
 
 
 def needed_pods(pods: Sequence[ObservedPod]) -> set[int]:
-    """The rows that somebody still needs."""
+    """The rows that are still needed."""
     return set().union(*(keeper(pods) for keeper in _keepers))
 
 
@@ -213,7 +213,7 @@ def prune() -> tuple[int, int]:
 
 
 def _prune_pods(deadline: float) -> int:
-    """Gone for long and needed by nobody. Walks by key, so that rows which stay are not asked about twice."""
+    """Prune rows that are gone for long and not needed. Walks by key, so that kept rows are checked once."""
     old = ObservedPod.objects.filter(gone_at__lt=Now() - timedelta(days=settings.RUNG_KEEP_PODS_DAYS)).order_by("pk")
     last, dropped = 0, 0
     while time.monotonic() < deadline and (rows := list(old.filter(pk__gt=last)[:CHUNK])):

@@ -38,7 +38,7 @@ LEASE: Final = timedelta(seconds=15)
 
 
 def acquire(*, cluster: Cluster, holder: str) -> bool:
-    """Take or renew the lease; False while somebody else holds it."""
+    """Take or renew the lease; False while another observer holds it."""
     lease_of(cluster)
     free = ObserverLease.objects.filter(Q(holder=holder) | Q(expires_at__lt=Now()), cluster=cluster)
     return free.update(holder=holder, expires_at=Now() + LEASE) == 1
@@ -68,7 +68,7 @@ def release(*, holder: str) -> None:
 
 
 def unwatched() -> list[UUID]:
-    """Active clusters whose lease nobody holds."""
+    """Active clusters without a held lease."""
     watched = ObserverLease.objects.filter(expires_at__gte=Now()).exclude(holder="").values("cluster")
     return list(_active().exclude(pk__in=watched).values_list("pk", flat=True))
 
@@ -135,7 +135,7 @@ class WatchedCluster:
         return self.sight is None or self.sight.is_due()
 
     def close(self) -> None:
-        """Begin anew the next time, from the versions that are kept."""
+        """Start over the next time, from the stored versions."""
         if self.sight is not None:
             self.sight.close()
         self.sight = None
@@ -191,7 +191,7 @@ class Observer:
                 self._watch(answer)
 
     def _shared(self) -> dict[UUID, Cluster] | None:
-        """The clusters that are ours now; None: nobody knows."""
+        """The clusters that are ours now; None: unknown."""
         with self._database():
             close_old_connections()
             mine = balance_leases(holder=self.holder)
@@ -210,7 +210,7 @@ class Observer:
         for each in self._watched.values():
             if each.is_due():
                 each.turn = pool.submit(self._turn, each)
-                each.turn.add_done_callback(lambda _turn: self._bell.set())  # what came meanwhile is due at once
+                each.turn.add_done_callback(lambda _turn: self._bell.set())  # what arrived since is due at once
 
     def _turn(self, watched: WatchedCluster) -> None:
         try:

@@ -41,7 +41,7 @@ _said = attrgetter(*SAID)
 
 
 class StoredPod(NamedTuple):
-    """What stands in a pod's row: plain values, since most of them are only compared."""
+    """The values of a pod's row, plain because most of them are only compared."""
 
     version: str
     said: tuple[Any, ...]
@@ -78,8 +78,8 @@ class PodStore:
         """Write what changed.
 
         1. pods that are there, newer than their row, and saying something else than it
-        2. pods whose deletion was told, with their last state
-        3. rows that nobody listed, and rows whose name another uid has taken: gone unseen
+        2. pods whose deletion was reported, with their last state
+        3. rows that were not listed, and rows whose name another uid has taken: gone unseen
         """
         changes = PodChanges()
         known = self._known([each["metadata"]["uid"] for each in (*look.present, *look.gone)])

@@ -123,7 +123,7 @@ def job_rejection_of(cluster: Cluster) -> ClusterEvent | None:
 
 @transaction.atomic
 def store_visibility(cluster: Cluster, answered: VisibilityResult, *, at: datetime) -> None:
-    """Write what is new, and tell who listens when the cluster takes jobs again."""
+    """Write what is new, and notify listeners when the cluster accepts jobs again."""
     _store_positions(cluster, answered.places, at)
     if answered.shut is not None:
         _store_rejection(cluster, answered.shut, at)

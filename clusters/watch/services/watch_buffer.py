@@ -3,7 +3,7 @@
 A version that is no longer known means listing again; what was known and is not listed has gone meanwhile. An event
 that is older than the one before it cannot be trusted to be all that went wrong: that, too, means listing again.
 
-Nothing in it is the only copy: versions move when it is stored, and until then the API server tells it again.
+Nothing in it is the only copy: versions advance when it is stored, and until then the API server repeats it.
 """
 
 import math
@@ -39,7 +39,7 @@ class VersionedGateway(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WatchBatch:
-    """One kind. `present`: everything if `whole`, else what changed. `gone`: deletions that the watch told."""
+    """One kind. `present`: everything if `whole`, else what changed. `gone`: deletions that the watch reported."""
 
     kind: Kind
     version: str
@@ -60,7 +60,7 @@ class WatchBatch:
 
 @dataclass(slots=True)
 class WatchBatchBuilder:
-    """What lists and watches of one kind say, put together until somebody takes it."""
+    """Results of lists and watches of one kind, collected until they are taken."""
 
     kind: Kind
     version: str
@@ -82,7 +82,7 @@ class WatchBatchBuilder:
             log.warning("observe.not_believed", kind=self.kind.key, objects=len(found) - len(self.present))
 
     def told(self, event: WatchEvent) -> str:
-        """One event of the watch; answers whom it is about, by uid. VersionExpired: it is older than the one before."""
+        """Add one event of the watch; return the uid it is about. VersionExpired: it is older than the one before."""
         version = version_of(event.manifest["metadata"].get("resourceVersion"))
         if number(version) < number(self.version):
             raise VersionExpired(f"{self.kind.plural} went back from {self.version} to {version}.")
@@ -144,7 +144,7 @@ def batched(items: Iterable[Item], size: int = CHUNK) -> Iterator[list[Item]]:
 
 
 ROOM: Final = 5000
-"""Objects after which whoever brings more has to wait. A list is let in whole."""
+"""Number of objects after which producers have to wait. A list is accepted whole."""
 MANY: Final = 1000
 LINGER: Final = 0.25
 """A change waits so many seconds for others, unless there are many, or one is urgent: ours says something else."""
@@ -229,7 +229,7 @@ class WatchBuffer:
         self._closed.wait(seconds)
 
     def close(self) -> None:
-        """Nobody takes any more."""
+        """Stop accepting and returning events."""
         self._closed.set()
         with self._change:
             self._change.notify_all()
@@ -267,7 +267,7 @@ class WatchBuffer:
         return said != self._says[key][uid]
 
     def _arrived(self, key: str, *, urgent: bool, linger: float) -> None:
-        """The bell is for what cannot wait: whoever it called for anything else would be taking breath just then."""
+        """Wake the consumer only for urgent events; it collects all others at its own pace."""
         now = time.monotonic()
         self._life[key] = now
         self._hurry = self._hurry or urgent
