@@ -123,7 +123,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def _may_read_names(request: HttpRequest) -> bool:
-    """True for the bearer of the token; nobody is, where none is set."""
+    """Whether the request carries the token; always False if none is set."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     expected = settings.RUNG_METRICS_TOKEN
     return bool(expected) and scheme.lower() == "bearer" and constant_time_compare(token.strip(), expected)

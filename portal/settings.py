@@ -38,7 +38,7 @@ SECRET_KEY_FALLBACKS: list[str] = env.list("RUNG_OLD_SECRET_KEYS", default=[])
 # Health checks ask this machine by its loopback name, whatever the portal is called outside.
 ALLOWED_HOSTS: list[str] = [*env.list("RUNG_HOSTS", default=[]), "127.0.0.1", "localhost", "[::1]"]
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("RUNG_ORIGINS", default=[])
-# Networks of reverse proxies whose X-Forwarded-* headers are believed; nobody else's are.
+# Networks of reverse proxies whose X-Forwarded-* headers are trusted; others are ignored.
 RUNG_TRUSTED_PROXIES: list[str] = env.list("RUNG_TRUSTED_PROXIES", default=[])
 # "on": wake workers after a commit. "off": leave it to the sweeps (tests).
 RUNG_WAKEUPS = env.str("RUNG_WAKEUPS", default="on")
@@ -49,13 +49,13 @@ RUNG_IMAGE_REGISTRIES: list[str] = env.list(
     "RUNG_IMAGE_REGISTRIES",
     default=["docker.io", "nvcr.io", "ghcr.io", "quay.io", "gcr.io", "registry.k8s.io", "mcr.microsoft.com"],
 )
-# Secrets in project namespaces that pods may name (as a token, to pull an image): whoever runs the cluster makes them.
+# Secrets in project namespaces that pods may name (as a token, to pull an image): the cluster's operator creates them.
 RUNG_PROJECT_SECRETS: list[str] = env.list("RUNG_PROJECT_SECRETS", default=["hf-token", "ngc-api-key", "ngc-registry"])
 # Digests of the audit trail; empty: derived from the secret key.
 RUNG_AUDIT_KEY = env.str("RUNG_AUDIT_KEY", default="")
 # Append-only file that notes the head of the audit chain: where the database's owner cannot write, if possible.
 RUNG_AUDIT_CHECKPOINTS = env.str("RUNG_AUDIT_CHECKPOINTS", default=str(DATA_DIR / "audit-checkpoints.jsonl"))
-# Days for which pods that have left a cluster and its events are kept; records of evictions stay for good.
+# Days for which pods that have left a cluster and its events are kept; records of evictions are kept forever.
 RUNG_KEEP_PODS_DAYS = env.int("RUNG_KEEP_PODS_DAYS", default=7)
 RUNG_KEEP_EVENTS_DAYS = env.int("RUNG_KEEP_EVENTS_DAYS", default=30)
 
@@ -250,7 +250,7 @@ RUNG_OIDC_CLIENT_ID = env.str("RUNG_OIDC_CLIENT_ID", default="")
 RUNG_OIDC_CLIENT_SECRET = env.str("RUNG_OIDC_CLIENT_SECRET", default="")
 RUNG_OIDC_NAME = env.str("RUNG_OIDC_NAME", default="Single sign-on")
 RUNG_OIDC_SCOPES: list[str] = env.list("RUNG_OIDC_SCOPES", default=["openid", "profile", "email"])
-# The claim that lists somebody's groups; empty: groups are not touched.
+# The claim that lists a user's groups; empty: groups are not changed.
 RUNG_OIDC_GROUPS_CLAIM = env.str("RUNG_OIDC_GROUPS_CLAIM", default="groups")
 # "their name=ours,…": only these groups count. Empty: every group, under its own name.
 RUNG_OIDC_GROUPS: dict[str, str] = {
@@ -259,7 +259,7 @@ RUNG_OIDC_GROUPS: dict[str, str] = {
 }
 # Certificates of the authority that signed the provider's, for one of one's own.
 RUNG_OIDC_CA_FILE = env.str("RUNG_OIDC_CA_FILE", default="")
-# Who must have a second factor: "admins" (platform admins), "everyone", or nobody.
+# Who must have a second factor: "admins" (platform admins), "everyone", or empty.
 RUNG_MFA_REQUIRED = env.str("RUNG_MFA_REQUIRED", default="")
 MFA_ADAPTER = "tenants.access.services.second_factor.EncryptedSecretsAdapter"
 MFA_TOTP_ISSUER, MFA_TOTP_TOLERANCE, MFA_RECOVERY_CODE_DIGITS = "Rung", 1, 12
@@ -357,7 +357,7 @@ CELERY_TASK_ROUTES = {
 # One message at a time, except on folders: there the worker acknowledges only every other second.
 CELERY_WORKER_PREFETCH_MULTIPLIER = 32 if CELERY_BROKER_URL.startswith("filesystem") else 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
-# Whoever reaches the broker could end workers or revoke tasks by it, and Rung never asks for that.
+# A client of the broker could end workers or revoke tasks with it, and Rung does not use it.
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_WORKER_CONSUMER = "portal.kit.messaging.reconnecting_consumer:ReconnectingConsumer"

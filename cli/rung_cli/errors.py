@@ -1,10 +1,10 @@
 """Every error a command can end with, and its exit code.
 
 CliError
-├── Misused       64   bad flags, bad configuration, something unsafe that was not done
+├── UsageError    64   bad flags, bad configuration, something unsafe that was not done
 ├── SignedOut      3   no credentials for this address, or they are no longer valid
 ├── Refused        1   the server said no: its message, and the fields with what would be right
-├── Kept           1   somebody was asked and said no; nothing was sent
+├── Kept           1   the user declined; nothing was sent
 ├── Unreachable    4   no connection, no answer in time, 429 or 5xx after every retry
 └── TimedOut       5   what was waited for did not come in time
 """

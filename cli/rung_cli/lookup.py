@@ -71,7 +71,7 @@ def workload(api: Api, text: str, project: str) -> dict[str, Any]:
 
 
 def project(api: Api, text: str) -> dict[str, Any]:
-    """The project of that name or id. Misused without one, Refused (404) where there is none."""
+    """The project of that name or id. UsageError without one, Refused (404) where there is none."""
     if not text:
         raise UsageError(NONE_CHOSEN)
     if not _NAME.fullmatch(text):

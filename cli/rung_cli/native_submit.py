@@ -81,7 +81,7 @@ class Compute:
     large_shm: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Run:ai's `compute`. Misused where two ways of asking for GPUs meet."""
+        """Run:ai's `compute`. UsageError where two ways of asking for GPUs meet."""
         if self.gpu_portion is not None and self.gpu_memory:
             raise UsageError("Use either --gpu-portion or --gpu-memory.")
         shared = {"portion": self.gpu_portion is not None, "memory": bool(self.gpu_memory)}

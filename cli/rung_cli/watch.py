@@ -1,4 +1,4 @@
-"""What becomes of workloads: told by the portal's event streams, and asked for again and again where they are silent.
+"""Changes of workloads, from the portal's event streams, and by polling where these are silent.
 
 Each stream has a thread of its own, and everything that is asked for has one together, so whoever waits here waits
 exactly as long as it wants to. A stream that breaks goes on where it was. One that has never told anything (an older
@@ -164,7 +164,7 @@ class ChangeFeed:
 
 
 def fetch_workload(api: Api, known: Mapping[str, Any]) -> Row:
-    """The workload now; deleted is told as a phase of its own."""
+    """The workload now; deleted counts as a phase."""
     try:
         return _as_seen(api.get(f"v1/workloads/{known['id']}"))
     except ApiError as refusal:

@@ -26,13 +26,13 @@ class AuditRecordAdmin(admin.ModelAdmin):
         return self.has_view_permission(request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Nobody writes here."""
+        """Records are never added here."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody rewrites what was."""
+        """Records are never changed."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody removes it."""
+        """Records are never deleted."""
         return False

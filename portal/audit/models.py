@@ -13,7 +13,7 @@ class Result(models.TextChoices):
 
 
 class AuditChain(models.Model):
-    """The head of the chain: the one row that whoever seals records locks."""
+    """The head of the chain: the one row that sealing locks."""
 
     length = models.PositiveBigIntegerField(default=0)
     head = models.CharField(max_length=64, blank=True)

@@ -16,21 +16,21 @@ from portal.kit.security.request_identity import request_id, request_origin
 
 @receiver(user_logged_in)
 def signed_in(request: HttpRequest | None, user: AbstractBaseUser, **_kwargs: Any) -> None:
-    """Somebody came in; pages that know more than a password note on the request with what."""
+    """A sign-in; pages that know the method (second factor, single sign-on) note it on the request."""
     shown = vars(request).get("signed_in_with") if request is not None else None
     record(_actor(request, user), "session.start", user, entity_type="user", detail={"with": shown} if shown else None)
 
 
 @receiver(user_logged_out)
 def signed_out(request: HttpRequest | None, user: AbstractBaseUser | None, **_kwargs: Any) -> None:
-    """Somebody left; a sign-out without a session is nothing."""
+    """A sign-out; without a session nothing is recorded."""
     if user is not None:
         record(_actor(request, user), "session.end", user, entity_type="user")
 
 
 @receiver(user_login_failed)
 def sign_in_failed(credentials: dict[str, Any], request: HttpRequest | None = None, **_kwargs: Any) -> None:
-    """A wrong guess. A name nobody has is not written down: people type passwords there."""
+    """A failed sign-in. Unknown names are not recorded, because people type passwords there."""
     names = get_user_model()._default_manager.filter(username=str(credentials.get("username", ""))[:254])
     user = names.first()
     record(_actor(request, user), "session.start", user, result=Result.DENIED, entity_type="user")

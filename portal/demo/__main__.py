@@ -40,7 +40,7 @@ LOGINS = {
 
 
 def main() -> int:
-    """Run until told to stop; answers the exit code."""
+    """Run until stopped; return the exit code."""
     parser = argparse.ArgumentParser(prog="portal.demo")
     parser.add_argument("--reload", action="store_true", help="debug pages, reload on changes")
     reload = parser.parse_args().reload
@@ -95,7 +95,7 @@ def supervise(processes: list[Child], *, folder: Path, port: int, sources: Sourc
 
 
 def lock_data_folder(folder: Path) -> TextIO | None:
-    """A lock on the data folder for as long as this process lives; None if somebody else has it."""
+    """A lock on the data folder for as long as this process lives; None if another process has it."""
     file = (folder / "demo.lock").open("w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -106,7 +106,7 @@ def lock_data_folder(folder: Path) -> TextIO | None:
 
 
 def port_in_use(port: int) -> bool:
-    """True if somebody listens on the port."""
+    """Whether a process listens on the port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -124,7 +124,7 @@ def prepare(folder: Path, lab: DemoLab | None) -> bool:
         shutil.rmtree(folder / "broker" / old, ignore_errors=True)
         (folder / "broker" / old).mkdir(parents=True)
     command = (sys.executable, "-m", "portal.demo.prepare", *([str(lab.kubeconfig)] if lab else []))
-    env = {**os.environ, "RUNG_WAKEUPS": "off"}  # nobody listens yet; the sweeps will find everything
+    env = {**os.environ, "RUNG_WAKEUPS": "off"}  # no worker runs yet; the sweeps will find everything
     return subprocess.run(command, cwd=ROOT, env=env, check=False, preexec_fn=end_with_parent).returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""The demo's real cluster: connected anew at every start, with an organisation of its own on it."""
+"""The demo's real cluster: reconnected at every start, with its own organisation."""
 
 from typing import Final
 

@@ -40,7 +40,7 @@ class DemoLab:
         return all(done)
 
     def _account(self) -> bool:
-        """A kubeconfig of Rung's own account, for nobody else's eyes."""
+        """A kubeconfig of Rung's own account, readable by this user only."""
         manifests = self._answer(sys.executable, "manage.py", "cluster_rbac", "--flavour", "kube")
         config = self._answer("lab/cluster", "account", NAME, given=manifests)
         self.kubeconfig.unlink(missing_ok=True)

@@ -114,7 +114,7 @@ def _submit(job: Job) -> Workload:
 
 
 def _manifest(job: Job) -> dict[str, Any]:
-    """A plain Job, as somebody would write it by hand."""
+    """A plain Job, as a user would write it by hand."""
     notes = {"rung.dev/run-seconds": str(int((job.hours or 1) * 3600)), "rung.dev/exit-code": str(int(job.fails))}
     container = {"name": "main", "image": TRAINING_IMAGE, "resources": {"limits": {"nvidia.com/gpu": job.gpus}}}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}

@@ -75,7 +75,7 @@ class Child:
 
 
 class Supervisor:
-    """Keeps children alive until it is told to stop. Each writes to `logs/<name>.log` and has its id in `pids/`."""
+    """Keeps children alive until it is stopped. Each writes to `logs/<name>.log` and has its id in `pids/`."""
 
     def __init__(
         self,

@@ -30,13 +30,13 @@ class Problem:
 
     @property
     def placed_message(self) -> str:
-        """The message behind its place, for a text that stands in one field as a whole."""
+        """The message after its place, for a text that one field holds as a whole."""
         line = f"line {self.line}: " if self.line else ""
         place = f"{self.pointer}: " if self.pointer else ""
         return f"{line}{place}{self.message}"
 
     def as_json(self) -> dict[str, Any]:
-        """The problem as it stands in an API answer; empty parts are left out."""
+        """The problem as an API answer shows it; empty parts are left out."""
         return {key: value for key, value in asdict(self).items() if value not in (None, (), {})}
 
 
@@ -59,7 +59,7 @@ class RungError(Exception):
 
     @property
     def beside(self) -> Mapping[str, Any]:
-        """What stands in an API's answer beside the fields of every error."""
+        """Additional fields of the API's error answer."""
         return {}
 
     @classmethod

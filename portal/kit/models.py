@@ -71,7 +71,7 @@ class StoredResponse(models.Model):
 
 
 def _signed_in_user(request: HttpRequest | None = None, **_: object) -> AbstractBaseUser | None:
-    """Who signed in, for rows that go with another one; programs leave the author empty. Others are signed."""
+    """The signed-in author of history rows; programs leave it empty."""
     user = getattr(request, "user", None)
     return user if isinstance(user, AbstractBaseUser) and user.pk else None
 

@@ -105,7 +105,7 @@ def _userinfo(provider: Provider, claims: Mapping[str, Any], token: object, endp
 
 
 def _together(claims: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """The token's claims first. Whether an address is verified is said by whoever named it."""
+    """The token's claims first. The source of an address also says whether it is verified."""
     named_by = claims if "email" in claims else more
     mail = {name: named_by.get(name) for name in ("email", "email_verified")}
     return {**more, **claims, **mail}

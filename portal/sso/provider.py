@@ -19,7 +19,7 @@ WELL_KNOWN: Final = "/.well-known/openid-configuration"
 
 
 class UntrustedResponse(Forbidden):
-    """What a provider, or somebody in its name, said is not believed; `code` says which check it failed."""
+    """An answer of the provider that failed a check; `code` names the check."""
 
     code = "sign_in_refused"
 
@@ -97,7 +97,7 @@ def fetch_json(
     headers = {"Accept": "application/json", **({"Authorization": f"Bearer {bearer}"} if bearer else {})}
     try:
         with requests.Session() as session:
-            session.trust_env = False  # no netrc, no proxies, no bundles that somebody else set
+            session.trust_env = False  # no netrc, proxies or certificate bundles of the environment
             with session.request(
                 "GET" if form is None else "POST",
                 url,
@@ -177,7 +177,7 @@ def _address(document: dict[str, Any], name: str) -> str:
 
 
 def signing_key(provider: Provider, header: dict[str, Any]) -> jwt.PyJWK:
-    """The published key that a token's header names. A key nobody knows yet is looked up anew: providers rotate."""
+    """The published key that a token's header names. An unknown key is fetched again, because providers rotate keys."""
     address = endpoints_of(provider).keys
     found = _matching(_published(provider, address), header)
     if not found:

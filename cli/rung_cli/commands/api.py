@@ -81,7 +81,7 @@ def _request(asking: Api, method: Method, path: str, body: Any) -> Any:
 
 
 def _body(file: str) -> Any:
-    """What stands in the file: one document."""
+    """The content of the file: one document."""
     if not file:
         return None
     found = read_documents([file])

@@ -127,7 +127,7 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def _watch(out: Output, api: Api, look: Callable[[], list[Workload]], feed: ChangeFeed) -> NoReturn:
-    """What there is, then each workload anew whenever something that is shown of it has changed, for ever.
+    """Print the present state, then a workload again whenever a shown value changes, without end.
 
     What is no longer on the list is shown once more: it was deleted, or is not what was asked for any more.
     """

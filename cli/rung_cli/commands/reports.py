@@ -182,7 +182,7 @@ def _all(api: Api) -> Sequence[Report]:
 
 
 def _found(api: Api, name: str) -> Report:
-    """By its id, or the newest of that name; told where there are several."""
+    """By id, or the newest of that name, with a note if there are several."""
     if is_id(name):
         known: Report = api.get(f"{PATH}/{name}")
         return known

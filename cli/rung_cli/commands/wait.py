@@ -81,7 +81,7 @@ def wait(
     watched = _found(held.api, names, held.project(project), condition)
     found = _until(held.api, watched, condition, timeout)
     if out.format is not Format.TABLE:
-        # What was told of it in the meantime is not all that there is of it.
+        # The stream may not have reported everything about it.
         out.rows([fetch_workload(held.api, each) for each in found], (), name=_ref, empty="")
 
 
@@ -111,7 +111,7 @@ def _found(api: Api, names: Iterable[str], project: str, condition: Condition) -
 
 
 def _until(api: Api, found: Sequence[Row], condition: Condition, timeout: float | None) -> list[Row]:
-    """Those that are so, in the order in which they came to be; every change is told."""
+    """Workloads that reached the condition, in that order; every change is printed."""
     ends = None if timeout is None else time.monotonic() + timeout
     waiting, told, done = {each["id"]: each for each in found}, dict[str, str](), list[Row]()
     watch = Watch(api, list(waiting.values()))

@@ -1,4 +1,4 @@
-"""Files of the user's own folder: written whole or not at all, and readable by nobody else where they hold secrets."""
+"""Files of the user's own folder: written whole or not at all, and readable by their owner only if secret."""
 
 import os
 import stat
@@ -40,7 +40,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """As it is, to where somebody wanted it."""
+    """Write it unchanged to the given place."""
     try:
         path.write_text(text, encoding="utf-8", newline="")
     except OSError as error:
@@ -48,7 +48,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def check_owner(path: Path) -> None:
-    """Misused for a file that belongs to somebody else, or that others may write: they could redirect everything."""
+    """UsageError for a file of another owner, or one that others may write: they could redirect every request."""
     found = _status(path)
     if found is None:
         return

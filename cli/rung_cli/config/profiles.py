@@ -44,7 +44,7 @@ def path_of() -> Path:
 
 
 def load() -> Config:
-    """The configuration; empty where there is none. Misused for what is not understood, and for secrets in it."""
+    """The configuration; empty where there is none. UsageError for what is not understood, and for secrets in it."""
     path = path_of()
     check_owner(path)
     try:

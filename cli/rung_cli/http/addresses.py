@@ -12,7 +12,7 @@ PLAIN = (
 
 
 def validate_address(text: str, *, insecure_http: bool = False) -> str:
-    """`https://host[:port][/prefix]` without a trailing slash. Misused for everything that is not safe to use."""
+    """`https://host[:port][/prefix]` without a trailing slash. UsageError for everything that is not safe to use."""
     parts = _split(text)
     if parts.username is not None or parts.password is not None:
         raise UsageError("The address contains a user or a secret before the @.", hint="Pass only the address.")

@@ -1,4 +1,4 @@
-"""Who asks: finds the credentials that belong to an address, and exchanges a secret for a token."""
+"""The API client: finds the credentials of an address, and exchanges a secret for a token."""
 
 import os
 import time
@@ -115,7 +115,7 @@ class Api:
         return self.ask(ApiCall("PATCH", path, query=_rehearsal(dry_run), body=body, key=str(uuid.uuid4())))
 
     def delete(self, path: str, *, dry_run: bool = False, **query: str | int) -> Any:
-        """Take away. Not sent again when nobody knows whether it arrived: the second answer would be 404."""
+        """DELETE. Not retried when its arrival is unknown: the second answer would be 404."""
         return self.ask(ApiCall("DELETE", path, query={**query, **_rehearsal(dry_run)}))
 
     def read(self, path: str, body: Any) -> Any:

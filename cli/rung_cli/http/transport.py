@@ -31,7 +31,7 @@ LONGEST_PAUSE: Final = 60.0
 FIRST_PAUSE: Final = 0.2
 REPORTED_PAUSE: Final = 1.0
 SILENCE: Final = 30.0
-"""Seconds after which a stream that should have told three times that it lives is given up."""
+"""Seconds without a keep-alive, three of which are due, after which a stream is closed."""
 StreamEvent = httpx2.ServerSentEvent
 Queried = str | int | bool
 Query = Mapping[str, Queried]
@@ -50,7 +50,7 @@ class ApiCall:
 
     @property
     def repeatable(self) -> bool:
-        """May it be sent again when nobody knows whether it arrived?"""
+        """Whether it may be retried when its arrival is unknown."""
         return self.method == "GET" or bool(self.key)
 
 

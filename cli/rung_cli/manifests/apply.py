@@ -116,7 +116,7 @@ def check_plan(server: ServerState, steps: Sequence[PlannedChange]) -> Iterator[
 
 
 def apply_plan(server: ServerState, steps: Sequence[PlannedChange]) -> Iterator[PlannedChange]:
-    """Step by step, each told once its outcome is known. A refused step stops only what depends on it.
+    """Run step by step, printing each outcome. A refused step stops only its dependents.
 
     What is refused is tried again after the others while that helps: it may wait for another's quota. What depends on a
     step that stays refused is skipped. Everything that was done stays done, and the same command goes on from there.

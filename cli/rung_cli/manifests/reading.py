@@ -15,12 +15,12 @@ Body = dict[str, Any]
 
 
 def bodies_of(documents: Sequence[ManifestDocument]) -> list[tuple[str, Body]]:
-    """(where it stands, what it says) of each; a Kubernetes List is its items."""
+    """(place, content) of each document; a Kubernetes List yields its items."""
     return [each for document in documents for each in _bodies(document)]
 
 
 def declared_objects(bodies: Sequence[tuple[str, Body]]) -> list[DeclaredObject]:
-    """Every thing that is declared. UsageError, naming file and document, for what is none or stands twice."""
+    """Every thing that is declared. UsageError, naming file and document, for invalid or repeated ones."""
     found = [_declared_object(source, body) for source, body in bodies]
     seen: dict[DeclaredKey, DeclaredObject] = {}
     for each in found:

@@ -43,7 +43,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredObject:
-    """One document, or one thing as the server has it. `source`: where it stands, for errors."""
+    """One document, or one thing as the server has it. `source`: its place, for errors."""
 
     kind: "ResourceKind"
     metadata: Mapping[str, str]

@@ -62,7 +62,7 @@ class ManifestSubmission:
         return self.api.post("v2/workloads", body, key=numbered, dry_run=rehearse)
 
     def _each(self, ask: Callable[[int], Any]) -> list[Any]:
-        """Every document is asked about; what is refused is told of all of them."""
+        """Submit every document; print the refusals of all of them."""
         answers, refusals = list[Any](), list[ApiError]()
         for number, document in enumerate(self.documents):
             self._progress("Explaining", number)

@@ -57,7 +57,7 @@ class Output:
         self.format = chosen
 
     def rows(self, items: Sequence[Row], columns: Columns, *, name: Callable[[Row], str], empty: str) -> None:
-        """A list. `empty` is what a person is told where there is nothing."""
+        """A list. `empty`: the text for an empty table."""
         match self.format:
             case Format.TABLE if not items:
                 self.line(empty)
@@ -188,7 +188,7 @@ def _cell(column: TableColumn, row: Row) -> str:
 
 
 def _write(text: str) -> None:
-    """Who reads may go, such as `head`: then nothing is wrong and nothing more is to be said."""
+    """The reader may close the pipe, such as `head`: then stop without an error."""
     try:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()

@@ -137,7 +137,7 @@ def requested(found: Mapping[str, Any]) -> str:
 
 
 def show_explained(out: Output, found: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-    """One manifest after the other, each under where it stands."""
+    """One manifest after the other, each below its place."""
     answers = [answer for _, answer in found]
     if out.format is Format.NAME:
         out.names(_ref(each) for each in answers)

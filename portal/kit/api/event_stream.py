@@ -133,7 +133,7 @@ async def _reason_to_end(source: EventSource, *, longest: bool) -> str:
 
 
 def _allowed(source: EventSource) -> bool:
-    """Who cannot be asked about may not: the reader comes back to an answer that says why."""
+    """A reader whose access cannot be checked has none: its next request gets the reason."""
     try:
         return source.still_allowed()
     except Error:
@@ -155,7 +155,7 @@ def _read(read: Callable[[], tuple[str, bool]]) -> tuple[str, bool]:
 
 
 def _drop_connection() -> None:
-    """The readers keep theirs from step to step; one that failed is made anew."""
+    """Reader threads keep their connections from step to step; a failed one is replaced."""
     connection.close()
     del connections[DEFAULT_DB_ALIAS]
 

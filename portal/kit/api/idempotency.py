@@ -1,8 +1,8 @@
 """A POST that is sent again with the same `Idempotency-Key` is answered again, never done again.
 
 The key is claimed, the work done and the answer kept in one transaction: the key exists exactly when its work does.
-Two at once are told apart by the unique constraint; the second waits for the first and replays its answer. A refusal
-frees the key, for the corrected request. Keys are the subject's own: somebody else's are independent.
+The unique constraint orders concurrent requests; the second waits for the first and replays its answer. A refusal
+frees the key, for the corrected request. Keys belong to the subject: those of other subjects are independent.
 """
 
 import json
@@ -36,7 +36,7 @@ def validate_key(key: str) -> str:
 def fingerprint_of(*parts: Any) -> str:
     """Tells one request from another: method, path and body."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
-    # Keyed, because a body may hold a password: nobody who reads the table shall be able to try guesses.
+    # A keyed hash, because a body may hold a password: readers of the table must not be able to try guesses.
     return salted_hmac("core.repeats", text.encode("utf-8", "surrogatepass"), algorithm="sha256").hexdigest()
 
 

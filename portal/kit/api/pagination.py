@@ -58,7 +58,7 @@ class PageSlice(Generic[M]):
 def part_of(rows: QuerySet[M], request: Request, *, order: str, size: int | None = None) -> PageSlice[M]:
     """The page that the query asks for, ordered by a column (a minus for descending) and the id.
 
-    Raises BadRequest for a cursor that is forged, or was given to somebody else or for another list, order or filter.
+    Raises BadRequest for a cursor that is forged, or issued to another subject or for another list, order or filter.
     `size`: where a list has its own word for it.
     """
     query = request.query_params

@@ -51,7 +51,7 @@ class RoutePermission:
 
     `verb`: a value of `tenants.access.selectors.Permission`, empty where every signed-in subject may ask.
     `at`: what the path or the body names and the right must reach; `self` for one's own things, `somewhere` where
-    holding the right anywhere is enough (lists show what it reaches), `nowhere` where nobody needs to be signed in.
+    holding the right anywhere is enough (lists show what it reaches), `nowhere` where no sign-in is needed.
     `reads`: True for a POST that changes nothing: a read-only key may send it, and it is neither rehearsed nor kept.
     """
 
@@ -220,7 +220,7 @@ OBSERVED: Final = frozenset(
         "syncInfo",
     }
 )
-"""Keys of answers whose values change although nobody changes a setting."""
+"""Keys of answers whose values change without a change of settings."""
 
 
 def settings_tag(data: Any) -> str:

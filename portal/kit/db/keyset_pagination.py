@@ -1,7 +1,7 @@
 """Pages by keyset: the cursor names the last row seen, so page one thousand costs what page one costs.
 
 A cursor is signed, with the scope it was given out in: another list, order, filter or reader is another scope. What it
-says is only where to go on; which rows a reader may see is asked anew with every page.
+says is only where to go on; which rows a reader may see is checked again for every page.
 """
 
 import base64
@@ -82,7 +82,7 @@ def page_of(rows: QuerySet[M], *, column: str, after: str, size: int, scope: str
 
 
 def cursor_of(row: Model, column: str, scope: str = "") -> str:
-    """The cursor of whoever has seen the row last."""
+    """The cursor after this row."""
     value = attrgetter(column.lstrip("-").replace("__", "."))(row)
     packed = json.dumps([_text(value), str(row.pk)], separators=(",", ":")).encode()
     return _signer(column, scope).sign(base64.urlsafe_b64encode(packed).decode().rstrip("="))

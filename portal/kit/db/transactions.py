@@ -47,7 +47,7 @@ class _ExternalResults:
     def ask(self, question: Question) -> None:
         try:
             self._known.append(question())
-        except Exception as error:  # it is raised where the question stands
+        except Exception as error:  # raised at the place of the question
             self._known.append(error)
 
 

@@ -19,7 +19,7 @@ TAKEN: Final = frozenset({"unique", "unique_together"})
 
 
 def camel(field: str) -> str:
-    """`default_node_pools` as it stands in JSON: `defaultNodePools`."""
+    """`default_node_pools` as named in JSON: `defaultNodePools`."""
     first, *rest = field.split("_")
     return first + "".join(word.capitalize() for word in rest)
 

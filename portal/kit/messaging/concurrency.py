@@ -130,7 +130,7 @@ OF_ONE: Final = 3
 
 
 class LogReaderSlots:
-    """Nobody waits for a turn: who gets none asks again later. Thread-safe."""
+    """Callers never wait: without a slot they try again later. Thread-safe."""
 
     def __init__(self, *, most: int = MOST, of_one: int = OF_ONE) -> None:
         self._most, self._of_one = most, of_one

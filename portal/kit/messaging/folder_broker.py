@@ -56,7 +56,7 @@ def write_atomically(file: Path, text: str) -> None:
 
 
 def take(file: Path) -> str | None:
-    """The text of a file that is now gone; None if somebody else took it."""
+    """The text of a file that is now gone; None if another worker took it."""
     taken = file.with_name(f".{uuid.uuid4().hex}")
     try:
         file.rename(taken)

@@ -37,7 +37,7 @@ def silent(expected: Iterable[str], known: Mapping[str, float] | None = None) ->
 
 
 def worker_of(queue: str) -> str:
-    """Heartbeat name of whoever consumes a task queue."""
+    """Heartbeat name of the consumers of a task queue."""
     return f"{WORKER}:{queue}"
 
 

@@ -53,7 +53,7 @@ class Publisher:
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew: a forked process inherits neither the thread nor what its parent has still to send."""
+        """Reset after a fork: the child inherits neither the thread nor the parent's unsent messages."""
         self._messages: Queue[Message] = Queue(LONGEST_QUEUE)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -120,7 +120,7 @@ def _send(message: Message) -> None:
     try:
         with pools.producers[_connection()].acquire(block=True, timeout=CONNECT_SECONDS) as producer:
             current_app.send_task(task, args=args, queue=queue, producer=producer, retry=False, ignore_result=True)
-    except Exception as error:  # whatever a broker does, the request stands and the sweep finds the row
+    except Exception as error:  # whatever the broker does, the request succeeds and the sweep finds the row
         _state["quiet_until"] = time.monotonic() + QUIET_SECONDS
         log.warning("wakeup.lost", task=task, error=type(error).__name__)
 

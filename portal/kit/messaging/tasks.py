@@ -27,7 +27,7 @@ def retry_transient(error: type[Exception], *, tries: int = 3) -> dict[str, Any]
 
 @shared_task(name="core.canary")
 def canary(queue: str) -> None:
-    """Prove that somebody consumes this task queue."""
+    """Prove that a worker consumes this task queue."""
     heartbeats.beat(heartbeats.worker_of(queue))
 
 

@@ -89,11 +89,11 @@ def _secret_prompt(request: ApiRequest) -> str:
 
 
 _BEARER: Final = """--header @<(printf %s "Authorization: Bearer $RUNG_TOKEN")"""
-"""Read from a pipe of the shell's own: what stands in a command's arguments, everybody on its machine can read."""
+"""Read from a pipe of the shell: every user of the machine can read a command's arguments."""
 
 
 def here_document(text: str, word: str) -> str:
-    """Text as a shell takes it untouched; the word that ends it stands on no line of its own in it."""
+    """A here-document; its delimiter does not occur as a line of the text."""
     while word in text.splitlines():
         word += "_"
     body = text if text.endswith("\n") else f"{text}\n"
@@ -162,7 +162,7 @@ def yaml_text(documents: Sequence[Body]) -> str:
 
 
 TARGETS: Final = {"copies": "", "act-copies": "act-"}
-"""Where the page puts them, and what their ids begin with: by it a request for texts is told from the form itself."""
+"""Where the page puts them, and what their ids begin with: which tells such a request from the form's."""
 
 
 def portal_address(request: HttpRequest) -> str:

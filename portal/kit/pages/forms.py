@@ -72,7 +72,7 @@ class PageForm(forms.Form):
         return [(name, error) for name in self.fields for error in found.get(name, [])]
 
     def show(self, error: RungError, fields: Mapping[str, str] = NOTHING) -> None:
-        """Put each problem at its field; `fields` maps pointers to field names, the rest stands above the form."""
+        """Put each problem at its field; `fields` maps pointers to field names; others appear above the form."""
         if not error.problems:
             self.add_error(None, error.message)
         for problem in error.problems:

@@ -59,7 +59,7 @@ def drop_health_cookies(get_response: Handler) -> Handler:
 
 
 def set_cache_headers(get_response: Handler) -> Handler:
-    """No cache keeps a page; fragments and pages of one URL, and those of two people, are told apart."""
+    """Pages are not cached; `Vary` separates fragments from pages, and users from each other."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
@@ -71,7 +71,7 @@ def set_cache_headers(get_response: Handler) -> Handler:
 
 
 def answer_not_modified(get_response: Handler) -> Handler:
-    """A reader below /api/ who has the very same answer already is told so in 304, without it.
+    """Below /api/, a reader that has the same answer already gets 304.
 
     The answer is made all the same: it saves the line and the reader's work, and never tells of an older state.
     """

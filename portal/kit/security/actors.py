@@ -1,4 +1,4 @@
-"""Who acts, through which door. Every service takes an `Actor`; every audit record names one."""
+"""The acting subject and its channel. Every service takes an `Actor`; every audit record names one."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What was refused to somebody within a request, kept until it is answered: `portal.audit.middleware` records it then,
+"""Denials within a request, kept until it is answered: `portal.audit.middleware` records it then,
 outside of every transaction, unless the service that refused has done so.
 """
 
@@ -17,14 +17,14 @@ READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """What somebody may not do; `detail` says of which part of the request, if not of all."""
+    """A denied action; `detail` names the part of the request, if not all of it."""
 
     error: Forbidden
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 def note_denial(request: HttpRequest | Request, error: Exception, detail: Mapping[str, Any] | None = None) -> None:
-    """Keep it if it is a write that the actor may not do: every other error is nobody's trespass."""
+    """Keep it if it is a write that the actor may not do; other errors are not denials."""
     if isinstance(error, Forbidden) and request.method not in READING:
         denials_of(request).append(Denial(error, detail or {}))
 

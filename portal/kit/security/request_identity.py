@@ -1,4 +1,4 @@
-"""Who is behind an HTTP request: the actor, the door, the address. Identity headers of clients are never believed."""
+"""The identity behind an HTTP request: actor, channel, address. Identity headers of clients are never trusted."""
 
 import re
 from collections.abc import Sequence

@@ -65,7 +65,7 @@ class ForecastBasis:
 
 @dataclass(frozen=True, slots=True)
 class ForecastVictim:
-    """Who would be evicted. `workload` is None for a pod that is no workload's, then named in `label`, and for what is
+    """A victim. `workload` is None for a pod that is no workload's, then named in `label`, and for what is
     not the reader's to see: "another project", "another tenant's pod". moved: all of it finds its place elsewhere."""
 
     workload: "Workload | None"
@@ -306,12 +306,12 @@ def eviction_sentence(
 
 
 def vain_sentence(pool: str, victims: Sequence[ForecastVictim]) -> str:
-    """Somebody goes for it, and it waits nevertheless."""
+    """Whether workloads are evicted for it and it still waits."""
     return f"Waits in {pool}, although it evicts {_taken(victims)} at risk: other workloads take the free GPUs first."
 
 
 def overtaken_sentence(names: Sequence[str]) -> str:
-    """Who else takes room that is made for it."""
+    """Other workloads that take the capacity freed for it."""
     who = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
     verb = "take" if len(names) > 1 else "takes"
     return f"{who} {verb} the GPUs that are freed for it: the scheduler serves the first workload in its order."

@@ -139,7 +139,7 @@ def _left(pend: PendingReason) -> tuple[str, str, str]:
 
 
 def _spared(pend: PendingReason) -> str:
-    """Why nobody is evicted for it."""
+    """Why no workload is evicted for it."""
     if Reason.LARGER_THAN_DESERVED in pend.also:
         return f"requests above the {allowed_text(pend)} that it deserves never evict others"
     return "no workload there may be evicted for it"

@@ -1,4 +1,4 @@
-"""Alternatives that start at once: the model with one thing changed, and whom each would evict."""
+"""Alternatives that start at once: the model with one thing changed, and what each would evict."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -115,7 +115,7 @@ COUNTED: Final = frozenset({"gpu", "cpu"})
 
 @dataclass(frozen=True, slots=True)
 class AlternativeTrial:
-    """One thing to try: what, for whom, where, on which snapshot. short: the dimensions that kept it from starting."""
+    """An alternative: change, workload, pool and snapshot. short: the dimensions that kept it from starting."""
 
     spec: WorkloadSpec
     effective: Effective
@@ -126,7 +126,7 @@ class AlternativeTrial:
     policy: Merged = field(default_factory=dict)
     short: tuple[str, ...] = ()
     named: Callable[[Outcome], Sequence[ForecastVictim]] | None = None
-    """Who is evicted, as its people may know it; None: a stronger priority is no way out."""
+    """The victims as the reader may know them; None: a higher priority does not help."""
 
     def outcome(self) -> Outcome | None:
         """What the model makes of it; None where quota, cap or policy forbids it, or Rung would hold it back."""
@@ -155,7 +155,7 @@ class AlternativeTrial:
         return None if expected_deferral(found, self.project) else found
 
     def starts(self) -> bool:
-        """Would it start now, and evict nobody?"""
+        """Whether it would start now without evictions."""
         found = self.outcome()
         return found is not None and found.kind is OutcomeKind.PLACED
 
@@ -195,7 +195,7 @@ def _lower(trial: AlternativeTrial) -> Iterator[Alternative]:
 
 
 def _stronger(trial: AlternativeTrial) -> Iterator[Alternative]:
-    """The lowest stronger priority that lets it start, with whom it evicts; its preemptibility stays as asked."""
+    """The lowest higher priority that lets it start, with its victims; preemptibility stays as requested."""
     if trial.named is None:
         return
     for level in _above(trial.effective.priority):

@@ -64,7 +64,7 @@ def never_requeued(cluster: Cluster) -> QuerySet[ClusterEvent, str]:
 
 
 def namespace_queue(namespace: str) -> str:
-    """Name of the queue that stands for a namespace's quota."""
+    """Name of the queue that represents a namespace's quota."""
     return f"namespace {namespace}"
 
 
@@ -75,7 +75,7 @@ def _of_another(group: PodGroup, behind: Collection[str]) -> PodGroup:
 
 
 def live_pods(cluster: Cluster, queued: Collection[str]) -> QuerySet[ObservedPod]:
-    """Whatever holds room or waits for some, whoever made it; of these workloads also pods that stand in a queue."""
+    """All groups that hold or wait for capacity, including foreign ones; of these workloads also queued pods."""
     held = Q(reason=GATED) & ~Q(owner_id__in=queued) if queued else Q(reason=GATED)
     apart = Q(phase__in=TERMINAL) | Q(node_name="") & (held | Q(uid__in=never_requeued(cluster)))
     return ObservedPod.objects.filter(~apart, cluster=cluster, gone_at__isnull=True).order_by("created_at", "uid")

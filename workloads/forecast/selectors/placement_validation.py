@@ -170,7 +170,7 @@ def configured_so(cluster: Cluster, outcome: Outcome) -> tuple[str, ...]:
 
 
 def _matters(cluster: Cluster, outcome: Outcome) -> bool:
-    """Who is at its limit gains by nothing that others give back."""
+    """A queue at its limit gains nothing from capacity that others free."""
     reason = outcome.pend.reason if outcome.pend else None
     if reason is Reason.OVER_LIMIT:
         return bool(missing_causes(cluster) - {Cause.RECLAIM})

@@ -225,7 +225,7 @@ class _Claim:
     count: int
 
     def at_most(self, deserved: Limit) -> Resources:
-        """What of it the department has to hold: what the project's own quota holds back keeps nobody else waiting."""
+        """What of it the department has to hold: what the project's own quota refuses does not delay other projects."""
         within = self.all.clamp(deserved)
         return Resources(*(max(getattr(within, name), getattr(self.held, name)) for name in DIMENSIONS))
 

@@ -1,4 +1,4 @@
-"""Asking first: the scheduling model on the observed cluster, for a workload nobody has submitted. Writes nothing."""
+"""Previews: the scheduling model on the observed cluster, for a workload that is not submitted. Writes nothing."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Minimum runtimes and run limits: what protects a run, what ends it, and whom Rung defers for it.
+"""Minimum runtimes and run limits: what protects a run, what ends it, and which workloads Rung defers for it.
 
 So is non-preemptible work beyond its pool's deserved quota where the cluster does not count that (`quota_hold`).
 
@@ -51,19 +51,19 @@ SOONEST: Final = timedelta(seconds=5)
 QUOTA_PAUSE: Final = timedelta(seconds=30)
 """How long what waits for its pool's deserved quota is left alone at most."""
 SHARE: Final = 4
-"""All looks at whoever is held back in a cluster take at most one part in so many of a worker's time."""
+"""Checks of deferred workloads of a cluster take at most this fraction of a worker's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """Until when at the latest, and for how many young workloads."""
+    """The latest end of the deferral, and how many workloads inside their minimum runtime cause it."""
 
     until: datetime
     count: int
     reason: ClassVar[str] = HELD_BACK
 
     def __str__(self) -> str:
-        """As a sentence about whoever is held back."""
+        """As a sentence about the deferred workload."""
         whom = "1 workload inside its" if self.count == 1 else f"{self.count} workloads inside their"
         until = f"{self.until:%Y-%m-%d %H:%M} UTC at the latest"
         return f"Rung defers it until {until}: it would evict {whom} minimum runtime"
@@ -74,18 +74,18 @@ class Deferral:
 
 
 def lacks_min_runtime(cluster: Cluster) -> bool:
-    """Is there an eviction from which its scheduler, as it is configured, does not keep young work?"""
+    """Whether its scheduler, as configured, can evict workloads inside their minimum runtime."""
     asks_queues = flavour_for(cluster.flavour).traits.protects_minimum_runtime == "queues"
     return not asks_queues and bool(set(INSIDE_MIN_RUNTIME.values()) - missing_causes(cluster))
 
 
 def guards_min_runtime(cluster: Cluster) -> bool:
-    """Does Rung defer who would evict young work there? Where its scheduler lacks that and an admin chose so."""
+    """Whether Rung defers preemptors of such workloads: if the scheduler lacks that and an admin enabled it."""
     return cluster.defer_preemptors and lacks_min_runtime(cluster)
 
 
 def keeps_min_runtime(cluster: Cluster) -> bool:
-    """Is young work left alone there, by the scheduler or as far as Rung can see to it?"""
+    """Whether workloads inside their minimum runtime are protected there, by the scheduler or by deferral."""
     return cluster.defer_preemptors or not lacks_min_runtime(cluster)
 
 
@@ -98,7 +98,7 @@ class DeferredApply:
 
 
 def deferral_of(workload: Workload) -> DeferredApply | None:
-    """Why it is not handed over now. None: it may be, or was before; or nobody knows whom it would evict."""
+    """Why it is deferred. None: it is not, was handed over before, or its victims are unknown."""
     cluster = workload.project.cluster
     if not _is_outside(workload):
         return None
@@ -139,7 +139,7 @@ def _pause(hold: Deferral, cluster: Cluster, *, took: float) -> timedelta:
 
 
 def expected_deferral(outcome: Outcome, project: Project, *, since: datetime | None = None) -> Deferral | None:
-    """What holds back whoever of the project would evict these: of them young ones that began before `since`."""
+    """The deferral for evicting these: those inside their minimum runtime that started before `since`."""
     if not outcome.victims or not guards_min_runtime(project.cluster):
         return None
     young = _inside_min_runtime(project, since)
@@ -242,7 +242,7 @@ def protection_sentences(project: Project, *, preemptibility: str, pods: int, mi
 
 
 def min_runtime_sentences(snapshot: Snapshot, candidates: Sequence[PodGroup], flavour: str) -> Sequence[str]:
-    """For something that waits: whom it would evict were nobody protected, and from when on it may.
+    """For a waiting workload: its victims if no minimum runtime applied, and from when on it may evict them.
 
     Nothing where the time budget is over before that is known.
     """
@@ -304,7 +304,7 @@ def _fell_idle(workloads: Sequence[Workload], now: datetime) -> Mapping[str, dat
 
 @dataclass(frozen=True, slots=True)
 class LimitClock:
-    """One sort of limit: its rules, when its clock starts, and how people are told."""
+    """One kind of limit: its rules, when its clock starts, and how users are notified."""
 
     kind: type[RuntimeLimit]
     starts: Starts

@@ -266,7 +266,7 @@ def _same_nodes(
 
 
 def _catch_up(cluster: Cluster, known: _KnownCluster) -> None:
-    """Make the pod groups anew whose pods were stored since."""
+    """Rebuild the pod groups whose pods were stored since."""
     queues_jobs = flavour_for(cluster.flavour).traits.queues_jobs
     let_in = _let_in(cluster, known) if queues_jobs else set()
     changed = _changed_pods(cluster, known)
@@ -340,7 +340,7 @@ def _nodes(rows: Iterable[Node], *, by_pool: bool) -> Iterator[SnapshotNode]:
 
 
 def _levels(pools: Iterable[NodePool]) -> dict[str, tuple[str, ...]]:
-    """As the scheduler is told them."""
+    """As written for the scheduler."""
     return {pool.name: levels_with_hostname(pool.topology_levels) for pool in pools if pool.topology_levels}
 
 

@@ -180,7 +180,7 @@ def rivals(pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Iterator[Dou
 
 
 def overtaken(actor: Actor, outcome: Outcome) -> Iterator[str]:
-    """Who takes room that is made for it, as far as the actor may know them."""
+    """Workloads that take the capacity freed for it, as far as the actor may know them."""
     if outcome.first:
         yield overtaken_sentence(_known({each.name for each in outcome.first}, actor))
 

@@ -103,7 +103,7 @@ class ForecastSubject:
 
 
 def unmodelled(about: ForecastSubject) -> Iterator[Doubt]:
-    """Doubts about pods that get their place, and about whom they evict."""
+    """Doubts about pods that are placed, and about their victims."""
     if about.outcome.starting or about.outcome.coming:
         yield from _claims(about)
         yield from _spreads(about)

@@ -33,7 +33,7 @@ HORIZON: Final = timedelta(minutes=2)
 AFTER_VICTIMS: Final = timedelta(seconds=30)
 """From the end of the last victim until it has a node."""
 LONGEST: Final = timedelta(minutes=30)
-"""Then it is judged, whoever still stops."""
+"""Then it is judged, even if victims are still stopping."""
 FIRST_TRY: Final = timedelta(seconds=30)
 """Within that a scheduler has looked at a workload that it then lets wait."""
 UNWATCHED: Final = timedelta(minutes=1)

@@ -252,7 +252,7 @@ def stated_minimum(
 ) -> int | None:
     """How many pods the annotation wants to start together; None where it says nothing.
 
-    A kind with a field for it gets it written there too, so that whoever reads only that field knows.
+    A kind with a field for it gets it written there too, for readers of only that field.
     """
     text = manifest["metadata"].get("annotations", {}).get(MIN_MEMBER)
     if text is None:
@@ -336,7 +336,7 @@ def hard_spreads(spec: WorkloadSpec) -> set[tuple[str, int]]:
 
 
 def needed_placement(spec: WorkloadSpec) -> str:
-    """The same as wanted; pods that have to be on different nodes are spread, whoever wants nothing else."""
+    """The same as wanted; pods that must be on different nodes are spread unless another placement is requested."""
     apart = any(key == HOSTNAME for key, _skew in hard_spreads(spec))
     return wanted_placement(spec) or ("spread" if apart else "")
 

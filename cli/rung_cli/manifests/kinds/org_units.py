@@ -79,7 +79,7 @@ class OrgUnitResource(ResourceKind):
         return made
 
     def beside(self, server: ServerState, thing: DeclaredObject) -> dict[str, Any]:
-        """What only a new one is told."""
+        """Fields that only a new object gets."""
         del server, thing
         return {}
 
@@ -185,7 +185,7 @@ def _read_quotas(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _quota(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what says nothing. The weight of GPUs stands for all; where another differs, it is said beside it."""
+    """Without what says nothing. The GPU weight covers all resources; different ones are listed."""
     found: dict[str, Any] = {}
     weight = entry["gpu"]["overQuotaWeight"]
     for name in PARTS:

@@ -78,7 +78,7 @@ _UNSTORABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff]")
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A scalar that was written but stands for nothing: NaN, Infinity, an integer of 400 digits."""
+    """A scalar without a usable value: NaN, Infinity, an integer of 400 digits."""
 
     text: str
     code: str
@@ -173,7 +173,7 @@ def no_number(written: str) -> Unreadable:
 
 
 def nearest_line(lines: Mapping[str, int], pointer: str) -> int | None:
-    """The line of a pointer, or of the closest ancestor that stands in the text."""
+    """The line of a pointer, or of its closest ancestor in the text."""
     while pointer not in lines:
         if not pointer:
             return None
