@@ -2,9 +2,9 @@
 
 CliError
 ├── UsageError    64   bad flags, bad configuration, something unsafe that was not done
-├── SignedOut      3   no credentials for this address, or they are no longer valid
-├── Refused        1   the server said no: its message, and the fields with what would be right
-├── Kept           1   the user declined; nothing was sent
+├── NotSignedIn    3   no credentials for this address, or they are no longer valid
+├── ApiError       1   the server said no: its message, and the fields with what would be right
+├── Cancelled      1   the user declined; nothing was sent
 ├── Unreachable    4   no connection, no answer in time, 429 or 5xx after every retry
 └── TimedOut       5   what was waited for did not come in time
 """

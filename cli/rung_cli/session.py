@@ -46,7 +46,7 @@ class Session:
 
     @cached_property
     def profile(self) -> Profile:
-        """What the configuration says; an empty one where it says nothing. UsageError for a name that it does not know."""
+        """The configured profile; an empty one without configuration. UsageError for an unknown name."""
         known = profiles.load().profiles
         if self._named and known and self._named not in known and not self._address_elsewhere:
             raise UsageError(f"Unknown profile {self._named}. Known profiles: {', '.join(known)}.")
