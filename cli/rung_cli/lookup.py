@@ -54,7 +54,7 @@ def is_id(text: str) -> bool:
 
 
 def workload(api: Api, text: str, project: str) -> dict[str, Any]:
-    """The living workload of that name, or any by its id. Refused (404) where there is none."""
+    """The living workload of that name, or any by its id. ApiError (404) where there is none."""
     ref = ref_of(text, project)
     if ref.id:
         found: dict[str, Any] = api.get(f"v1/workloads/{ref.id}")
@@ -71,7 +71,7 @@ def workload(api: Api, text: str, project: str) -> dict[str, Any]:
 
 
 def project(api: Api, text: str) -> dict[str, Any]:
-    """The project of that name or id. UsageError without one, Refused (404) where there is none."""
+    """The project of that name or id. UsageError without one, ApiError (404) where there is none."""
     if not text:
         raise UsageError(NONE_CHOSEN)
     if not _NAME.fullmatch(text):

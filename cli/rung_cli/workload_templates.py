@@ -35,7 +35,7 @@ def holds_in(template: Template, project: Mapping[str, Any]) -> bool:
 def find(api: Api, text: str, project: Mapping[str, Any], kind: SubmissionKind | None) -> Template:
     """By its id, or the nearest of that name: the project's, its department's, its cluster's, everybody's.
 
-    `kind`: the one that it must have. Refused (404) where there is none, UsageError where two are equally near.
+    `kind`: the one that it must have. ApiError (404) where there is none, UsageError where two are equally near.
     """
     if is_id(text):
         found: list[Template] = [api.get(f"{PATH}/{text}")]

@@ -17,7 +17,7 @@ EARLY: Final = 60
 
 
 def exchange(wire: RestTransport, client_id: str, secret: str) -> tuple[str, float]:
-    """A token and when it ends (epoch seconds). SignedOut where the secret is wrong."""
+    """A token and when it ends (epoch seconds). NotSignedIn where the secret is wrong."""
     body = {"grantType": "client_credentials", "clientId": client_id, "clientSecret": secret}
     try:
         answer = wire.send(ApiCall("POST", "v1/token", body=body))
@@ -38,7 +38,7 @@ class Signer:
     _now: Credentials | None = None
 
     def token(self) -> str:
-        """A token that lives; a new one where the old one ends. SignedOut without credentials."""
+        """A token that lives; a new one where the old one ends. NotSignedIn without credentials."""
         known = self._now or self._find()
         if known.token and known.expires - time.time() > EARLY:
             self._now = known

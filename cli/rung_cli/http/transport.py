@@ -74,7 +74,7 @@ class RestTransport:
         self._client = _client(address, manner)
 
     def send(self, call: ApiCall, token: str = "") -> Any:
-        """The answer's JSON. Refused, SignedOut or Unreachable for everything but success."""
+        """The answer's JSON. ApiError, NotSignedIn or Unreachable for everything but success."""
         for tried in range(self._manner.retries + 1):
             last = tried == self._manner.retries
             try:

@@ -26,7 +26,7 @@ class ManifestSubmission:
     format: Format = Format.TABLE
 
     def submit(self, *, dry_run: bool) -> list[Any]:
-        """The server's answers. Refused for one document means that none was submitted."""
+        """The server's answers. ApiError for one document means that none was submitted."""
         if self.explicit.get("name") and len(self.documents) > 1:
             raise UsageError(f"A name cannot be used with {len(self.documents)} manifests.")
         bodies = [self._body(document) for document in self.documents]
