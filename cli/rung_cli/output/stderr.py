@@ -38,7 +38,7 @@ def progress(text: str) -> None:
 
 
 def confirm(lines: Iterable[str], question: str, *, hint: str, kept: str) -> None:
-    """Ask on a terminal what a script says with --yes. UsageError without a terminal; Cancelled, with `kept`, for a no."""
+    """Ask on a terminal what --yes answers in a script. UsageError without one; Cancelled, with `kept`, if declined."""
     if not sys.stdin.isatty():
         raise UsageError("Cannot ask for confirmation: not a terminal.", hint=hint)
     for each in lines:
