@@ -45,7 +45,7 @@ _FINDINGS: Final[Mapping[str, str]] = {
     "Fragmentation": "It waits for GPUs that are free, but not on one node.",
     "Thrashing": "It is evicted again and again.",
     "IdleGpus": "Its GPUs do nothing.",
-    "PinnedQuota": "Non-preemptible workloads exceed their project's deserved quota.",
+    "PinnedQuota": "Non-preemptible workloads exceed the deserved quota of their project.",
 }
 _QUOTA: Final[Mapping[str, str]] = {
     "QuotaRequested": "Someone requests quota that you may grant.",

@@ -19,6 +19,7 @@ from clusters.inventory.models import Cluster
 from clusters.watch.selectors import Metric, SeriesPoint, TimeWindow
 from portal.kit.api.csv_export import csv_response
 from portal.kit.errors import RungError
+from portal.kit.pages.api_snippets import ApiRequest, action_snippet, form_snippets
 from portal.kit.pages.forms import PageForm, form_data
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
@@ -32,6 +33,7 @@ from workloads.replay.rules import COLUMNS, MOST_BYTES, PARTS, REQUIRED
 from workloads.replay.services import KEPT, UNFINISHED
 
 LISTED: Final = 50
+REPLAYS: Final = "/api/v1/replays"
 DAY: Final = timedelta(days=1)
 TONES: Final = {
     ReplayStatus.PENDING.value: "wait",
@@ -169,6 +171,8 @@ def replays(request: HttpRequest) -> HttpResponse:
     today = timezone.now().date()
     initial = {"start": today - 7 * DAY, "end": today - DAY}
     form = ReplayForm(form_data(request), request.FILES if request.method == "POST" else None, initial=initial)
+    if copied := form_snippets(request, form, lambda: _create_request(form)):
+        return copied
     if request.method == "POST" and form.is_valid():
         asked = {"name": form.cleaned_data["name"], "cluster": form.cleaned_data["cluster"], "body": form.body}
         try:
@@ -179,6 +183,11 @@ def replays(request: HttpRequest) -> HttpResponse:
             return redirect("workloads:replay", replay_id=row.pk)
     context = {"form": form, "rows": replay_services.replays()[:LISTED], "tones": TONES, "kept_days": KEPT.days}
     return render_page(request, "workloads/replay/list.html", context, status=422 if form.errors else 200)
+
+
+def _create_request(form: ReplayForm) -> ApiRequest:
+    named = {"name": form.cleaned_data["name"], "clusterId": str(form.cleaned_data["cluster"].pk)}
+    return ApiRequest("POST", REPLAYS, {**named, **form.body})
 
 
 def _pointers(error: RungError) -> Mapping[str, str]:
@@ -202,6 +211,11 @@ def replay(request: HttpRequest, replay_id: UUID) -> HttpResponse:
 @login_required
 @require_POST
 def cancel(request: HttpRequest, replay_id: UUID) -> HttpResponse:
+    require_dictionary(actor_of(request))
+    row = replay_services.replay_of(key=replay_id)
+    call = ApiRequest("POST", f"{REPLAYS}/{row.pk}/cancel", rung=("replay", "cancel", str(row.pk)))
+    if copied := action_snippet(request, call):
+        return copied
     replay_services.cancel_replay(key=replay_id, actor=actor_of(request))
     messages.success(request, _("Replay cancelled."))
     return redirect("workloads:replay", replay_id=replay_id)

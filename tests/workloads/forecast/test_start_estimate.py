@@ -94,7 +94,7 @@ def test_a_time_limit_is_the_latest_end(full: Full) -> None:
 
 def test_without_history_or_limit_there_is_no_estimate(full: Full) -> None:
     ended(full.team, full.holder, *[3600] * 9)
-    ended(full.team, full.holder, *[1] * 9)
+    ended(full.team, full.holder, *[0] * 9)
     WorkloadFactory(project=full.team, name="never-ran", phase=Phase.STOPPED, phase_at=timezone.now())
     found = start_estimate(full.mine)
     assert found

@@ -83,6 +83,12 @@ def test_a_common_order_of_all_projects_is_kube_schedulers_alone(
 NOW = timezone.now()
 
 
+@pytest.fixture(autouse=True)
+def present(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of a test is not that of the import, which a long run leaves far behind."""
+    monkeypatch.setattr("tests.workloads.forecast.test_waiting_card.NOW", timezone.now())
+
+
 def estimate(workload: Workload, *, median: float = 10, p90: float = 30) -> StartEstimate:
     """Minutes from now."""
     basis = EstimateBasis({RunClass(workload.project_id, "Training"): (34, 1)})

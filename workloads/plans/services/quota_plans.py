@@ -44,6 +44,7 @@ from workloads.plans.selectors import (
     object_changes,
     objects_on,
     objects_sentence,
+    quota_requests,
     running_in,
     unfit,
     waiting_in,
@@ -388,7 +389,7 @@ def _change_words(quotas: Sequence[Mapping[str, Any]]) -> str:
     return f"{only['of'].capitalize()} in {only['pool']}: {fields}"
 
 
-_KIND: Final = PlanKind(title=title, scopes=scopes, facts=facts, effect=effect, apply=apply, undo=undo)
+_KIND: Final = PlanKind(title, scopes, facts, effect, apply, undo, requests=quota_requests)
 KINDS: Final = {"project_quota": _KIND, "department_quota": _KIND, "quotas": _KIND}
 
 

@@ -46,6 +46,7 @@ WITHOUT: Final = {
     "registration/login.html": "signing in",
     "tenants/access/reauthenticate.html": "proving who one is",
     "tenants/access/second_factor.html": "one's own second factor",
+    "tenants/quotas/quotas.html": "ends in a plan, which has its own",
     "workloads/dictionary/change.html": "ends in a plan, which has its own",
     "workloads/dictionary/parts/priority_row.html": "ends in a plan, which has its own",
     "workloads/dictionary/parts/type_row.html": "ends in a plan, which has its own",
