@@ -4,9 +4,8 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from django.db.models import F
 
-from clusters.inventory.models import Cluster
+from clusters.inventory.services.inventory import mark_dirty
 from clusters.ports.gateway import Manifest
 from clusters.ports.kinds import KUEUE_WORKLOAD
 from clusters.sync.models import Drift
@@ -62,7 +61,7 @@ def let_deserve(product: Product, *projects: Project, cpu: int) -> None:
     """
     ProjectQuota.objects.filter(project__in=projects).update(cpu_deserved=cpu * CORE)
     DepartmentQuota.objects.filter(department=product.department).update(cpu_deserved=len(projects) * cpu * CORE)
-    Cluster.objects.filter(pk=product.cluster.pk).update(generation=F("generation") + 1)
+    mark_dirty(product.cluster)  # all owners: else a run may read only what the watch has named
     product.reconcile()
 
 
