@@ -92,10 +92,10 @@ class TightDomains(Domains):
         self, group: PodGroup, asked: Resources, capacities: Iterable[NodeCapacity], among: Collection[str] | None
     ) -> list[str]:
         key, fitting = self.key(group), Counter[str]()
-        each = max((pod.requests for pod in group.waiting), key=by_size, default=asked)
-        for capacity in capacities:
-            if (name := capacity.node.labels.get(key)) is not None:
-                fitting[name] += min(slots(capacity.future, each), max(capacity.pods_left, 0))
+        largest = max((pod.requests for pod in group.waiting), key=by_size, default=asked)
+        named = [(each.node.labels[key], each) for each in capacities if key in each.node.labels]
+        for name, capacity in named:
+            fitting[name] += min(slots(capacity.future, largest), max(capacity.pods_left, 0))
         return sorted(fitting, key=lambda name: (fitting[name], name.split(SEPARATOR)))
 
 

@@ -81,7 +81,7 @@ def _warning(pool: NodePool, problem: Problem) -> dict[str, Any]:
 class QuotaOfPoolSchema(serializers.Serializer[Any]):
     """A department's or project's quota, use and share in one node pool."""
 
-    kind = serializers.ChoiceField(choices=["department", "project"])
+    kind = serializers.CharField(help_text="department or project.")
     id = serializers.CharField()
     name = serializers.CharField()
     department = serializers.CharField()

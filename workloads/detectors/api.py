@@ -42,7 +42,7 @@ class FindingSchema(serializers.Serializer[Any]):
     """One finding. A workload that the caller may not see is not named; `workloadId` is then null."""
 
     id = serializers.IntegerField()
-    kind = serializers.ChoiceField([kind.value for kind in FindingKind])
+    kind = serializers.CharField(help_text=", ".join(FindingKind))
     title = serializers.CharField()
     clusterId = serializers.UUIDField(source="finding.cluster_id")
     clusterName = serializers.CharField(source="finding.cluster.name")

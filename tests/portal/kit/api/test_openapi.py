@@ -37,6 +37,8 @@ SERVED = {
         for units in ("projects", "departments")
         for rule in ("time-limits/{category_name}", "idle-limits/{category_name}", "min-runtime")
     },
+    "/api/v1/findings": {"get"},
+    "/api/v1/findings/{finding_id}": {"get"},
     "/api/v1/quota-requests": {"get", "post"},
     "/api/v1/quota-requests/{request_id}": {"get"},
     "/api/v1/quota-requests/{request_id}/approve": {"post"},
