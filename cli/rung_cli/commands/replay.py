@@ -84,12 +84,22 @@ Timeout = Annotated[float | None, typer.Option(min=0, help="Timeout in seconds; 
 
 def register(app: typer.Typer) -> None:
     """Add them."""
-    group = typer.Typer(rich_markup_mode=None, help="Replay submissions under a proposal. Platform admins only.")
+    group = typer.Typer(rich_markup_mode=None)
+    group.callback(invoke_without_command=True)(replays)
     group.command(name="run")(run)
     group.command(name="list")(list_all)
     group.command()(show)
     group.command()(cancel)
     app.add_typer(group, name="replay")
+
+
+def replays(ctx: typer.Context, *, output: OutputFlag = None) -> None:
+    """Replay submissions under a proposal. Platform admins only. Without a subcommand, list the replays.
+
+    rung replay run "high to 130" --cluster lab --from 2026-11-01 --priority high=130
+    """
+    if not ctx.invoked_subcommand:
+        list_all(ctx, output=output)
 
 
 def run(
