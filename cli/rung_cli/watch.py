@@ -29,7 +29,7 @@ CHANGES: Final = frozenset({"ready", "change", "reset"})
 TOGETHER: Final = 0.3
 """Seconds that changes are waited for after the first, so that many at once are one look."""
 UNTOLD: Final = 60.0
-"""Seconds after which one looks although no change was told: allocated GPUs and times are in no change."""
+"""Seconds after which the list is read without a change: changes do not include allocated GPUs and times."""
 
 Row = dict[str, Any]
 

@@ -1,8 +1,8 @@
-"""What waits for kube-scheduler in a replay, so that only what might be served is tried again.
+"""Waiting pods of kube-scheduler in a replay; only those that may fit now are tried again.
 
-Pods of equal requests in one queue make a line. A refusal for lack of room holds for all of equal requests up to that
-priority, since those may evict less, until a node has more that they could have; one for lack of quota until the queue
-that refused has some back.
+Pods with equal requests in one queue share a line. A refusal for lack of capacity holds for all equal requests up to
+that priority, which can evict no more, until a node frees capacity that they could use. A refusal for lack of quota
+holds until the refusing queue frees some.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ LOWEST: Final = -(2**63)
 
 @dataclass(eq=False, slots=True)
 class _Shape:
-    """Equal requests. in_vain: no pod up to this priority finds room for them, since those may evict less."""
+    """Equal requests. in_vain: no pod up to this priority fits, because lower priorities can evict no more."""
 
     gpu: int
     in_vain: int = LOWEST
@@ -31,7 +31,7 @@ class _Shape:
 
 @dataclass(eq=False, slots=True)
 class _Line:
-    """What waits in one queue with equal requests, as a heap. over: the queue whose quota refuses it."""
+    """Waiting pods of one queue with equal requests, as a heap. over: the queue whose quota refuses them."""
 
     shape: _Shape
     waiting: list[tuple[int, int, str, PodGroup]] = field(default_factory=list)
@@ -39,12 +39,12 @@ class _Line:
 
     @property
     def is_ready(self) -> bool:
-        """Might the first of it be served?"""
+        """Whether its first pod may fit."""
         return bool(self.waiting) and not self.over and self.waiting[0][3].priority > self.shape.in_vain
 
 
 class Backlog:
-    """The lines, and what is known to be in vain. Changed as pods come and go."""
+    """The lines, and the requests known not to fit. Updated as pods come and go."""
 
     def __init__(self, nodes: Iterable[SnapshotNode]) -> None:
         self._free = defaultdict(int, {node.name: node.capacity.gpu for node in nodes})
@@ -60,7 +60,7 @@ class Backlog:
         self._review([line])
 
     def pop(self) -> PodGroup | None:
-        """The first of those that might be served: the highest priority, then the oldest."""
+        """Remove and return the next pod that may fit: the highest priority, then the oldest."""
         if not self._ready:
             return None
         line = min(self._ready, key=lambda each: each.waiting[0][:3])
@@ -69,8 +69,8 @@ class Backlog:
         return group
 
     def refused(self, group: PodGroup, pend: PendingReason) -> None:
-        """Back into its line, until something is freed that it could use."""
-        if pend.reason is Reason.EVICTING:  # a gang is promised no nodes: it is tried again when somebody has left
+        """Put a refused pod back until capacity or quota that it could use is freed."""
+        if pend.reason is Reason.EVICTING:  # a gang is nominated to no nodes: it is tried again once pods have left
             self._expecting.append(group)
             return
         line = self._line(group)
@@ -86,7 +86,7 @@ class Backlog:
             self._change(group, pod, pod.requests.gpu)
 
     def vacate(self, group: PodGroup, pods: Collection[Pod], queues: Collection[str]) -> None:
-        """These pods have left their nodes, and the queues have their quota back."""
+        """Record that these pods left their nodes and freed their quota."""
         for pod in pods:
             self._change(group, pod, -pod.requests.gpu)
         for line in self._lines.values():
@@ -98,7 +98,7 @@ class Backlog:
             self.add(self._expecting.pop())
 
     def freed(self, nodes: Collection[str | None]) -> None:
-        """There is more room on these nodes than there was."""
+        """Record that capacity was freed on these nodes."""
         for shape in self._shapes.values():
             level = shape.in_vain
             if level > LOWEST and any(node and self._could_have(node, shape.gpu, level) for node in nodes):
@@ -115,7 +115,7 @@ class Backlog:
         self._taken[node][group.priority] += gpu
 
     def _could_have(self, node: str, gpu: int, priority: int) -> bool:
-        """Has the node so many GPUs that are free, or held by lower priorities?"""
+        """Whether the node has that many GPUs that are free or held by lower priorities."""
         weaker = sum(held for level, held in self._taken[node].items() if level < priority)
         return self._free[node] + weaker >= gpu
 

@@ -1,4 +1,4 @@
-"""Who can evict whom, decided by the rules of the scheduler itself on the smallest cluster that asks the question.
+"""The eviction matrix, decided by the rules of each scheduler on a minimal cluster.
 
 One node with one GPU, one victim that holds it, one candidate that needs it and is within its deserved quota. Every
 answer is a `preview`, so it cannot differ from a forecast for the same case.
@@ -22,7 +22,7 @@ GPU: Final = Resources.of(gpu=1)
 
 
 class VictimPlace(StrEnum):
-    """Whose the victim is, seen from the candidate, which is within its deserved quota."""
+    """The victim's project relative to the candidate's, which is within its deserved quota."""
 
     OWN = "own"
     OVER = "over"
@@ -30,7 +30,7 @@ class VictimPlace(StrEnum):
 
 
 class Blocker(StrEnum):
-    """A condition without which the victim would be evicted."""
+    """A condition that alone prevents the eviction."""
 
     ORDER = "order"
     NEVER = "never"
@@ -41,7 +41,7 @@ class Blocker(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EvictionSettings:
-    """A scheduler and what evictions depend on in its configuration, as in `Snapshot`."""
+    """A scheduler and the parts of its configuration that evictions depend on, as in `Snapshot`."""
 
     flavour: Flavour
     leaves_out: frozenset[str] = frozenset()
@@ -114,13 +114,13 @@ class EvictionCase:
 
 @lru_cache(maxsize=1024)
 def cause_of_eviction(case: EvictionCase) -> Cause | None:
-    """Why the victim goes; None: it stays."""
+    """The cause of the eviction; None if the victim stays."""
     victims = preview(case.snapshot, case.candidate, flavour=case.settings.flavour).victims
     return victims[0].cause if victims else None
 
 
 def blockers_of(case: EvictionCase) -> tuple[Blocker, ...]:
-    """What protects the victim, its minimum runtime apart: each is enough by itself. Empty where it is evicted."""
+    """The conditions, except the minimum runtime, each of which alone protects the victim. Empty if it is evicted."""
     if cause_of_eviction(case):
         return ()
     place = VictimPlace.OVER if case.place is VictimPlace.WITHIN else case.place

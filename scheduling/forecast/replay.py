@@ -1,15 +1,15 @@
 """Replay submissions on a cluster by the rules of one scheduler: a discrete-event simulation without clock or chance.
 
-Events are submit, finish and leave (the end of a grace period). At each moment that has one, everything that happens
-then is applied, and the scheduler decides.
+Events are submit, finish and leave (the end of a grace period). All events of one time are applied together, then
+the scheduler decides.
 
 - A submission needs all its pods to make progress: its duration counts from the start of the last one. One that loses a
   pod starts over: all its pods end, and it waits again when they are gone. What they held since their start is lost.
-- kube-scheduler decides pod by pod, or gang by gang. What it refused is not tried again until something is freed that
-  could serve it: room on a node that a pod of this size and priority could have, or quota of the queue that refused.
-- Of schedulers with queues what waits is part of the shares, so every cycle decides about all of it, at most once per
-  `interval`; once more when evicted pods are gone.
-- Kueue's admission names no nodes: what it admits runs at once, wherever that is.
+- kube-scheduler decides pod by pod, or gang by gang. A refused pod is tried again once a node frees capacity that
+  it could use, or the refusing queue frees quota.
+- For schedulers with queues, waiting work counts for the shares, so every cycle decides about all of it: at most once
+  per `interval`, and once more when evicted pods are gone.
+- Kueue's admission names no nodes: admitted work runs at once.
 
 One state is kept from event to event, and changed by what the event changes (`scheduling.state.workspace.successor`).
 All times are in one unit, that of the time stamps in the snapshot.
@@ -42,7 +42,7 @@ UNNAMED_NODE: Final = "admitted"
 
 @dataclass(frozen=True, slots=True)
 class RecordedSubmission:
-    """One workload of a trace: so many workers, each with these requests, that run so long once all have started."""
+    """One workload of a trace: its workers, the requests of each, and its duration once all have started."""
 
     name: str
     submitted: int
@@ -57,7 +57,7 @@ class RecordedSubmission:
     node_selector: Mapping[str, str] = field(default_factory=dict)
 
     def groups(self, flavour: str) -> tuple[PodGroup, ...]:
-        """What a scheduler of this flavour sees of it: kube-scheduler every pod for itself, the others a gang."""
+        """Its pod groups: one per pod for kube-scheduler, one gang for the others."""
         pods = tuple(Pod(f"{self.name}/{number}", self.requests) for number in range(self.workers))
         whole = PodGroup(
             name=self.name,
@@ -80,8 +80,9 @@ class RecordedSubmission:
 
 @dataclass(slots=True)
 class ReplayedSubmission:
-    """What became of a submission. started: when all its pods ran for the first time. lost: GPU thousandths held in
-    runs that were evicted, times time. never: why it could not have started at any time.
+    """The outcome of a submission. started: when all its pods first ran. never: why it can never start.
+
+    lost: GPU thousandths times time of evicted runs.
     """
 
     submission: RecordedSubmission
@@ -96,13 +97,13 @@ class ReplayedSubmission:
 
     @property
     def complete(self) -> bool:
-        """Do all its pods run?"""
+        """Whether all its pods run."""
         on_nodes = sum(len(group.holding) for group, _since in self.placed.values())
         return on_nodes == self.submission.workers
 
 
 class _Kind(IntEnum):
-    """In the order in which events of one moment are applied."""
+    """Kinds of events, in the order in which those of one time are applied."""
 
     FINISH = 0
     LEAVE = 1
@@ -113,7 +114,7 @@ class _Kind(IntEnum):
 class ClusterReplay:
     """A cluster without pods to begin with, and the submissions that come to it. Mutable.
 
-    grace: how long evicted pods still hold their room. interval: the least time between two cycles of a scheduler with
+    grace: how long evicted pods keep their capacity. interval: the least time between two cycles of a scheduler with
     queues. Raises ValueError for a flavour without a model, and where two submissions share a name.
     """
 
@@ -149,7 +150,7 @@ class ClusterReplay:
         self._open = self._urgent = False
 
     def advance(self, moments: int) -> bool:
-        """Go through so many moments at most. False: there is none left."""
+        """Process up to this many times. Return False if none is left."""
         for _ in range(moments):
             if not self._events:
                 return False
@@ -178,7 +179,7 @@ class ClusterReplay:
             self.use.append((now, self._held, self._waiting))
 
     def _enter(self, submission: RecordedSubmission, groups: Iterable[PodGroup]) -> None:
-        """They wait from now on."""
+        """Add these groups as waiting."""
         self._open = True
         for group in groups:
             self._waiting += group.total.gpu
@@ -188,7 +189,7 @@ class ClusterReplay:
                 self._backlog.add(group)
 
     def _vacate(self, run: ReplayedSubmission) -> list[PodGroup]:
-        """Its pods on nodes are gone."""
+        """Remove its pods from their nodes."""
         left = [group for group, _since in run.placed.values()]
         run.placed.clear()
         self._open = True
@@ -201,7 +202,7 @@ class ClusterReplay:
         return left
 
     def _restart(self, run: ReplayedSubmission) -> None:
-        """Its evicted pods are gone, and others wait in their place."""
+        """Replace its evicted pods by waiting ones."""
         for group in self._vacate(run):
             waiting = sum(pod.requests.gpu for pod in group.waiting)
             self._waiting -= waiting
@@ -213,7 +214,7 @@ class ClusterReplay:
             self._enter(run.submission, [fresh])
 
     def _commit(self, now: int) -> None:
-        """Make what has changed the state that the next cycle works on."""
+        """Apply the collected changes to the state of the next cycle."""
         if self._gone or self._come:
             self._snapshot = successor(self._snapshot, self._gone, self._come.values(), now=now)
         self._gone.clear()
@@ -269,7 +270,7 @@ class ClusterReplay:
             heappush(self._events, (now + run.submission.duration, _Kind.FINISH, run.submission.name, run.run))
 
     def _evict(self, victim: PodGroup, now: int) -> None:
-        """All pods of the submission go; one whose pods are going already loses no more."""
+        """Evict all pods of the submission, once."""
         run = self.runs[_owner(victim)]
         groups = [group for group, _since in run.placed.values()]
         if any(pod.terminating for group in groups for pod in group.pods):
@@ -299,7 +300,7 @@ class ClusterReplay:
             self._gone.add(group.name)
 
     def _keep(self, backlog: Backlog, group: PodGroup, wait: Wait) -> None:
-        """Who has a promised node stays in the state, others go back into the line."""
+        """Keep nominated pods in the state; put the others back into the backlog."""
         before = {pod.nominated for pod in group.waiting if pod.nominated}
         if wait.nominated:
             pods = tuple(replace(pod, nominated=wait.nominated.get(pod.name)) for pod in group.pods)
@@ -313,5 +314,5 @@ class ClusterReplay:
 
 
 def _owner(group: PodGroup) -> str:
-    """Name of the submission that it is a part of."""
+    """Name of the submission that the group belongs to."""
     return group.pods[0].name.rpartition("/")[0]

@@ -1,8 +1,8 @@
 """When waiting pod groups start: the model run forward, from the end of one run to the end of the next.
 
-Runs end when the caller says so, in as many samples as it likes: here is no clock and no randomness. After each end the
-scheduler decides one cycle, and another one after evictions. What is evicted waits again, and has its whole run before
-it once it restarts. Nothing is submitted meanwhile, and no node and no quota changes.
+The caller passes the end times of runs as samples; there is no clock and no randomness here. After each end the
+scheduler decides one cycle, and another one after evictions. An evicted workload waits again and repeats its whole run
+when it restarts. No new submissions and no changes of nodes or quotas are assumed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ HOPELESS: Final = frozenset({Reason.NEVER_FITS, Reason.NO_SUCH_POOL, Reason.QUEU
 
 @dataclass(frozen=True, slots=True)
 class AwaitedStart:
-    """The pod groups of one workload, which has started once so many of their pods have a node."""
+    """The pod groups of one workload. It has started once this many of their pods have a node."""
 
     groups: frozenset[str]
     pods: int
@@ -38,9 +38,9 @@ class AwaitedStart:
 
 @dataclass(frozen=True, slots=True)
 class RunSample:
-    """How long runs last, by pod group, in the unit of the time stamps. What is missing never ends.
+    """End times and durations by pod group, in the unit of the time stamps. Missing groups never end.
 
-    ends: the moments at which groups end that run in the snapshot. lasts: how long groups run that start later.
+    ends: end times of groups that run in the snapshot. lasts: durations of groups that start later.
     """
 
     ends: Mapping[str, int]
@@ -55,9 +55,9 @@ def start_times(
     flavour: str,
     until: int,
 ) -> Iterator[tuple[int | None, ...]]:
-    """For each sample the moments at which these start, None for those that do not until `until`.
+    """Return, per sample, the start time of each workload; None if it does not start before `until`.
 
-    ValueError: the snapshot has no moment, or its scheduler no model. OutOfTime: as a cycle.
+    Raises ValueError if the snapshot has no time or its scheduler no model, and OutOfTime as a cycle does.
     """
     if snapshot.now is None:
         raise ValueError("a snapshot without a moment has no course")
@@ -70,14 +70,14 @@ def start_times(
 
 
 def _own_copy(snapshot: Snapshot) -> Snapshot:
-    """The cluster once every pod has left that is on its way out. Derived from nothing: its states are its own."""
+    """The cluster without terminating pods, as a snapshot with working states of its own."""
     left = {each.name: tuple(pod for pod in each.pods if not pod.terminating) for each in snapshot.ending}
     groups = (replace(each, pods=left[each.name]) if each.name in left else each for each in snapshot.groups)
     return replace(snapshot, groups=tuple(group for group in groups if group.pods))
 
 
 class _Course:
-    """The cluster at one moment of a sample."""
+    """The cluster at one time of a sample."""
 
     def __init__(self, state: Snapshot, flavour: str) -> None:
         self._flavour = flavour
@@ -92,12 +92,12 @@ class _Course:
         return self._state.now or 0
 
     def keep(self) -> None:
-        """This is where samples begin."""
+        """Save the state at which every sample begins."""
         self._first, self._kept = self._state, ({**self._started}, {*self._evicted})
         self._touched.clear()
 
     def rewind(self) -> None:
-        """Back to where samples begin."""
+        """Restore the state at which every sample begins."""
         known = self._first.group_by_name
         come = [known[name] for name in self._touched if name in known]
         gone = self._touched - known.keys()
@@ -106,7 +106,7 @@ class _Course:
         self._touched.clear()
 
     def run(self, sample: RunSample, awaited: Sequence[AwaitedStart], until: int) -> tuple[int | None, ...]:
-        """From now on, with runs that last as the sample has it."""
+        """Run the sample forward; return the start times, None for what does not start before `until`."""
         found: list[int | None] = [None] * len(awaited)
         begin, waiting = self.now, set(range(len(awaited)))
         while True:
@@ -128,16 +128,16 @@ class _Course:
             if not group.holding:
                 self._evicted.add(group.name)
                 self._started.pop(group.name, None)
-            elif self._starts_anew(group.name):
+            elif self._started_after_snapshot(group.name):
                 self._started.setdefault(group.name, now)
 
-    def _starts_anew(self, name: str) -> bool:
-        """Has it begun to run since the snapshot?"""
+    def _started_after_snapshot(self, name: str) -> bool:
+        """Whether it started after the snapshot."""
         group = self._first.group_by_name[name]
         return name in self._evicted or not group.holding
 
     def decide(self, *, first: bool = False) -> None:
-        """Cycles of this moment, until one evicts nothing. first: leave out what can never start."""
+        """Run cycles at this time until one evicts nothing. first: drop groups that can never start."""
         for _ in range(MOST_CYCLES):
             if not self._state.waiting:
                 return
@@ -149,7 +149,7 @@ class _Course:
                 return
 
     def _after(self, decisions: Sequence[Decision]) -> list[PodGroup]:
-        """The groups that a cycle changes, as they are after it."""
+        """The groups that a cycle changes, after the change."""
         found: dict[str, PodGroup] = {}
         for each in decisions:
             name = (each.victim if isinstance(each, Evict) else each.group).name
@@ -159,7 +159,7 @@ class _Course:
         return [*found.values()]
 
     def _ends(self, sample: RunSample) -> Iterator[tuple[str, int]]:
-        """When each group ends that runs now, as far as it does."""
+        """End times of the groups that run now and have one."""
         known = self._state.group_by_name
         for name, end in sample.ends.items():
             if name in known and name not in self._evicted and name not in self._started:
@@ -174,7 +174,7 @@ class _Course:
 
 
 def _step(ends: Iterable[int], begin: int, now: int) -> int | None:
-    """The next end of a run, or the last of those that come soon after it."""
+    """The next end of a run, or the last of several ends that follow within one step."""
     later = sorted(max(end, now) for end in ends)
     if not later:
         return None
@@ -187,7 +187,7 @@ def _hopeless(decisions: Sequence[Decision]) -> list[str]:
 
 
 def _changed_by(decision: Decision, group: PodGroup, now: int) -> PodGroup:
-    """The group as it is after this decision about it."""
+    """The group after this decision."""
     if isinstance(decision, Start):
         pods = (replace(pod, node=decision.placements.get(pod.name, pod.node), nominated=None) for pod in group.pods)
         return replace(group, pods=tuple(pods), started=now if group.started is None else group.started)
@@ -205,7 +205,7 @@ def _changed_by(decision: Decision, group: PodGroup, now: int) -> PodGroup:
 
 
 def _placed(snapshot: Snapshot) -> list[PodGroup]:
-    """The admitted groups for whose pods there are nodes: by priority, then by age."""
+    """The admitted groups whose pods fit on nodes, by priority, then by age."""
     admitted = [each for each in snapshot.waiting if each.started is not None]
     found: list[PodGroup] = []
     with workspace(snapshot, packed_state) as state:

@@ -204,7 +204,7 @@ def _try(row: Replay) -> None:
         _run(row)
     except _Stopped:
         log.info("replay.stopped", replay=str(row.pk))
-    except Exception:  # whatever it was: it is tried again, and ends with a message that names no inside
+    except Exception:  # retried; after the last try the message names no internal detail
         log.exception("replay.failed", replay=str(row.pk), attempts=row.attempts)
         if row.attempts == TRIES:
             message = "The replay could not be computed. See the operator's log for the cause."
