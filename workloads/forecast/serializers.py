@@ -9,7 +9,8 @@ from rest_framework import serializers
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from portal.kit.api.parsers import rfc3339
-from workloads.forecast.rules.forecast import Alternative, EvictionOdds, Forecast, ForecastVictim
+from workloads.forecast.rules.eviction_risk import CheaperVictim, EvictionOdds
+from workloads.forecast.rules.forecast import Alternative, Forecast, ForecastVictim
 from workloads.forecast.rules.messages import DoubtCode
 from workloads.forecast.rules.start_estimates import StartEstimate
 from workloads.forecast.selectors.waiting import Holder, QueueRank
@@ -24,7 +25,9 @@ class VictimSchema(serializers.Serializer[Any]):
     priority = serializers.CharField(allow_blank=True)
     priorityValue = serializers.IntegerField()
     gpus = serializers.FloatField()
-    gpuHoursAtRisk = serializers.FloatField()
+    gpuHoursAtRisk = serializers.FloatField(
+        help_text="Since its last reported checkpoint; the median of comparable workloads where it reports none."
+    )
     moved = serializers.BooleanField(help_text="It restarts again on other nodes, where it has its place.")
 
 
@@ -67,6 +70,17 @@ class EvictionOddsSchema(serializers.Serializer[Any]):
     reclaimed = serializers.IntegerField(help_text="Of those, by a queue that took its quota back.")
 
 
+class CheaperVictimSchema(serializers.Serializer[Any]):
+    """Another workload of the same queue and priority that would make room too, by the model, and lose less."""
+
+    sentence = serializers.CharField(help_text="With the rule by which the scheduler chooses.")
+    workloadId = serializers.UUIDField()
+    name = serializers.CharField()
+    gpuHours = serializers.FloatField()
+    insteadOf = serializers.CharField(help_text="Name of the costliest victim of the forecast.")
+    insteadGpuHours = serializers.FloatField()
+
+
 class ForecastSchema(serializers.Serializer[Any]):
     """An estimate by the model of the cluster's scheduler, on a snapshot of the age that it names."""
 
@@ -81,6 +95,7 @@ class ForecastSchema(serializers.Serializer[Any]):
     numbers = serializers.DictField(child=serializers.CharField())
     victims = VictimSchema(many=True)
     gpuHoursAtRisk = serializers.FloatField()
+    cheaperVictim = CheaperVictimSchema(allow_null=True)
     podsStarting = serializers.IntegerField(help_text="Pods that start now.")
     podsAfterEviction = serializers.IntegerField(help_text="Pods that start when evicted pods have stopped.")
     podsWaiting = serializers.IntegerField(help_text="Pods that wait independently of the others.")
@@ -107,6 +122,7 @@ def forecast_json(forecast: Forecast) -> dict[str, Any]:
         "numbers": {name: str(value) for name, value in forecast.numbers.items()},
         "victims": [_victim(each) for each in forecast.victims],
         "gpuHoursAtRisk": round(forecast.gpu_hours_at_risk, 3),
+        "cheaperVictim": _cheaper(forecast.cheaper),
         "podsStarting": forecast.starting,
         "podsAfterEviction": forecast.coming,
         "podsWaiting": forecast.waiting,
@@ -117,6 +133,19 @@ def forecast_json(forecast: Forecast) -> dict[str, Any]:
         "evictionOdds": _odds(forecast.odds),
         "cautions": [str(each) for each in forecast.cautions],
         "assurances": [str(each) for each in forecast.assurances],
+    }
+
+
+def _cheaper(found: CheaperVictim | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "sentence": found.sentence,
+        "workloadId": found.workload_id,
+        "name": found.label,
+        "gpuHours": round(found.gpu_hours, 3),
+        "insteadOf": found.instead_of,
+        "insteadGpuHours": round(found.instead_gpu_hours, 3),
     }
 
 

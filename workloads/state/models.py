@@ -1,7 +1,7 @@
 """Rows of workloads and of their timelines, and who requested what a worker does later."""
 
 import uuid
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from django.db import models
 from django.db.models.functions import Now
@@ -10,6 +10,9 @@ from django.utils import timezone
 from portal.kit.security.actors import Actor, ActorKind, Channel, CredentialLimits
 from tenants.organisation.models import Project
 from workloads.dictionary.models import Priority, WorkloadType
+
+if TYPE_CHECKING:
+    from workloads.state.rules import CostAtRisk
 
 
 class DesiredPhase(models.TextChoices):
@@ -121,6 +124,8 @@ class Workload(models.Model):
 
     replayed = False
     """Not stored: did a submission find it by its idempotency key?"""
+    cost_at_risk: "CostAtRisk | None" = None
+    """Not stored: what an eviction now would lose, where `with_costs` has set it and it holds GPUs."""
 
     objects = WorkloadQuerySet.as_manager()
 

@@ -9,8 +9,8 @@ from django.utils import timezone
 from portal.kit.security.actors import SYSTEM
 from tenants.organisation.models import Project
 from tests.factories.workloads import WorkloadFactory, pytorch_job, spec_of
-from workloads.forecast.rules.forecast import EvictionOdds
-from workloads.forecast.selectors.eviction_odds import eviction_odds
+from workloads.forecast.rules.eviction_risk import EvictionOdds
+from workloads.forecast.selectors.eviction_risk import eviction_odds
 from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.serializers import forecast_json
 from workloads.preemption.models import PreemptionRecord

@@ -1,0 +1,69 @@
+"""What evictions cost and how often they happen, as values and sentences. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from workloads.forecast.rules.messages import gpu_time_text
+
+PERIOD: Final = timedelta(days=7)
+WITHIN: Final = timedelta(hours=4)
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionOdds:
+    """Of the preemptible runs that began in a pool in the period, how many were evicted within the hours.
+
+    reclaimed: of those, by another queue that took its quota back, which only happens over quota.
+    """
+
+    pool: str
+    runs: int
+    evicted: int
+    reclaimed: int
+
+    @property
+    def percent(self) -> int:
+        return round(100 * self.evicted / self.runs)
+
+    @property
+    def sentence(self) -> str:
+        """ "In h100, 12 % of 50 preemptible runs were evicted within 4 h of their start in the last 7 days …"."""
+        share, hours = f"{self.percent} % of {self.runs}", WITHIN // timedelta(hours=1)
+        said = f"{share} preemptible runs were evicted within {hours} h of their start in the last {PERIOD.days} days"
+        causes = f"{self.reclaimed} reclaimed while over quota, {self.evicted - self.reclaimed} preempted"
+        return f"In {self.pool}, {said}{f': {causes} by higher priority' if self.evicted else ''}."
+
+
+VICTIM_ORDER: Final[Mapping[str, str]] = {
+    "kube": "the node whose victims have the lowest priority, then the fewest victims, then the latest start",
+    "kube-gangs": "the lowest priority, then single pods before gangs, then the latest start",
+    "kai": "the lowest priority in a queue, then the latest creation",
+    "kueue": "the lowest priority, then the latest admission",
+    "volcano": "the first suitable node, and on it the lowest priority, then the latest creation",
+}
+"""How each scheduler chooses victims, as its model in `scheduling.rules` does. None knows checkpoints."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheaperVictim:
+    """A workload of the same queue and priority whose eviction would make room as well and lose less, in GPU-hours."""
+
+    label: str
+    workload_id: str
+    gpu_hours: float
+    instead_of: str
+    instead_gpu_hours: float
+    flavour: str
+    scheduler: str
+
+    @property
+    def sentence(self) -> str:
+        """ "Evicting eval would lose 0.4 GPU-hours instead of 6.0 (train has the same priority). KAI chooses by …"."""
+        less, more = gpu_time_text(self.gpu_hours * 3600), gpu_time_text(self.instead_gpu_hours * 3600)
+        order = VICTIM_ORDER.get(self.flavour, "rules that do not know checkpoints")
+        return (
+            f"Evicting {self.label} instead of {self.instead_of} (same priority) would lose {less} instead of {more}. "
+            f"{self.scheduler} does not know checkpoints; it chooses by {order}."
+        )
