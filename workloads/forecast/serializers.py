@@ -9,7 +9,7 @@ from rest_framework import serializers
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from portal.kit.api.parsers import rfc3339
-from workloads.forecast.rules.eviction_risk import CheaperVictim, EvictionOdds
+from workloads.forecast.rules.eviction_risk import CheaperVictim, EvictionOdds, RunOdds
 from workloads.forecast.rules.forecast import Alternative, Forecast, ForecastVictim
 from workloads.forecast.rules.messages import DoubtCode
 from workloads.forecast.rules.start_estimates import StartEstimate
@@ -60,14 +60,21 @@ class DoubtSchema(serializers.Serializer[Any]):
     check = serializers.CharField(help_text="What to look at.")
 
 
-class EvictionOddsSchema(serializers.Serializer[Any]):
-    """How many of the preemptible runs of the last 7 days in the pool were evicted within 4 h of their start."""
+class RunOddsSchema(serializers.Serializer[Any]):
+    """How many of the preemptible runs of the last 7 days were evicted within 4 h of their start."""
 
-    sentence = serializers.CharField()
-    percent = serializers.IntegerField()
+    percent = serializers.IntegerField(allow_null=True, help_text="null: fewer than 20 runs, not enough data.")
     runs = serializers.IntegerField()
     evicted = serializers.IntegerField()
     reclaimed = serializers.IntegerField(help_text="Of those, by a queue that took its quota back.")
+
+
+class EvictionOddsSchema(RunOddsSchema):
+    """Of all preemptible runs in the pool, and of those whose project was over or within its quota at the start."""
+
+    sentence = serializers.CharField()
+    overQuota = RunOddsSchema()
+    withinQuota = RunOddsSchema()
 
 
 class CheaperVictimSchema(serializers.Serializer[Any]):
@@ -101,9 +108,7 @@ class ForecastSchema(serializers.Serializer[Any]):
     podsWaiting = serializers.IntegerField(help_text="Pods that wait independently of the others.")
     alternatives = AlternativeSchema(many=True)
     doubts = DoubtSchema(many=True)
-    evictionOdds = EvictionOddsSchema(
-        allow_null=True, help_text="null: it is non-preemptible, or fewer than 20 runs are known."
-    )
+    evictionOdds = EvictionOddsSchema(allow_null=True, help_text="null: it is non-preemptible.")
     cautions = serializers.ListField(child=serializers.CharField(), help_text="Warnings, and the sentences of doubts.")
     assurances = serializers.ListField(child=serializers.CharField())
 
@@ -150,8 +155,14 @@ def _cheaper(found: CheaperVictim | None) -> dict[str, Any] | None:
 
 
 def _odds(odds: EvictionOdds | None) -> dict[str, Any] | None:
-    names = ("sentence", "percent", "runs", "evicted", "reclaimed")
-    return {name: getattr(odds, name) for name in names} if odds else None
+    if odds is None:
+        return None
+    parts = {"overQuota": _run_odds(odds.over), "withinQuota": _run_odds(odds.within)}
+    return {"sentence": odds.sentence, **_run_odds(odds.every), **parts}
+
+
+def _run_odds(odds: RunOdds) -> dict[str, int | None]:
+    return {"percent": odds.percent, "runs": odds.runs, "evicted": odds.evicted, "reclaimed": odds.reclaimed}
 
 
 def _rounded(seconds: float | None) -> float | None:

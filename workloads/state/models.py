@@ -95,6 +95,9 @@ class Workload(models.Model):
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField(auto_now=True)
     started_at = models.DateTimeField(null=True, blank=True, help_text="Start of the current run.")
+    started_over_quota = models.BooleanField(
+        null=True, help_text="Did its project hold more GPUs than it deserves in the pool when the run started?"
+    )
     completed_at = models.DateTimeField(null=True, blank=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
     pending_seconds = models.PositiveBigIntegerField(default=0, help_text="Total up to the current phase.")

@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-from django.db.models import F
 from django.utils import timezone
 
 from clusters.watch.models import ObservedPod
@@ -73,9 +72,9 @@ def test_none_is_named_where_both_go_or_the_chosen_one_loses_least(lab: Lab) -> 
 
 def test_a_smaller_workload_and_one_of_another_priority_are_not_offered(lab: Lab) -> None:
     pods = ObservedPod.objects.filter(owner_id=str(Workload.objects.get(name="older").pk))
-    pods.update(priority=F("priority") + 1)
+    pods.update(priority_class="medium")
     assert sentence(lab) == ""
-    pods.update(priority=F("priority") - 1, gpu_milli=1000)
+    pods.update(priority_class="low", gpu_milli=1000)
     assert sentence(lab) == ""
 
 

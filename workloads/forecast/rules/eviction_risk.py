@@ -11,29 +11,53 @@ PERIOD: Final = timedelta(days=7)
 WITHIN: Final = timedelta(hours=4)
 
 
+ENOUGH: Final = 20
+"""Of fewer runs no share is stated."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOdds:
+    """How many of the preemptible runs that began in the period were evicted within the hours.
+
+    reclaimed: of those, by another queue that took its quota back.
+    """
+
+    runs: int = 0
+    evicted: int = 0
+    reclaimed: int = 0
+
+    @property
+    def percent(self) -> int | None:
+        """None: not enough data."""
+        return round(100 * self.evicted / self.runs) if self.runs >= ENOUGH else None
+
+    @property
+    def words(self) -> str:
+        """ "12 % (6 of 50 runs) were evicted within 4 h of their start in the last 7 days"."""
+        if self.percent is None:
+            runs = f"{self.runs} run{'' if self.runs == 1 else 's'}"
+            return f"not enough data ({runs} in the last {PERIOD.days} days, {ENOUGH} are needed)"
+        hours = WITHIN // timedelta(hours=1)
+        said = f"were evicted within {hours} h of their start in the last {PERIOD.days} days"
+        return f"{self.percent} % ({self.evicted} of {self.runs} runs) {said}"
+
+
 @dataclass(frozen=True, slots=True)
 class EvictionOdds:
-    """Of the preemptible runs that began in a pool in the period, how many were evicted within the hours.
+    """Odds of eviction in a node pool: of runs that started over the quota of their project, within it, and of all.
 
-    reclaimed: of those, by another queue that took its quota back, which only happens over quota.
+    Of runs that were recorded without their quota only `every` counts.
     """
 
     pool: str
-    runs: int
-    evicted: int
-    reclaimed: int
-
-    @property
-    def percent(self) -> int:
-        return round(100 * self.evicted / self.runs)
+    over: RunOdds
+    within: RunOdds
+    every: RunOdds
 
     @property
     def sentence(self) -> str:
-        """ "In h100, 12 % of 50 preemptible runs were evicted within 4 h of their start in the last 7 days …"."""
-        share, hours = f"{self.percent} % of {self.runs}", WITHIN // timedelta(hours=1)
-        said = f"{share} preemptible runs were evicted within {hours} h of their start in the last {PERIOD.days} days"
-        causes = f"{self.reclaimed} reclaimed while over quota, {self.evicted - self.reclaimed} preempted"
-        return f"In {self.pool}, {said}{f': {causes} by higher priority' if self.evicted else ''}."
+        """ "Over quota in h100: 12 % (6 of 50 runs) were evicted within 4 h … Within quota: not enough data …"."""
+        return f"Over quota in {self.pool}: {self.over.words}. Within quota: {self.within.words}."
 
 
 VICTIM_ORDER: Final[Mapping[str, str]] = {

@@ -21,7 +21,7 @@ from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.min_runtime import is_guaranteed
 from scheduling.state.workspace import OutOfTime
 from tenants.access.selectors import Access, access_for
-from workloads.forecast.rules.eviction_risk import PERIOD, WITHIN, CheaperVictim, EvictionOdds
+from workloads.forecast.rules.eviction_risk import PERIOD, WITHIN, CheaperVictim, EvictionOdds, RunOdds
 from workloads.forecast.rules.forecast import ForecastBasis, ForecastVictim
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
@@ -33,47 +33,47 @@ from workloads.state.selectors.workloads import workload_ids
 OTHERS: Final = "another project"
 FOREIGN: Final = "another tenant's pod"
 NO_CLASS: Final = "no class"
-ENOUGH: Final = 20
-"""Of fewer runs nothing is said."""
 MOST_RUNS: Final = 2_000
+CAUSES: Final = (PreemptionCause.PREEMPT, PreemptionCause.RECLAIM)
+Fate = tuple[str, bool | None]
+"""Of a run: the cause of its eviction within the hours, else empty; whether it started over quota, if recorded."""
 
 
 def eviction_odds(cluster: Cluster, pool: str, preemptibility: str) -> EvictionOdds | None:
-    """None: it is not evicted, or too few runs are known. Runs that have not lasted long enough yet do not count."""
+    """None: it is not evicted. Runs that have not lasted long enough yet do not count."""
     if preemptibility == Preemptibility.NON_PREEMPTIBLE:
         return None
     now = timezone.now()
     fates = [*_evicted_runs(cluster, pool, now), *_other_runs(cluster, pool, now)]
-    evicted = [cause for cause in fates if cause]
-    if len(fates) < ENOUGH:
-        return None
-    return EvictionOdds(pool, len(fates), len(evicted), evicted.count(PreemptionCause.RECLAIM))
+    over, within = (_odds([cause for cause, was in fates if was is wanted]) for wanted in (True, False))
+    return EvictionOdds(pool, over, within, _odds([cause for cause, _over in fates]))
 
 
-def _evicted_runs(cluster: Cluster, pool: str, now: datetime) -> Iterator[str]:
-    """Of each run that an eviction ended its cause; empty: it had lasted longer."""
+def _odds(causes: Sequence[str]) -> RunOdds:
+    return RunOdds(len(causes), len([cause for cause in causes if cause]), causes.count(PreemptionCause.RECLAIM))
+
+
+def _evicted_runs(cluster: Cluster, pool: str, now: datetime) -> Iterator[Fate]:
+    """Each run that an eviction ended."""
     rows = PreemptionRecord.objects.filter(
         cluster=cluster, at__gte=now - PERIOD, first=None, victim__pool_name=pool, cause__in=CAUSES
     )
-    for at, ran, cause in rows.values_list("at", "ran_seconds", "cause")[:MOST_RUNS]:
+    for at, ran, cause, over in rows.values_list("at", "ran_seconds", "cause", "started_over_quota")[:MOST_RUNS]:
         if at - timedelta(seconds=ran) >= now - PERIOD:
-            yield cause if timedelta(seconds=ran) <= WITHIN else ""
+            yield cause if timedelta(seconds=ran) <= WITHIN else "", over
 
 
-CAUSES: Final = (PreemptionCause.PREEMPT, PreemptionCause.RECLAIM)
-
-
-def _other_runs(cluster: Cluster, pool: str, now: datetime) -> Iterator[str]:
-    """One empty cause for each newest run of a workload that was not evicted within the hours."""
+def _other_runs(cluster: Cluster, pool: str, now: datetime) -> Iterator[Fate]:
+    """Each newest run of a workload that was not evicted within the hours."""
     rows = Workload.objects.filter(project__cluster=cluster, pool_name=pool, started_at__gte=now - PERIOD)
     rows = rows.exclude(preemptibility=Preemptibility.NON_PREEMPTIBLE).order_by("-started_at")
-    known = list(rows.values_list("pk", "started_at", "phase")[:MOST_RUNS])
+    known = list(rows.values_list("pk", "started_at", "phase", "started_over_quota")[:MOST_RUNS])
     last = _last_evictions(cluster, now)
-    for pk, started, phase in known:
+    for pk, started, phase, over in known:
         if started is None or (phase in HOLDING and now - started < WITHIN):
             continue  # it is not decided yet
         if last.get(pk, started) <= started:
-            yield ""
+            yield "", over
 
 
 def _last_evictions(cluster: Cluster, now: datetime) -> dict[UUID, datetime]:
