@@ -194,3 +194,15 @@ def test_borrowing_names_the_lender_and_says_when_there_are_no_samples(
     assert "borrowed from" in said
     assert "vision-team" in said
     assert admin("borrowing", "-p", "llm-team", "-o", "json").data["loans"][0]["gpus"] == 2
+
+
+def test_borrowing_of_a_department_is_that_of_its_projects(
+    admin: Rung, llm_team: Project, vision_team: Project
+) -> None:
+    sampled(llm_team, 6, 6)
+    sampled(vision_team, 0, 0)
+    found = admin("borrowing", "--department", "perception", "-o", "json").data
+    assert [(each["direction"], each["counterparty"]) for each in found["loans"]] == [("lent", "llm-team")]
+    assert "Department nowhere not found." in admin("borrowing", "--department", "nowhere").err
+    both = admin("borrowing", "--department", "perception", "-p", "llm-team")
+    assert "a project or a department, not both" in both.err
