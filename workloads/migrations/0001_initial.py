@@ -496,7 +496,7 @@ class Migration(migrations.Migration):
                 (
                     "started_over_quota",
                     models.BooleanField(
-                        help_text="Did its project hold more GPUs than it deserves in the pool when the run started?",
+                        help_text="Did its project hold more GPUs than deserved when the run started? Of preemptible work.",
                         null=True,
                     ),
                 ),

@@ -96,7 +96,7 @@ class Workload(models.Model):
     updated_at = models.DateTimeField(auto_now=True)
     started_at = models.DateTimeField(null=True, blank=True, help_text="Start of the current run.")
     started_over_quota = models.BooleanField(
-        null=True, help_text="Did its project hold more GPUs than it deserves in the pool when the run started?"
+        null=True, help_text="Did its project hold more GPUs than deserved when the run started? Of preemptible work."
     )
     completed_at = models.DateTimeField(null=True, blank=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
