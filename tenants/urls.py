@@ -72,6 +72,7 @@ from tenants.usage.api import DepartmentBorrowing, DepartmentMetrics, ProjectBor
 app_name = "tenants"
 urlpatterns = [
     path("projects/", organisation_views.project_list, name="projects"),
+    path("departments/<int:department_id>/", organisation_views.department_detail, name="department"),
     path("projects/<slug:name>/", organisation_views.project_detail, name="project"),
     path("access-keys/", access_keys.keys, name="access-keys"),
     path("access-keys/<uuid:key_id>/secret/", access_keys.rotate, name="rotate-key"),

@@ -86,6 +86,17 @@ def project(api: Api, text: str) -> dict[str, Any]:
     raise not_found(f"Project {text} not found.{did_you_mean(text, names)}", hint="List them with: rung projects")
 
 
+def department(api: Api, text: str) -> dict[str, Any]:
+    """The department of that name. UsageError for what is no name, ApiError (404) where there is none."""
+    if not _NAME.fullmatch(text):
+        raise UsageError(f"{text[:100]!r} is not a department.")
+    found = api.get("v1/org-unit/departments", filterBy=f"name=={text}", limit=2)["departments"]
+    if found:
+        return dict(found[0])
+    names = [each["name"] for each in api.get("v1/org-unit/departments", limit=500)["departments"]]
+    raise not_found(f"Department {text} not found.{did_you_mean(text, names)}")
+
+
 def cluster(api: Api, text: str) -> dict[str, Any]:
     """The cluster of that name or id. ApiError (404) where there is none."""
     known = api.get("v1/clusters", verbosity="metadata")

@@ -6,7 +6,7 @@ proportional part of them is left. Gangs and topology need a forecast.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -111,11 +111,15 @@ class PoolCapacity:
 
 
 class Reclaim(NamedTuple):
-    """`taker`, below its deserved quota, can reclaim at most this many GPU thousandths from `giver`, above its own."""
+    """`taker` can reclaim at most this many GPU thousandths from `giver`.
+
+    The taker is below its deserved quota and the giver above its own; by_share: below and above their fair shares.
+    """
 
     taker: str
     giver: str
     gpu: int
+    by_share: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,17 +232,17 @@ class Headrooms:
             scarce=tuple(self._scarce(queue, limits, now)),
         )
 
-    def reclaims(self) -> Iterator[Reclaim]:
-        """Which queues can reclaim from which now: projects or departments that are compared with each other."""
+    def reclaims(self, shares: Mapping[str, int] | None = None) -> Iterator[Reclaim]:
+        """Which queues can reclaim from which now: projects or departments that are compared with each other.
+
+        shares: fair share of each queue in GPU thousandths, where the scheduler reclaims up to it (KAI). A pair is then
+        listed by its shares as well, where these allow more than the deserved quotas.
+        """
         beside: defaultdict[str | None, list[QueueLevel]] = defaultdict(list)
         for name in self._compared:
             beside[self._beside(name)].append(self.levels[name])
         for levels in beside.values():
-            givers = [(each.name, gives) for each in levels if (gives := self._gives(each)) > 0]
-            for taker in levels:
-                entitled = min(taker.left, taker.below)
-                if entitled > 0:
-                    yield from (Reclaim(taker.name, name, min(entitled, gives)) for name, gives in givers)
+            yield from _pairs(levels, self._gives, shares or {})
 
     def _exhausted(self, limits: Mapping[Bound, QueueLevel]) -> Headroom | None:
         """No headroom, because every pod requests some of a resource whose limit is reached."""
@@ -282,6 +286,27 @@ class Headrooms:
         if self._sharing is Sharing.TAKEN:
             return 0
         return level.above if self._sharing is Sharing.LENT else min(level.above, level.used - level.fixed)
+
+
+def _pairs(
+    levels: Sequence[QueueLevel], gives: Callable[[QueueLevel], int], shares: Mapping[str, int]
+) -> Iterator[Reclaim]:
+    """Of the queues of one parent.
+
+    Source of the second rule: KAI's proportion plugin. The taker stays within its fair share; the giver is above both
+    its deserved quota and its fair share before each victim, so that the last one may take it below.
+    """
+    givers = [(each.name, amount) for each in levels if (amount := gives(each)) > 0]
+    above = {each.name: min(gives(each), each.used - shares.get(each.name, each.used)) for each in levels}
+    for taker in levels:
+        entitled = min(taker.left, taker.below)
+        missing = min(shares.get(taker.name, 0) - taker.used, taker.below)
+        for name, amount in givers:
+            by_quota, by_share = max(min(entitled, amount), 0), min(missing, above[name])
+            if by_quota:
+                yield Reclaim(taker.name, name, by_quota)
+            if by_share > by_quota:
+                yield Reclaim(taker.name, name, by_share, by_share=True)
 
 
 @dataclass(frozen=True, slots=True)

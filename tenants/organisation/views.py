@@ -1,4 +1,4 @@
-"""Pages of the projects: quotas per pool, members, caps, and who changed a quota and why."""
+"""Pages of projects and departments: quotas per pool, use, loans, members, caps, who changed a quota and why."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -20,7 +20,7 @@ from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import Access, access_for, visible_projects
-from tenants.organisation.models import Project
+from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit
 from tenants.quotas.selectors.quota_rows import PoolQuota, quota_changes, startable_rows, startable_rows_of
 from tenants.quotas.selectors.runtime_rules import guarantee_of, limits_of
@@ -54,16 +54,11 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
     if project is None:
         raise Http404
     flavour = flavour_for(project.cluster.flavour)
-    span = request.GET.get("span", "")
-    span = span if span in SPANS else next(iter(SPANS))
     rows = startable_rows(project)
     context = {
         "project": project,
-        "trend": trend_of(project, span=span, now=timezone.now()),
-        "span": span,
-        "spans": TITLES.items(),
-        **_borrowing(project, standing, span),
-        "back": _("%(span)s ago") % {"span": TITLES[span]},
+        **_over_time(project, [project], standing, request.GET.get("span", "")),
+        "may_see_department": standing.can(Permission.VIEW_DEPARTMENT, department=project.department),
         "rows": rows,
         "recipes": _snippets(request, project, rows)
         if standing.can(Permission.MANAGE_PROJECT, project=project)
@@ -82,10 +77,39 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "tenants/organisation/project.html", context)
 
 
-def _borrowing(project: Project, access: Access, span: str) -> dict[str, Any]:
-    visible = dict(access.projects().filter(cluster=project.cluster_id).values_list("pk", "name"))
-    found = borrowing_of([project], project.cluster_id, visible=visible, span=span, now=timezone.now())
-    return {"borrowing": found, "borrowing_basis": basis_of_borrowing(project.cluster)}
+@login_required
+@require_safe
+def department_detail(request: HttpRequest, department_id: int) -> HttpResponse:
+    """One department: use, what its projects borrow from other departments and lend to them, and its projects."""
+    standing = access_for(actor_of(request))
+    department = standing.departments().select_related("cluster").filter(pk=department_id).first()
+    if department is None:
+        raise Http404
+    projects = standing.projects().filter(department=department).select_related("department", "cluster")
+    page = page_of(projects, column="name", after=request.GET.get("after", ""), size=PAGE_SIZE)
+    rows = startable_rows_of(page.rows)
+    context = {
+        "department": department,
+        "page": page,
+        "projects": [(each, rows[each.pk]) for each in page.rows],
+        **_over_time(department, list(department.projects.all()), standing, request.GET.get("span", "")),
+    }
+    return render(request, "tenants/organisation/department.html", context)
+
+
+def _over_time(unit: Project | Department, projects: Sequence[Project], access: Access, span: str) -> dict[str, Any]:
+    """Use and loans of a project, or of a department with all its projects, for `trend.html` and `borrowing.html`."""
+    span, now = span if span in SPANS else next(iter(SPANS)), timezone.now()
+    visible = dict(access.projects().filter(cluster=unit.cluster_id).values_list("pk", "name"))
+    return {
+        "cluster": unit.cluster,
+        "trend": trend_of(unit, span=span, now=now),
+        "span": span,
+        "spans": TITLES.items(),
+        "back": _("%(span)s ago") % {"span": TITLES[span]},
+        "borrowing": borrowing_of(projects, unit.cluster_id, visible=visible, span=span, now=now),
+        "borrowing_basis": basis_of_borrowing(unit.cluster),
+    }
 
 
 def _snippets(request: HttpRequest, project: Project, rows: Sequence[PoolQuota]) -> list[ApiSnippet]:

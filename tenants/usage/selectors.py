@@ -355,10 +355,11 @@ class Trend:
         return round(max((mark.held for mark in self.marks), default=0), -2)
 
 
-def trend_of(project: Project, *, span: str, now: datetime) -> Trend:
-    """The project's trend over all node pools. One query."""
+def trend_of(unit: Project | Department, *, span: str, now: datetime) -> Trend:
+    """The trend of a project or department over all node pools. One query."""
     back, parts = SPANS[span]
-    window, owner = TimeWindow(now - back, now, parts), SampleOwner(PROJECT, str(project.pk))
+    kind = PROJECT if isinstance(unit, Project) else DEPARTMENT
+    window, owner = TimeWindow(now - back, now, parts), SampleOwner(kind, str(unit.pk))
     return draw(series_of([owner], window).get(owner, []), window)
 
 

@@ -4,6 +4,7 @@ import os
 import pty
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tenants.organisation.models import Project
 from tests.cli.conftest import Account, Rung
 from tests.cli.fake_portal import Answer, portal_that
 from tests.factories.clusters import NodeFactory
-from tests.factories.workloads import FindingFactory
+from tests.factories.workloads import FindingFactory, WorkloadFactory
 from tests.support.repository import ROOT
 from tests.tenants.usage.test_borrowing import sampled
 from workloads.policies.models import Policy
@@ -194,3 +195,25 @@ def test_borrowing_names_the_lender_and_says_when_there_are_no_samples(
     assert "borrowed from" in said
     assert "vision-team" in said
     assert admin("borrowing", "-p", "llm-team", "-o", "json").data["loans"][0]["gpus"] == 2
+
+
+def test_borrowing_of_a_department_is_that_of_its_projects(
+    admin: Rung, llm_team: Project, vision_team: Project
+) -> None:
+    sampled(llm_team, 6, 6)
+    sampled(vision_team, 0, 0)
+    found = admin("borrowing", "--department", "perception", "-o", "json").data
+    assert [(each["direction"], each["counterparty"]) for each in found["loans"]] == [("lent", "llm-team")]
+    assert "Department nowhere not found." in admin("borrowing", "--department", "nowhere").err
+    both = admin("borrowing", "--department", "perception", "-p", "llm-team")
+    assert "a project or a department, not both" in both.err
+
+
+def test_the_list_shows_what_an_eviction_now_would_lose(admin: Rung, llm_team: Project) -> None:
+    started = timezone.now() - timedelta(hours=6)
+    held = {"gpu_milli": 2000, "allocated_gpu_milli": 2000}
+    WorkloadFactory(project=llm_team, name="silent", phase="Running", started_at=started, **held)
+    WorkloadFactory(project=llm_team, name="waiting")
+    silent, waiting = sorted(admin("list", "-A").out.splitlines()[1:])
+    assert "12.0 GPU-hours" in silent
+    assert "GPU-hours" not in waiting

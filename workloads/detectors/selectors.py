@@ -36,8 +36,8 @@ from workloads.forecast.rules.messages import gpu_time_text
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.preemption.selectors import decisions_among, was_moved
 from workloads.state.models import DesiredPhase, Workload
-from workloads.state.rules import HOLDING, WAITING, last_checkpoint, lost_gpu_seconds
-from workloads.state.selectors.timeline import OTHERS
+from workloads.state.rules import HOLDING, WAITING, cost_at_risk
+from workloads.state.selectors.timeline import OTHERS, known_medians
 from workloads.state.selectors.workloads import workload_ids
 
 TITLES: Final[Mapping[str, str]] = {
@@ -236,21 +236,18 @@ def _nodes(
     on_nodes = ObservedPod.objects.holding().filter(cluster=cluster, node_name__in=names, gpu_milli__gt=0)
     pods = list(on_nodes.values_list("node_name", "owner_id", "gpu_milli", "started_at"))
     rows = Workload.objects.filter(pk__in=workload_ids({owner for _node, owner, _gpus, _at in pods})).order_by()
-    owners = {str(row[0]): row for row in rows.values_list(*_JOB, "preemptibility", "spec__annotations")}
+    owners = {str(row[0]): row for row in rows.values_list(*_JOB, "preemptibility", "category", "spec__annotations")}
+    medians = known_medians(now)
     held: dict[str, list[HeldGpus]] = defaultdict(list)
     for node, owner, gpus, started in pods:
-        *_values, preemptibility, notes = owners.get(owner, ("", {}))
+        *_values, preemptibility, category, notes = owners.get(owner, ("", "", {}))
         movable = preemptibility == Preemptibility.PREEMPTIBLE and owners[owner][_JOB.index("pod_count")] == 1
-        held[node].append(HeldGpus(owner, gpus, _at_risk(gpus, notes, started or now, now), movable))
+        cost = cost_at_risk(gpus, notes, category, started=started or now, now=now, medians=medians)
+        held[node].append(HeldGpus(owner, gpus, cost.gpu_seconds, movable))
     nodes = [
         NodeGpus(name, pool, gpus, tuple(held[name])) for pool, sizes in pools.items() for name, gpus in sizes.items()
     ]
-    return nodes, {key: _job(cluster, values[:-2], held=True) for key, values in owners.items()}
-
-
-def _at_risk(gpus: int, notes: Mapping[str, str] | None, started: datetime, now: datetime) -> int:
-    checkpoint = last_checkpoint({"annotations": notes}, started=started, now=now)
-    return lost_gpu_seconds(gpus, started=started, checkpoint=checkpoint, at=now)
+    return nodes, {key: _job(cluster, values[:-3], held=True) for key, values in owners.items()}
 
 
 PLACEHOLDER: Final = re.compile(r"\{(\d)\}")

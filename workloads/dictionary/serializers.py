@@ -134,6 +134,10 @@ class ReclaimArrowSchema(serializers.Serializer[Any]):
     taker = ReclaimQueueSchema()
     giver = ReclaimQueueSchema()
     gpus = serializers.FloatField()
+    rule = serializers.ChoiceField(
+        ["deserved", "fairShare"],
+        help_text="deserved: below its deserved quota from above its own. fairShare: the same of fair shares (KAI).",
+    )
 
 
 EvictionMatrixSchema = schema(
@@ -182,6 +186,7 @@ def matrix_json(
                 "taker": _reclaim_queue(each.taker),
                 "giver": _reclaim_queue(each.giver),
                 "gpus": each.gpu / MILLI,
+                "rule": "fairShare" if each.by_share else "deserved",
             }
             for each in reclaims.arrows
         ],

@@ -9,7 +9,8 @@ from rest_framework import serializers
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from portal.kit.api.parsers import rfc3339
-from workloads.forecast.rules.forecast import Alternative, EvictionOdds, Forecast, ForecastVictim
+from workloads.forecast.rules.eviction_risk import CheaperVictim, EvictionOdds, RunOdds
+from workloads.forecast.rules.forecast import Alternative, Forecast, ForecastVictim
 from workloads.forecast.rules.messages import DoubtCode
 from workloads.forecast.rules.start_estimates import StartEstimate
 from workloads.forecast.selectors.waiting import Holder, QueueRank
@@ -24,7 +25,9 @@ class VictimSchema(serializers.Serializer[Any]):
     priority = serializers.CharField(allow_blank=True)
     priorityValue = serializers.IntegerField()
     gpus = serializers.FloatField()
-    gpuHoursAtRisk = serializers.FloatField()
+    gpuHoursAtRisk = serializers.FloatField(
+        help_text="Since its last reported checkpoint; the median of comparable workloads where it reports none."
+    )
     moved = serializers.BooleanField(help_text="It restarts again on other nodes, where it has its place.")
 
 
@@ -57,14 +60,32 @@ class DoubtSchema(serializers.Serializer[Any]):
     check = serializers.CharField(help_text="What to look at.")
 
 
-class EvictionOddsSchema(serializers.Serializer[Any]):
-    """How many of the preemptible runs of the last 7 days in the pool were evicted within 4 h of their start."""
+class RunOddsSchema(serializers.Serializer[Any]):
+    """How many of the preemptible runs of the last 7 days were evicted within 4 h of their start."""
 
-    sentence = serializers.CharField()
-    percent = serializers.IntegerField()
+    percent = serializers.IntegerField(allow_null=True, help_text="null: fewer than 20 runs, not enough data.")
     runs = serializers.IntegerField()
     evicted = serializers.IntegerField()
     reclaimed = serializers.IntegerField(help_text="Of those, by a queue that took its quota back.")
+
+
+class EvictionOddsSchema(RunOddsSchema):
+    """Of all preemptible runs in the pool, and of those whose project was over or within its quota at the start."""
+
+    sentence = serializers.CharField()
+    overQuota = RunOddsSchema()
+    withinQuota = RunOddsSchema()
+
+
+class CheaperVictimSchema(serializers.Serializer[Any]):
+    """Another workload of the same queue and priority that would make room too, by the model, and lose less."""
+
+    sentence = serializers.CharField(help_text="With the rule by which the scheduler chooses.")
+    workloadId = serializers.UUIDField()
+    name = serializers.CharField()
+    gpuHours = serializers.FloatField()
+    insteadOf = serializers.CharField(help_text="Name of the costliest victim of the forecast.")
+    insteadGpuHours = serializers.FloatField()
 
 
 class ForecastSchema(serializers.Serializer[Any]):
@@ -81,14 +102,13 @@ class ForecastSchema(serializers.Serializer[Any]):
     numbers = serializers.DictField(child=serializers.CharField())
     victims = VictimSchema(many=True)
     gpuHoursAtRisk = serializers.FloatField()
+    cheaperVictim = CheaperVictimSchema(allow_null=True)
     podsStarting = serializers.IntegerField(help_text="Pods that start now.")
     podsAfterEviction = serializers.IntegerField(help_text="Pods that start when evicted pods have stopped.")
     podsWaiting = serializers.IntegerField(help_text="Pods that wait independently of the others.")
     alternatives = AlternativeSchema(many=True)
     doubts = DoubtSchema(many=True)
-    evictionOdds = EvictionOddsSchema(
-        allow_null=True, help_text="null: it is non-preemptible, or fewer than 20 runs are known."
-    )
+    evictionOdds = EvictionOddsSchema(allow_null=True, help_text="null: it is non-preemptible.")
     cautions = serializers.ListField(child=serializers.CharField(), help_text="Warnings, and the sentences of doubts.")
     assurances = serializers.ListField(child=serializers.CharField())
 
@@ -107,6 +127,7 @@ def forecast_json(forecast: Forecast) -> dict[str, Any]:
         "numbers": {name: str(value) for name, value in forecast.numbers.items()},
         "victims": [_victim(each) for each in forecast.victims],
         "gpuHoursAtRisk": round(forecast.gpu_hours_at_risk, 3),
+        "cheaperVictim": _cheaper(forecast.cheaper),
         "podsStarting": forecast.starting,
         "podsAfterEviction": forecast.coming,
         "podsWaiting": forecast.waiting,
@@ -120,9 +141,28 @@ def forecast_json(forecast: Forecast) -> dict[str, Any]:
     }
 
 
+def _cheaper(found: CheaperVictim | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "sentence": found.sentence,
+        "workloadId": found.workload_id,
+        "name": found.label,
+        "gpuHours": round(found.gpu_hours, 3),
+        "insteadOf": found.instead_of,
+        "insteadGpuHours": round(found.instead_gpu_hours, 3),
+    }
+
+
 def _odds(odds: EvictionOdds | None) -> dict[str, Any] | None:
-    names = ("sentence", "percent", "runs", "evicted", "reclaimed")
-    return {name: getattr(odds, name) for name in names} if odds else None
+    if odds is None:
+        return None
+    parts = {"overQuota": _run_odds(odds.over), "withinQuota": _run_odds(odds.within)}
+    return {"sentence": odds.sentence, **_run_odds(odds.every), **parts}
+
+
+def _run_odds(odds: RunOdds) -> dict[str, int | None]:
+    return {"percent": odds.percent, "runs": odds.runs, "evicted": odds.evicted, "reclaimed": odds.reclaimed}
 
 
 def _rounded(seconds: float | None) -> float | None:

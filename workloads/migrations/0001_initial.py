@@ -493,6 +493,13 @@ class Migration(migrations.Migration):
                 ("created_at", models.DateTimeField()),
                 ("updated_at", models.DateTimeField(auto_now=True)),
                 ("started_at", models.DateTimeField(blank=True, help_text="Start of the current run.", null=True)),
+                (
+                    "started_over_quota",
+                    models.BooleanField(
+                        help_text="Did its project hold more GPUs than deserved when the run started? Of preemptible work.",
+                        null=True,
+                    ),
+                ),
                 ("completed_at", models.DateTimeField(blank=True, null=True)),
                 ("deleted_at", models.DateTimeField(blank=True, null=True)),
                 (
@@ -702,6 +709,10 @@ class Migration(migrations.Migration):
                 ),
                 ("gpu_milli", models.PositiveBigIntegerField(default=0)),
                 ("ran_seconds", models.PositiveBigIntegerField(default=0)),
+                (
+                    "started_over_quota",
+                    models.BooleanField(help_text="Of the run that it ended, as the workload had it.", null=True),
+                ),
                 ("checkpoint_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "lost_gpu_seconds",

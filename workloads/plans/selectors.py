@@ -31,7 +31,8 @@ from tenants.access.selectors import access_for, require
 from tenants.organisation.models import Project
 from workloads.plans.models import Plan, PlanScope
 from workloads.state.models import DesiredPhase, Workload
-from workloads.state.rules import WAITING, last_checkpoint, lost_gpu_seconds
+from workloads.state.rules import WAITING
+from workloads.state.selectors.timeline import gpu_seconds_at_risk
 from workloads.state.selectors.usage import Bounds, bounds_of, live, queue_paths
 
 Change = Mapping[str, Any]
@@ -267,15 +268,8 @@ def group_of(ids: Sequence[UUID | str]) -> dict[str, Any]:
 
 
 def gpu_hours_at_risk(ids: Collection[UUID | str]) -> float:
-    """GPU-hours since the start or the last checkpoint of these running workloads, to a tenth."""
-    now, seconds = timezone.now(), 0
-    rows = Workload.objects.filter(pk__in=ids)
-    for annotations, started, gpus in rows.values_list("spec__annotations", "started_at", "gpu_milli"):
-        if started is None:
-            continue
-        saved = last_checkpoint({"annotations": annotations}, started=started, now=now)
-        seconds += lost_gpu_seconds(gpus, started=started, checkpoint=saved, at=now)
-    return round(seconds / 3600, 1)
+    """GPU-hours that an eviction of these workloads would lose now, to a tenth; see `cost_at_risk`."""
+    return round(sum(gpu_seconds_at_risk(Workload.objects.filter(pk__in=ids))) / 3600, 1)
 
 
 @dataclass(frozen=True, slots=True)

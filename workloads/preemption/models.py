@@ -51,6 +51,7 @@ class PreemptionRecord(models.Model):
     )
     gpu_milli = models.PositiveBigIntegerField(default=0)
     ran_seconds = models.PositiveBigIntegerField(default=0)
+    started_over_quota = models.BooleanField(null=True, help_text="Of the run that it ended, as the workload had it.")
     checkpoint_at = models.DateTimeField(null=True, blank=True)
     lost_gpu_seconds = models.PositiveBigIntegerField(
         default=0, help_text="GPU-seconds since start or last checkpoint."

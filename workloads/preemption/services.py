@@ -269,6 +269,7 @@ def _loss(pod: ObservedPod, victim: Workload, at: datetime) -> dict[str, Any]:
         return {}
     checkpoint = last_checkpoint(victim.spec, started=started, now=at)
     return {
+        "started_over_quota": victim.started_over_quota,
         "ran_seconds": max(0, int((at - started).total_seconds())),
         "checkpoint_at": checkpoint,
         "lost_gpu_seconds": lost_gpu_seconds(pod.gpu_milli, started=started, checkpoint=checkpoint, at=at),

@@ -1,7 +1,7 @@
 """Rows of workloads and of their timelines, and who requested what a worker does later."""
 
 import uuid
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from django.db import models
 from django.db.models.functions import Now
@@ -10,6 +10,9 @@ from django.utils import timezone
 from portal.kit.security.actors import Actor, ActorKind, Channel, CredentialLimits
 from tenants.organisation.models import Project
 from workloads.dictionary.models import Priority, WorkloadType
+
+if TYPE_CHECKING:
+    from workloads.state.rules import CostAtRisk
 
 
 class DesiredPhase(models.TextChoices):
@@ -92,6 +95,9 @@ class Workload(models.Model):
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField(auto_now=True)
     started_at = models.DateTimeField(null=True, blank=True, help_text="Start of the current run.")
+    started_over_quota = models.BooleanField(
+        null=True, help_text="Did its project hold more GPUs than deserved when the run started? Of preemptible work."
+    )
     completed_at = models.DateTimeField(null=True, blank=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
     pending_seconds = models.PositiveBigIntegerField(default=0, help_text="Total up to the current phase.")
@@ -121,6 +127,8 @@ class Workload(models.Model):
 
     replayed = False
     """Not stored: did a submission find it by its idempotency key?"""
+    cost_at_risk: "CostAtRisk | None" = None
+    """Not stored: what an eviction now would lose, where `with_costs` has set it and it holds GPUs."""
 
     objects = WorkloadQuerySet.as_manager()
 

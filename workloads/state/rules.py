@@ -7,9 +7,11 @@ table does not happen: whoever tries it has lost a race against somebody else's 
 """
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from statistics import median
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -148,3 +150,84 @@ def lost_gpu_seconds(gpu_milli: int, *, started: datetime, checkpoint: datetime 
     """GPU-seconds of work since the last checkpoint, or since the start."""
     seconds = (at - (checkpoint or started)).total_seconds()
     return max(0, round(gpu_milli * seconds / 1000))
+
+
+FEWEST_REPORTS: Final = 3
+"""Of fewer reports there is no median. It also keeps the checkpoints of one project from being read off."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointMedians:
+    """Median work, as time since the last checkpoint or the start, that running workloads with reports would lose.
+
+    by_category: of the categories of workload types with at least `FEWEST_REPORTS` reports. overall: of all reports.
+    """
+
+    by_category: Mapping[str, timedelta]
+    overall: timedelta | None = None
+
+    def of(self, category: str) -> timedelta | None:
+        """The median of the category, else of all; None where too few workloads report."""
+        return self.by_category.get(category, self.overall)
+
+
+@dataclass(frozen=True, slots=True)
+class CostAtRisk:
+    """GPU-seconds that an eviction now would lose. basis: `checkpoint`, `median` or `start`, as in `cost_at_risk`."""
+
+    gpu_seconds: int
+    basis: str
+
+    @property
+    def gpu_hours(self) -> float:
+        return self.gpu_seconds / 3600
+
+
+def reports_checkpoints(annotations: Mapping[str, str] | None, *, now: datetime) -> bool:
+    """Whether the annotations state a past checkpoint, also one before this run, or an interval."""
+    notes = annotations or {}
+    stated = _stated(notes.get(LAST, ""))
+    return (stated is not None and stated <= now) or _states_interval(notes)
+
+
+def _states_interval(notes: Mapping[str, str]) -> bool:
+    return any(int(number) for number, _unit in _PART.findall(notes.get(INTERVAL, "")))
+
+
+def checkpoint_medians(reports: Iterable[tuple[str, timedelta]]) -> CheckpointMedians:
+    """Medians of pairs of category and time that would be lost."""
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for category, span in reports:
+        seconds[category].append(span.total_seconds())
+    found = {category: middle for category, own in seconds.items() if (middle := _median(own)) is not None}
+    return CheckpointMedians(found, _median([each for own in seconds.values() for each in own]))
+
+
+def _median(seconds: list[float]) -> timedelta | None:
+    return timedelta(seconds=median(seconds)) if len(seconds) >= FEWEST_REPORTS else None
+
+
+def cost_at_risk(
+    gpu_milli: int,
+    annotations: Mapping[str, str] | None,
+    category: str,
+    *,
+    started: datetime,
+    now: datetime,
+    medians: CheckpointMedians,
+) -> CostAtRisk:
+    """What an eviction now would lose. The rule is Rung's own:
+
+    1. A workload that reports checkpoints loses the time since the last one, or since its start.
+    2. One that reports nothing counts as the median of the running workloads of its category that report, else of all
+       that report, and never as more than it has run. Counted from its start it would seem the more costly victim,
+       and reporting would be punished.
+    3. Where fewer than `FEWEST_REPORTS` workloads report, it counts from its start: the most that it can lose.
+    """
+    if reports_checkpoints(annotations, now=now):
+        saved = last_checkpoint({"annotations": annotations}, started=started, now=now)
+        return CostAtRisk(lost_gpu_seconds(gpu_milli, started=started, checkpoint=saved, at=now), "checkpoint")
+    typical = medians.of(category)
+    since = None if typical is None else max(started, now - typical)
+    lost = lost_gpu_seconds(gpu_milli, started=started, checkpoint=since, at=now)
+    return CostAtRisk(lost, "start" if typical is None else "median")

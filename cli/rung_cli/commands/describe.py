@@ -17,11 +17,21 @@ from rung_cli.lookup import workload as find_workload
 from rung_cli.output.formats import Columns, Format, Output, TableColumn
 from rung_cli.output.stderr import note
 from rung_cli.output.submission import SOURCES, remarks
-from rung_cli.output.units import PHASES, age, amount, clock, phase_style
+from rung_cli.output.units import PHASES, age, amount, clock, gpu_time, phase_style
 from rung_cli.session import session
 from rung_cli.watch import ChangeFeed, fetch_workload
 
 Workload = dict[str, Any]
+
+
+def _at_risk(row: Mapping[str, Any]) -> str:
+    """What an eviction now would lose; `~` marks an estimate, for a workload that reports no checkpoint."""
+    hours = row.get("gpuHoursAtRisk")
+    if hours is None:
+        return ""
+    return ("~" if row["gpuHoursAtRiskBasis"] == "median" else "") + gpu_time(hours)
+
+
 WORKLOADS: Final[Columns] = (
     TableColumn("NAME", lambda row: row["name"]),
     TableColumn("PROJECT", lambda row: row["projectName"]),
@@ -30,6 +40,7 @@ WORKLOADS: Final[Columns] = (
     TableColumn("PRIORITY", lambda row: f"{row['priorityClassName']} {row['priority']}"),
     TableColumn("EVICTABLE", lambda row: "yes" if row["preemptible"] else "no", wide=105),
     TableColumn("GPUS", lambda row: amount(row["workloadRequestedResources"]["gpu"]["request"]), right=True),
+    TableColumn("AT RISK", _at_risk, right=True, wide=120),
     TableColumn("POOL", lambda row: ", ".join(row["currentNodePools"] or row["requestedNodePools"]), wide=110),
     TableColumn("BY", lambda row: row["submittedBy"], wide=100),
     TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
@@ -92,7 +103,7 @@ def list_workloads(
     interval: Annotated[float, typer.Option(min=0.5, help="Seconds between looks without a change feed.")] = 2.0,
     output: OutputFlag = None,
 ) -> None:
-    """List workloads, newest first.
+    """List workloads, newest first. AT RISK is what an eviction now would lose, ~ where it is estimated.
 
     rung list -p llm-team --phase Pending --sort priority
 

@@ -6,10 +6,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rung_cli import completions
 from rung_cli.errors import UsageError
 from rung_cli.flags import ClusterFlag, OutputFlag, ProjectFlag
 from rung_cli.lookup import NONE_CHOSEN
 from rung_cli.lookup import cluster as find_cluster
+from rung_cli.lookup import department as find_department
 from rung_cli.lookup import project as find_project
 from rung_cli.output.formats import Columns, Output, TableColumn
 from rung_cli.output.units import age, amount
@@ -25,6 +27,7 @@ RECLAIMS: Final[Columns] = (
     TableColumn("CAN TAKE BACK", lambda row: _queue(row["taker"])),
     TableColumn("FROM", lambda row: _queue(row["giver"])),
     TableColumn("UP TO", lambda row: f"{amount(row['gpus'])} GPUs", right=True),
+    TableColumn("RULE", lambda row: "fair share" if row.get("rule") == "fairShare" else "deserved quota", wide=100),
 )
 LOANS: Final[Columns] = (
     TableColumn("POOL", lambda row: row["nodePool"]),
@@ -123,20 +126,28 @@ def borrowing(
     ctx: typer.Context,
     *,
     project: ProjectFlag = "",
+    department: Annotated[
+        str, typer.Option(help="Its projects together.", autocompletion=completions.department_names)
+    ] = "",
     span: Annotated[Span, typer.Option(help="How far back.")] = Span.DAY,
     output: OutputFlag = None,
 ) -> None:
-    """Show from whom a project borrows GPUs and to whom it lends, and what would be reclaimed first.
+    """Show from whom a project or department borrows GPUs, to whom it lends, and what would be reclaimed first.
 
     rung borrowing -p llm-team --span 7d
+
+    rung borrowing --department research
     """
     held = session(ctx)
     out = held.output(output)
-    owner = held.project(project)
-    if not owner:
+    owner = project if department else held.project(project)
+    if project and department:
+        raise UsageError("Name a project or a department, not both.")
+    if not (owner or department):
         raise UsageError(NONE_CHOSEN)
-    unit = find_project(held.api, owner)
-    found = held.api.get(f"v1/org-unit/projects/{unit['id']}/borrowing", span=span.value)
+    unit = find_department(held.api, department) if department else find_project(held.api, owner)
+    path = f"v1/org-unit/{'departments' if department else 'projects'}/{unit['id']}/borrowing"
+    found = held.api.get(path, span=span.value)
     out.one(found, name=unit["name"], human=lambda: _borrowing(out, found))
 
 

@@ -110,8 +110,8 @@ def forecast(out: Output, found: Mapping[str, Any]) -> None:
             out.line(f"  Warning: {each}", style="yellow")
     for each in doubts:
         out.line(f"  Uncertain: {each['sentence']} Check: {each['check']} ({each['code']})", style="yellow")
-    if odds := found.get("evictionOdds"):
-        out.line(f"  {odds['sentence']}")
+    for each in filter(None, (found.get("cheaperVictim"), found.get("evictionOdds"))):
+        out.line(f"  {each['sentence']}")
     for each in found["assurances"]:
         out.line(f"  {each}")
     out.line(f"  {_basis(found)}", style="dim")

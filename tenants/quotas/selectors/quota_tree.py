@@ -14,15 +14,19 @@ from typing import Literal, NamedTuple
 from django.db.models import Q, QuerySet, Sum
 from django.utils.translation import gettext as _
 
+from clusters.flavours.objects import RANK_TO_PRIORITY
+from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Node, NodePool
 from portal.kit.api.filters import closest_name
 from portal.kit.errors import BadRequest
-from scheduling.model.resources import Resources
+from scheduling.model.resources import DIMENSIONS, Resources
+from scheduling.model.snapshot import Queue
+from scheduling.state.fair_share import fair_shares
 from tenants.access.rules import Permission
 from tenants.access.selectors import Access
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
-from tenants.quotas.selectors.desired_state import QuotaRow, no_quota, quotas_in
+from tenants.quotas.selectors.desired_state import QuotaRow, no_quota, queue_weights, quotas_in
 from tenants.usage.selectors import Usage, usage_by_queue
 
 
@@ -41,16 +45,21 @@ def key_of(owner: Department | Project) -> OwnerKey:
 class PoolQuotas:
     """All quotas of one node pool, who owns them and what they use. GPU sums are in thousandths.
 
-    physical: GPUs of the pool's nodes as last observed; None while no node was. capacity: what its nodes offer that
-    take pods.
+    nodes: what all its nodes have together as last observed; None while no node was. capacity: what its nodes offer
+    that take pods.
     """
 
     pool: NodePool
     owners: Mapping[OwnerKey, Department | Project]
     quotas: Mapping[OwnerKey, QuotaRow]
     project_usage: Mapping[int, Usage]
-    physical: int | None
+    nodes: Resources | None
     capacity: Resources
+
+    @property
+    def physical(self) -> int | None:
+        """GPUs of all its nodes; None while no node was observed."""
+        return None if self.nodes is None else self.nodes.gpu
 
     def quota(self, key: OwnerKey) -> QuotaRow:
         """Its row, or the defaults: nothing deserved, no limit."""
@@ -93,14 +102,22 @@ class PoolQuotas:
         }
 
     @cached_property
-    def gpus_of_departments(self) -> int:
+    def deserved_of_departments(self) -> Resources:
         """What all departments deserve together."""
-        return sum(self._deserved(key_of(each)).gpu for each in self.departments)
+        return sum((self._deserved(key_of(each)) for each in self.departments), Resources())
 
     @cached_property
-    def gpus_of_projects(self) -> int:
+    def deserved_of_projects(self) -> Resources:
         """What all projects deserve together."""
-        return sum(each.gpu for each in self.deserved_by_projects.values())
+        return sum(self.deserved_by_projects.values(), Resources())
+
+    @property
+    def gpus_of_departments(self) -> int:
+        return self.deserved_of_departments.gpu
+
+    @property
+    def gpus_of_projects(self) -> int:
+        return self.deserved_of_projects.gpu
 
     @cached_property
     def usage_of_all(self) -> Usage:
@@ -164,8 +181,8 @@ def pool_quotas(pools: Sequence[NodePool]) -> list[PoolQuotas]:
 Sums = Sequence[int | None]
 
 
-def _node_sums(pools: Sequence[NodePool]) -> Iterable[tuple[int, int | None, int | None, int | None, int | None]]:
-    """Pool, GPUs of all its nodes; GPUs, CPU and memory of those that take pods."""
+def _node_sums(pools: Sequence[NodePool]) -> Iterable[tuple[int | None, ...]]:
+    """Pool; GPUs, CPU and memory of all its nodes, and of those that take pods."""
     takes = Q(ready=True, unschedulable=False)
     return (
         Node.objects.filter(pool__in=pools)
@@ -173,6 +190,8 @@ def _node_sums(pools: Sequence[NodePool]) -> Iterable[tuple[int, int | None, int
         .values_list("pool")
         .annotate(
             all_gpus=Sum("gpu_milli"),
+            all_cpu=Sum("cpu_milli"),
+            all_memory=Sum("memory_bytes"),
             gpu=Sum("gpu_milli", filter=takes),
             cpu=Sum("cpu_milli", filter=takes),
             memory=Sum("memory_bytes", filter=takes),
@@ -190,14 +209,14 @@ def _of_pool(
     own = {key_of(owner): owner for owner in owners if owner.cluster_id == pool.cluster_id}
     parents, leaves = quotas
     rows = {key: (leaves if key.kind == "project" else parents).get((key.pk, pool.pk)) for key in own}
-    physical, *capacity = nodes or (None, 0, 0, 0)
+    whole, free = (nodes[:3], nodes[3:]) if nodes else (None, ())
     return PoolQuotas(
         pool=pool,
         owners=own,
         quotas={key: row for key, row in rows.items() if row is not None},
         project_usage={key.pk: used[key.pk] for key in own if key.kind == "project" and key.pk in used},
-        physical=physical,
-        capacity=Resources(*(amount or 0 for amount in capacity)),
+        nodes=None if whole is None else Resources(*(amount or 0 for amount in whole)),
+        capacity=Resources(*(amount or 0 for amount in free)),
     )
 
 
@@ -214,10 +233,9 @@ class QuotaLine:
     def key(self) -> OwnerKey:
         return key_of(self.owner)
 
-    @property
-    def over_quota(self) -> int:
-        """GPU thousandths in use above the deserved quota."""
-        return over(self.usage.allocated.gpu, self.quota.deserved.gpu)
+    def over_quota(self, resource: str = "gpu") -> int:
+        """How much is in use above the deserved quota; 0 where the resource is not counted."""
+        return over(getattr(self.usage.allocated, resource), getattr(self.quota.deserved, resource))
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,3 +299,40 @@ def lines_of(
 def _line(quotas: PoolQuotas, access: Access, owner: Department | Project) -> QuotaLine:
     key = key_of(owner)
     return QuotaLine(owner, quotas.quota(key), quotas.usage(key), may_change(access, owner))
+
+
+def requested_by(quotas: PoolQuotas, key: OwnerKey) -> Resources:
+    """In use and waiting; never less than what is in use."""
+    use = quotas.usage(key)
+    return Resources(*(max(getattr(use.requested, name), getattr(use.allocated, name)) for name in DIMENSIONS))
+
+
+def fair_shares_of(quotas: PoolQuotas) -> dict[OwnerKey, Resources]:
+    """By the rule of KAI, from the nodes that take pods and what is in use and waiting; departments before projects."""
+    requested = {_name(key): requested_by(quotas, key) for key in quotas.owners}
+    found = fair_shares(list(_queues(quotas)), requested, quotas.capacity)
+    return {key: found[_name(key)] for key in quotas.owners}
+
+
+def _name(key: OwnerKey) -> str:
+    return f"{key.kind} {key.pk}"
+
+
+def _queues(quotas: PoolQuotas) -> Iterator[Queue]:
+    """Departments with their projects below them, in the order in which Rung writes them."""
+    traits = flavour_for(quotas.pool.cluster.flavour).traits
+    for order, (key, owner) in enumerate(quotas.owners.items()):
+        row = quotas.quota(key)
+        gpu, cpu, memory = queue_weights(row, traits)
+        yield Queue(
+            name=_name(key),
+            parent=_name(OwnerKey("department", owner.department_id)) if isinstance(owner, Project) else None,
+            pool=quotas.pool.name,
+            deserved=row.deserved,
+            limit=row.limit,
+            weight=gpu,
+            cpu_weight=cpu,
+            memory_weight=memory,
+            rank=RANK_TO_PRIORITY[row.rank],
+            created=order,
+        )

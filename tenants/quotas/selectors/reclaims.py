@@ -12,6 +12,7 @@ from scheduling.forecast.headroom import Headrooms, PoolCapacity, QueueLevel, Re
 from tenants.access.selectors import Access, access_for
 from tenants.organisation.models import Project
 from tenants.quotas.selectors.headroom import HeadroomInputs, sharing_on
+from tenants.quotas.selectors.quota_tree import fair_shares_of, pool_quotas
 
 MOST: Final = 100
 """So many arrows are listed, those with the most GPUs first."""
@@ -41,12 +42,13 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True)
 class ReclaimArrow:
-    """`taker` can take back at most so many GPU thousandths from `giver` in the pool."""
+    """`taker` can take back at most so many GPU thousandths from `giver` in the pool. by_share: as in `Reclaim`."""
 
     pool: str
     taker: QueueFigures
     giver: QueueFigures
     gpu: int
+    by_share: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +71,32 @@ def reclaims_on(cluster: Cluster, actor: Actor, *, project: Project | None = Non
         return Reclaims(sharing, _rule(sharing))
     pools = list(cluster.node_pools.select_related("cluster"))
     names = _Names(cluster, access_for(actor), HeadroomInputs(pools))
-    found = sorted(_arrows(pools, names, sharing, project), key=lambda each: -each.gpu)
-    return Reclaims(sharing, _rule(sharing), tuple(found[:MOST]), max(len(found) - MOST, 0))
+    found = sorted(_found(pools, names, sharing, project), key=lambda each: -each[2].gpu)
+    arrows = tuple(names.arrow(*each) for each in found[:MOST])
+    return Reclaims(sharing, _rule(sharing), arrows, max(len(found) - MOST, 0))
 
 
-def _arrows(
-    pools: Sequence[NodePool], names: "_Names", sharing: Sharing, project: Project | None
-) -> Iterator[ReclaimArrow]:
+Found = tuple[NodePool, Mapping[str, QueueLevel], Reclaim]
+
+
+def _found(pools: Sequence[NodePool], names: "_Names", sharing: Sharing, project: Project | None) -> Iterator[Found]:
     own = {f"project {project.pk}", f"department {project.department_id}"} if project else None
+    shares = _shares(pools) if sharing is Sharing.RECLAIMED else {}
     for pool in pools:
         inputs = names.inputs
         levels = Headrooms(inputs.queues(pool), inputs.holdings(pool), PoolCapacity(0, 0), sharing=sharing)
-        for each in levels.reclaims():
+        for each in levels.reclaims(shares.get(pool.pk)):
             if names.shows(each) and (own is None or own & {each.taker, each.giver}):
-                taker, giver = (names.figures(levels.levels[name], pool) for name in (each.taker, each.giver))
-                yield ReclaimArrow(pool.name, taker, giver, each.gpu)
+                yield pool, levels.levels, each
+
+
+def _shares(pools: Sequence[NodePool]) -> Mapping[int, Mapping[str, int]]:
+    """Fair shares in GPU thousandths by pool and queue, of pools with an observed node."""
+    return {
+        quotas.pool.pk: {f"{key.kind} {key.pk}": share.gpu for key, share in fair_shares_of(quotas).items()}
+        for quotas in pool_quotas(pools)
+        if quotas.nodes is not None
+    }
 
 
 class _Names:
@@ -104,6 +117,11 @@ class _Names:
 
     def shows(self, reclaim: Reclaim) -> bool:
         return not {reclaim.taker, reclaim.giver}.isdisjoint(self._visible.keys() | self._own.keys())
+
+    def arrow(self, pool: NodePool, levels: Mapping[str, QueueLevel], found: Reclaim) -> ReclaimArrow:
+        """With figures, as far as the reader may see them."""
+        taker, giver = (self.figures(levels[name], pool) for name in (found.taker, found.giver))
+        return ReclaimArrow(pool.name, taker, giver, found.gpu, found.by_share)
 
     def figures(self, level: QueueLevel, pool: NodePool) -> QueueFigures:
         kind, _space, key = level.name.partition(" ")
@@ -127,10 +145,11 @@ def _rule(sharing: Sharing) -> str:
             Sharing.TAKEN: _("No quota is reclaimed on this cluster: what another project uses stays with it."),
             Sharing.RECLAIMED: _(
                 "Within its deserved quota, a project takes back from any project of its department that goes over its "
-                "own; a department within its deserved quota, from any department that goes over. Preemptible "
+                "own; a department within its deserved quota, from any department that goes over. Up to its fair "
+                "share, preemptible work also takes back above the deserved quota, from a project or department above "
+                "its own fair share. Fair shares follow rank, over-quota weight and what is requested now. Preemptible "
                 "workloads only. Projects of a lower rank are reclaimed from first, then those furthest above their "
-                "fair share, which depends on the over-quota weights. Up to its fair share a project can also "
-                "reclaim above its deserved quota: such cases are not listed."
+                "fair share."
             ),
             Sharing.RECLAIMED_BY_QUEUES: _(
                 "Within its deserved quota, a project takes back from any project that goes over its own, also of "

@@ -60,7 +60,9 @@ class QuotaValues:
 
 def amount_text(dimension: str, amount: int) -> str:
     """An amount with its unit: "6 GPUs", "4 CPU", "16Gi memory"."""
-    return gpus_text(amount) if dimension == "gpu" else str(Resources(**{dimension: amount}))
+    if dimension == "gpu":
+        return gpus_text(amount)
+    return str(Resources(**{dimension: amount})) if amount else f"0 {'CPU' if dimension == 'cpu' else dimension}"
 
 
 def value_problems(values: QuotaValues) -> Iterator[Problem]:
@@ -144,14 +146,14 @@ def over_parent_limit(values: QuotaValues, parent: Limit) -> Iterator[Problem]:
             )
 
 
-def over_physical(promised: int, physical: int | None, *, pool: str) -> Iterator[Problem]:
-    """Where all deserved quotas of a pool add up to more GPUs than were last observed in it."""
+def over_physical(promised: int, physical: int | None, *, pool: str, dimension: str = "gpu") -> Iterator[Problem]:
+    """Where all deserved quotas of a pool add up to more than was last observed in it."""
     if physical is not None and promised > physical:
         yield _compare(
-            "/gpu/deserved",
+            f"/{dimension}/deserved",
             "over_physical",
             _("Deserved quotas in %(pool)s add up to %(promised)s, but it has %(physical)s."),
-            "gpu",
+            dimension,
             words={"pool": pool},
             promised=promised,
             physical=physical,

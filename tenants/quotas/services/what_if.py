@@ -12,19 +12,24 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 
-from clusters.flavours.objects import RANK_TO_PRIORITY
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from portal.kit.db.validation import raise_problems
 from portal.kit.errors import Problem, ValidationFailed
 from scheduling.forecast.cycle import Flavour
 from scheduling.model.resources import Resources
-from scheduling.model.snapshot import Queue
-from scheduling.state.fair_share import fair_shares
 from tenants.access.selectors import Access
 from tenants.organisation.models import Department, Project
-from tenants.quotas.selectors.desired_state import QuotaRow, queue_weights
-from tenants.quotas.selectors.quota_tree import OwnerKey, PoolQuotas, key_of, may_see, over
+from tenants.quotas.selectors.desired_state import QuotaRow
+from tenants.quotas.selectors.quota_tree import (
+    OwnerKey,
+    PoolQuotas,
+    fair_shares_of,
+    key_of,
+    may_see,
+    over,
+    requested_by,
+)
 from tenants.quotas.services.pool_quotas import parse_entry, values_shape_problems
 from tenants.quotas.services.quota_values import (
     DIMENSIONS,
@@ -84,7 +89,7 @@ RULES: Final[Mapping[str, ShareRule]] = {
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """GPU thousandths that a department or project gets when all ask at once, before and after."""
+    """What a department or project gets of a resource when all ask at once, before and after."""
 
     owner: Owner
     before: int
@@ -93,7 +98,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Overhang:
-    """Non-preemptible use above the new deserved quota, in GPU thousandths: it cannot be evicted to make room."""
+    """Non-preemptible use above the new deserved quota of a resource: it cannot be evicted to make room."""
 
     owner: Owner
     held: int
@@ -139,18 +144,21 @@ class WhatIf:
         return [each for each in self.warnings if each.problem.code != "becomes_reclaimable"]
 
 
-def what_if(quotas: PoolQuotas, edits: Edits, access: Access) -> WhatIf:
-    """Compare the pool with these quotas set. Values are well-formed (`value_problems`), owners are of this pool."""
+def what_if(quotas: PoolQuotas, edits: Edits, access: Access, resource: str = "gpu") -> WhatIf:
+    """Compare the pool with these quotas set. Values are well-formed (`value_problems`), owners are of this pool.
+
+    Shares and overhangs are of one resource, refusals and warnings of all.
+    """
     changed = {key: values for key, values in edits.items() if values != values_of(quotas.quota(key))}
     after = quotas.with_quotas({key: row_of(values) for key, values in changed.items()})
-    shares, elsewhere = _shares(quotas, after, access) if changed else ((), 0)
+    shares, elsewhere = _shares(quotas, after, access, resource) if changed else ((), 0)
     return WhatIf(
         before=quotas,
         after=after,
         rule=rule_of(quotas.pool.cluster),
         shares=shares,
         elsewhere=elsewhere,
-        overhangs=tuple(_overhangs(after, changed)),
+        overhangs=tuple(_overhangs(after, changed, resource)),
         refusals=tuple(_refusals(after, changed)),
         warnings=tuple(_warnings(quotas, after, changed)),
     )
@@ -215,65 +223,34 @@ def rule_of(cluster: Cluster) -> ShareRule:
     return RULES[cluster.flavour]
 
 
-def _shares(before: PoolQuotas, after: PoolQuotas, access: Access) -> tuple[tuple[Share, ...], int]:
-    old, new = share_of_each(before), share_of_each(after)
+def _shares(before: PoolQuotas, after: PoolQuotas, access: Access, resource: str) -> tuple[tuple[Share, ...], int]:
+    old, new = share_of_each(before, resource), share_of_each(after, resource)
     moved = [Share(before.owners[key], share, new[key]) for key, share in old.items() if new[key] != share]
     seen = tuple(each for each in moved if may_see(access, each.owner))
     hidden = [each for each in moved if isinstance(each.owner, Project) and each not in seen]
     return seen, sum(each.after - each.before for each in hidden)
 
 
-def share_of_each(quotas: PoolQuotas) -> dict[OwnerKey, int]:
-    """GPU thousandths by the rule of the cluster's scheduler; empty where it has none, or no node was observed."""
+def share_of_each(quotas: PoolQuotas, resource: str = "gpu") -> dict[OwnerKey, int]:
+    """By the rule of the cluster's scheduler; empty where it has none, or no node was observed."""
     rule = rule_of(quotas.pool.cluster)
-    if rule is NO_SHARE or quotas.physical is None:
+    if rule is NO_SHARE or quotas.nodes is None:
         return {}
     if rule is not FAIR_SHARE:
-        return {key: _deserved_and_requested(quotas, key) for key in quotas.owners}
-    requested = {_name(key): requested_by(quotas, key) for key in quotas.owners}
-    found = fair_shares(list(_queues(quotas)), requested, quotas.capacity)
-    return {key: found[_name(key)].gpu for key in quotas.owners}
+        return {key: _deserved_and_requested(quotas, key, resource) for key in quotas.owners}
+    return {key: getattr(share, resource) for key, share in fair_shares_of(quotas).items()}
 
 
-def requested_by(quotas: PoolQuotas, key: OwnerKey) -> Resources:
-    """In use and waiting; never less than what is in use."""
-    use = quotas.usage(key)
-    return Resources(*(max(getattr(use.requested, name), getattr(use.allocated, name)) for name in DIMENSIONS))
-
-
-def _deserved_and_requested(quotas: PoolQuotas, key: OwnerKey) -> int:
-    quota, requested = quotas.quota(key), requested_by(quotas, key).gpu
-    bounds = (quota.deserved.gpu, quota.limit.gpu)
+def _deserved_and_requested(quotas: PoolQuotas, key: OwnerKey, resource: str) -> int:
+    quota = quotas.quota(key)
+    requested: int = getattr(requested_by(quotas, key), resource)
+    bounds: tuple[int | None, ...] = (getattr(quota.deserved, resource), getattr(quota.limit, resource))
     return min([requested, *(bound for bound in bounds if bound is not None)])
 
 
-def _name(key: OwnerKey) -> str:
-    return f"{key.kind} {key.pk}"
-
-
-def _queues(quotas: PoolQuotas) -> Iterator[Queue]:
-    """Departments with their projects below them, in the order in which Rung writes them."""
-    traits = flavour_for(quotas.pool.cluster.flavour).traits
-    for order, (key, owner) in enumerate(quotas.owners.items()):
-        row = quotas.quota(key)
-        gpu, cpu, memory = queue_weights(row, traits)
-        yield Queue(
-            name=_name(key),
-            parent=_name(OwnerKey("department", owner.department_id)) if isinstance(owner, Project) else None,
-            pool=quotas.pool.name,
-            deserved=row.deserved,
-            limit=row.limit,
-            weight=gpu,
-            cpu_weight=cpu,
-            memory_weight=memory,
-            rank=RANK_TO_PRIORITY[row.rank],
-            created=order,
-        )
-
-
-def _overhangs(after: PoolQuotas, changed: Edits) -> Iterator[Overhang]:
+def _overhangs(after: PoolQuotas, changed: Edits, resource: str) -> Iterator[Overhang]:
     for key, values in changed.items():
-        held, deserved = after.usage(key).non_preemptible.gpu, values.deserved.gpu or 0
+        held, deserved = getattr(after.usage(key).non_preemptible, resource), getattr(values.deserved, resource)
         if over(held, deserved):
             yield Overhang(after.owners[key], held, deserved)
 
@@ -312,15 +289,19 @@ def _warnings(before: PoolQuotas, after: PoolQuotas, changed: Edits) -> Iterator
 
 
 def _beyond_physical(before: PoolQuotas, after: PoolQuotas, changed: Edits) -> Iterator[OwnerProblem]:
-    """Once for departments and once for projects, at the first whose deserved quota grows."""
-    for kind, promised in (("department", after.gpus_of_departments), ("project", after.gpus_of_projects)):
-        grown = [key for key, values in changed.items() if key.kind == kind and _grows(before, key, values)]
-        for problem in over_physical(promised, after.physical, pool=after.pool.name) if grown else ():
-            yield OwnerProblem(after.owners[grown[0]], problem)
+    """Per resource once for departments and once for projects, at the first whose deserved quota grows."""
+    if after.nodes is None:
+        return
+    for kind, promised in (("department", after.deserved_of_departments), ("project", after.deserved_of_projects)):
+        for name in DIMENSIONS:
+            grown = [key for key, values in changed.items() if key.kind == kind and _grows(before, key, values, name)]
+            amounts = getattr(promised, name), getattr(after.nodes, name)
+            for problem in over_physical(*amounts, pool=after.pool.name, dimension=name) if grown else ():
+                yield OwnerProblem(after.owners[grown[0]], problem)
 
 
-def _grows(before: PoolQuotas, key: OwnerKey, values: QuotaValues) -> bool:
-    return (values.deserved.gpu or 0) > (before.quota(key).deserved.gpu or 0)
+def _grows(before: PoolQuotas, key: OwnerKey, values: QuotaValues, resource: str) -> bool:
+    return (getattr(values.deserved, resource) or 0) > (getattr(before.quota(key).deserved, resource) or 0)
 
 
 def _warnings_of(before: PoolQuotas, after: PoolQuotas, key: OwnerKey, values: QuotaValues) -> Iterator[Problem]:

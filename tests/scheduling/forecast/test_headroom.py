@@ -7,7 +7,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduling.forecast.cycle import Flavour, preview
-from scheduling.forecast.headroom import SHARING, Bound, Headroom, Headrooms, PoolCapacity, QueueHolding, Sharing
+from scheduling.forecast.headroom import (
+    SHARING,
+    Bound,
+    Headroom,
+    Headrooms,
+    PoolCapacity,
+    QueueHolding,
+    Reclaim,
+    Sharing,
+)
 from scheduling.model.decisions import Outcome, OutcomeKind
 from scheduling.model.resources import Limit, Resources
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot, SnapshotNode, Strategy
@@ -229,3 +238,38 @@ def test_the_rules_start_as_much_and_no_more(cluster: Snapshot, flavour: str, le
 def test_kueue_admits_as_much_and_no_more(cluster: Snapshot, leaf: str) -> None:
     held = tuple(group for group in cluster.groups if group.started is not None)
     check(Snapshot(cluster.nodes, cluster.queues, held), leaf, Flavour.KUEUE)
+
+
+class TestReclaimUpToTheFairShare:
+    """KAI reclaims above deserved quotas, from who is above its fair share for who is below."""
+
+    ROWS = queue("busy", deserved=2), queue("mine", deserved=2)
+
+    def found(self, busy: int, mine: int, *, fixed: int = 0, limit: int | None = None) -> list[Reclaim]:
+        """Both fair shares are 4 of 8 GPUs."""
+        rows = self.ROWS[0], replace(self.ROWS[1], limit=Limit.of(gpu=limit))
+        holds = {"busy": QueueHolding(busy * GPU, fixed * GPU), "mine": QueueHolding(mine * GPU)}
+        rooms = Headrooms(rows, holds, FULL, sharing=Sharing.RECLAIMED)
+        return list(rooms.reclaims({"busy": 4 * GPU, "mine": 4 * GPU}))
+
+    def test_above_its_deserved_quota_up_to_its_share(self) -> None:
+        assert self.found(6, 2) == [Reclaim("mine", "busy", 2 * GPU, by_share=True)]
+
+    def test_both_rules_where_the_share_allows_more(self) -> None:
+        assert self.found(7, 1) == [Reclaim("mine", "busy", GPU), Reclaim("mine", "busy", 3 * GPU, by_share=True)]
+
+    def test_nothing_by_share_from_who_is_within_it_or_never_evicted_or_beyond_a_limit(self) -> None:
+        assert self.found(4, 2) == []
+        assert self.found(6, 2, fixed=6) == []
+        assert self.found(6, 2, limit=2) == []
+
+    @pytest.mark.parametrize(("mine", "reclaims"), [(2, True), (3, True), (4, False)])
+    def test_the_rules_of_kai_agree(self, mine: int, reclaims: bool) -> None:
+        node = SnapshotNode("node", "default", Resources.of(gpu=8, cpu=64, memory="512Gi"))
+        running = [gang(f"busy-{at}", queue="busy", nodes=("node",), preemptible=True) for at in range(8 - mine)]
+        running += [gang(f"mine-{at}", queue="mine", nodes=("node",), preemptible=True) for at in range(mine)]
+        waiting = [gang(f"more-{at}", queue="busy", preemptible=True) for at in range(8)]
+        snapshot = Snapshot(nodes=(node,), queues=self.ROWS, groups=(*running, *waiting))
+        outcome = preview(snapshot, gang("new", queue="mine", preemptible=True), flavour=Flavour.KAI)
+        assert (outcome.kind is OutcomeKind.RECLAIMS) is reclaims, outcome
+        assert bool(self.found(8 - mine, mine)) is reclaims

@@ -306,3 +306,72 @@ def test_import_and_export_stay_in_the_console(client_of: Clients, admin: User, 
     assert "/admin/tenants/projectquota/" in read(client_of(admin))
     assert "/admin/tenants/projectquota/" not in read(client_of(lead))
     assert 'href="/quotas/"' in read(client_of(lead), "/")
+
+
+class TestOtherResources:
+    """CPU and memory have cells, sums and shares of their own; GPUs stay as they are."""
+
+    @pytest.fixture(autouse=True)
+    def _nodes(self, on_kai: None, h100: NodePool) -> None:
+        """Two nodes of 64 cores and 512 GiB."""
+        h100.nodes.update(cpu_milli=64_000, memory_bytes=512 * 2**30)
+
+    def test_cpu_has_cells_with_what_is_stored_and_sums_beside_the_nodes(
+        self, client_of: Clients, admin: User, llm_team: Project
+    ) -> None:
+        ProjectQuota.objects.filter(project=llm_team).update(cpu_deserved=200_000, cpu_weight=0.5)
+        page = read(client_of(admin), f"{PAGE}?resource=cpu")
+        found = cells(page)
+        assert found[cell(llm_team, "cpu_deserved")] == "200"
+        assert found[cell(llm_team, "cpu_weight")] == "0.5"
+        assert cell(llm_team, "gpu_deserved") not in found
+        text = words(page)
+        assert "h100 has 128 CPU: departments deserve 0 CPU, projects 200 CPU." in text
+        assert "Projects over-committed by 72 CPU" in text
+        assert "Projects: 200. The department's own is not counted." in text
+
+    def test_an_edit_of_memory_is_previewed_and_leaves_gpus_as_they_are(
+        self, client_of: Clients, admin: User, llm_team: Project
+    ) -> None:
+        changes = {cell(llm_team, "memory_deserved"): "2Ti", cell(llm_team, "memory_limit"): "3Ti"}
+        text = words(edit(client_of(admin), changes, page=f"{PAGE}?resource=memory"))
+        assert "Projects over-committed by 1Ti memory" in text
+        assert "Deserved quotas in h100 add up to 2Ti memory, but it has 1Ti memory." in text
+
+    def test_saving_opens_a_plan_of_the_edited_resource_only(
+        self, client_of: Clients, admin: User, llm_team: Project
+    ) -> None:
+        client, address = client_of(admin), f"{PAGE}?resource=cpu"
+        sent = {**cells(read(client, address)), cell(llm_team, "cpu_limit"): "32", cell(llm_team, "cpu_weight"): "3"}
+        answer = client.post(address, {**sent, "reason": "Less CPU", "do": "save"}, follow=True)
+        (change,) = answer.context["plan"].change["quotas"]
+        assert change["values"] == {"cpu_limit": 32_000, "cpu_weight": 3.0}
+
+    @pytest.mark.parametrize(
+        ("name", "typed", "said"),
+        [
+            ("cpu_deserved", "-1", "out of range"),
+            ("cpu_weight", "heavy", "Enter a number."),
+            ("cpu_limit", "x", "is not a quantity"),
+        ],
+    )
+    def test_a_bad_cell_is_marked(
+        self, client_of: Clients, admin: User, llm_team: Project, name: str, typed: str, said: str
+    ) -> None:
+        found = edit(client_of(admin), {cell(llm_team, name): typed}, status=422, page=f"{PAGE}?resource=cpu")
+        assert said in words(found)
+
+    def test_an_emptied_cell_is_no_longer_counted(self, client_of: Clients, admin: User, llm_team: Project) -> None:
+        ProjectQuota.objects.filter(project=llm_team).update(cpu_deserved=4000)
+        client, address = client_of(admin), f"{PAGE}?resource=cpu"
+        sent = {**cells(read(client, address)), cell(llm_team, "cpu_deserved"): ""}
+        answer = client.post(address, {**sent, "reason": "Not counted", "do": "save"}, follow=True)
+        assert answer.context["plan"].change["quotas"][0]["values"] == {"cpu_deserved": None}
+
+    def test_a_reader_sees_amounts_as_text(self, client_of: Clients, bob: User, llm_team: Project) -> None:
+        ProjectQuota.objects.filter(project=llm_team).update(memory_deserved=64 * 2**30)
+        text = words(read(client_of(bob), f"{PAGE}?resource=memory"))
+        assert "64Gi unlimited 2" in text
+
+    def test_another_resource_is_absent(self, client_of: Clients, admin: User) -> None:
+        assert client_of(admin).get(f"{PAGE}?resource=disk").status_code == 404

@@ -13,12 +13,12 @@ from django.utils import timezone
 from clusters.inventory.models import Cluster, NodePool
 from clusters.watch.models import Sample
 from scheduling.model.resources import Resources
-from tenants.access.models import User
+from tenants.access.models import Role, User
 from tenants.organisation.models import Department, Project
 from tenants.usage.rules import HeldQuota, LoanKey, ledger_of, shares_lent
 from tenants.usage.selectors import EvictableWork
 from tests.factories.cast import Ledger
-from tests.factories.tenants import GPU, ProjectFactory
+from tests.factories.tenants import GPU, MembershipFactory, ProjectFactory
 from tests.support.rest_clients import Robot
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -176,6 +176,38 @@ def test_the_project_page_shows_the_loan_to_its_member(
     assert "borrowed from" in section
     assert "other projects" in section
     assert "vision-team" not in page
+
+
+class TestDepartmentPage:
+    """The ledger of a department, its use, and those of its projects that the reader may see."""
+
+    def test_it_shows_the_loans_of_its_projects_and_leads_from_the_project(
+        self, lent: None, admin: User, client_of: Callable[[User], Client], research: Department
+    ) -> None:
+        client = client_of(admin)
+        page = client.get(f"/departments/{research.pk}/").content.decode()
+        section = page[page.index('id="borrowing"') :]
+        assert "borrowed from" in section
+        assert "vision-team" in section
+        assert 'href="/projects/llm-team/"' in page
+        for origin in ("/projects/llm-team/", "/quotas/"):
+            assert f'href="/departments/{research.pk}/"' in client.get(origin).content.decode()
+
+    def test_its_admin_reads_no_names_of_other_departments(
+        self, lent: None, client_of: Callable[[User], Client], research: Department
+    ) -> None:
+        lead = MembershipFactory(role=Role.DEPARTMENT_ADMIN, project=None, department=research).user
+        page = client_of(lead).get(f"/departments/{research.pk}/?span=7d").content.decode()
+        assert "other projects" in page
+        assert "vision-team" not in page
+
+    def test_it_is_absent_for_who_may_not_see_it(
+        self, lent: None, bob: User, client_of: Callable[[User], Client], research: Department, perception: Department
+    ) -> None:
+        client = client_of(bob)
+        assert client.get(f"/departments/{perception.pk}/").status_code == 404
+        assert client.get("/departments/999999/").status_code == 404
+        assert f'href="/departments/{perception.pk}/"' not in client.get("/quotas/").content.decode()
 
 
 def test_queries_do_not_grow_with_projects(lent: None, robot: Robot, llm_team: Project, research: Department) -> None:

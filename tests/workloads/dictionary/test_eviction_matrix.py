@@ -152,6 +152,20 @@ class TestReclaims:
         runs(llm_team, h100, 10, preemptible=False)
         assert matrix(admin, clusterId=str(kai.pk))["reclaims"] == []
 
+    def test_reclaim_up_to_the_fair_share_is_listed_with_its_rule(
+        self, kai: Cluster, research: Department, llm_team: Project, h100: NodePool, admin: User, client_of: Clients
+    ) -> None:
+        """Both projects request more than the 16 GPUs; each deserves little of what it has."""
+        new = ProjectFactory(department=research, name="new")
+        ProjectQuotaFactory(project=new, node_pool=h100, gpu_deserved=GPU)
+        runs(llm_team, h100, 13)
+        runs(new, h100, 3)
+        for project in (llm_team, new):
+            WorkloadFactory(project=project, gpu_milli=16 * GPU)
+        (arrow,) = matrix(admin, clusterId=str(kai.pk))["reclaims"]
+        assert (arrow["taker"]["name"], arrow["giver"]["name"], arrow["rule"]) == ("new", "llm-team", "fairShare")
+        assert "fair share" in client_of(admin).get("/eviction-matrix/", {"cluster": kai.name}).content.decode()
+
     def test_a_member_learns_no_name_and_no_figure_of_others(
         self, over: Cluster, alice: User, client_of: Clients
     ) -> None:

@@ -9,8 +9,9 @@ from django.utils import timezone
 from portal.kit.security.actors import SYSTEM
 from tenants.organisation.models import Project
 from tests.factories.workloads import WorkloadFactory, pytorch_job, spec_of
-from workloads.forecast.rules.forecast import EvictionOdds
-from workloads.forecast.selectors.eviction_odds import eviction_odds
+from tests.workloads.sandbox_lab import Lab, fresh
+from workloads.forecast.rules.eviction_risk import EvictionOdds, RunOdds
+from workloads.forecast.selectors.eviction_risk import eviction_odds
 from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.serializers import forecast_json
 from workloads.preemption.models import PreemptionRecord
@@ -37,6 +38,7 @@ def evicted(project: Project, *, ago: timedelta, ran: timedelta, cause: str = "r
         victim=victim,
         at=timezone.now() - ago,
         ran_seconds=int(ran.total_seconds()),
+        started_over_quota=victim.started_over_quota,
         cause=cause,
     )
 
@@ -47,22 +49,29 @@ def odds(project: Project, preemptibility: str = "preemptible") -> EvictionOdds 
 
 @pytest.fixture
 def recorded(llm_team: Project) -> Project:
-    """44 runs that went on or ended, 4 that were reclaimed and 2 that were preempted within 4 h."""
-    for _ in range(44):
-        run(llm_team, ago=10 * HOUR)
+    """Over quota: 44 runs that went on or ended, 4 that were reclaimed and 2 preempted within 4 h. Within: 19 runs.
+
+    Two more were recorded without their quota.
+    """
+    for over, runs in ((True, 44), (False, 19), (None, 2)):
+        for _ in range(runs):
+            run(llm_team, ago=10 * HOUR, started_over_quota=over)
     for _ in range(4):
-        evicted(llm_team, ago=20 * HOUR, ran=HOUR)
+        evicted(llm_team, ago=20 * HOUR, ran=HOUR, started_over_quota=True)
     for _ in range(2):
-        evicted(llm_team, ago=20 * HOUR, ran=2 * HOUR, cause="preempt")
+        evicted(llm_team, ago=20 * HOUR, ran=2 * HOUR, cause="preempt", started_over_quota=True)
     return llm_team
 
 
-def test_they_name_share_number_and_period(recorded: Project) -> None:
+RECORDED = EvictionOdds("h100", RunOdds(50, 6, 4), RunOdds(19), RunOdds(71, 6, 4))
+
+
+def test_they_are_of_runs_that_started_over_quota_with_both_numbers_and_the_period(recorded: Project) -> None:
     found = odds(recorded)
-    assert found == EvictionOdds("h100", 50, 6, 4)
+    assert found == RECORDED
     assert found.sentence == (
-        "In h100, 12 % of 50 preemptible runs were evicted within 4 h of their start in the last 7 days: "
-        "4 reclaimed while over quota, 2 preempted by higher priority."
+        "Over quota in h100: 12 % (6 of 50 runs) were evicted within 4 h of their start in the last 7 days. "
+        "Within quota: not enough data (19 runs in the last 7 days, 20 are needed)."
     )
 
 
@@ -71,20 +80,39 @@ def test_what_is_not_yet_decided_or_of_elsewhere_does_not_count(recorded: Projec
     run(recorded, ago=HOUR, pool_name="a100")
     run(recorded, ago=HOUR, preemptibility="non-preemptible")
     run(recorded, ago=timedelta(days=8))
-    assert odds(recorded) == EvictionOdds("h100", 50, 6, 4)
-    run(recorded, ago=5 * HOUR, phase=Phase.RUNNING)
-    evicted(recorded, ago=HOUR, ran=5 * HOUR)
-    assert odds(recorded) == EvictionOdds("h100", 52, 6, 4), "those lasted longer"
+    assert odds(recorded) == RECORDED
+    run(recorded, ago=5 * HOUR, phase=Phase.RUNNING, started_over_quota=True)
+    evicted(recorded, ago=HOUR, ran=5 * HOUR, started_over_quota=False)
+    assert odds(recorded) == EvictionOdds("h100", RunOdds(51, 6, 4), RunOdds(20), RunOdds(73, 6, 4)), (
+        "those lasted longer"
+    )
 
 
-def test_there_are_none_for_what_is_never_evicted_and_of_few_runs(recorded: Project) -> None:
+def test_there_are_none_for_what_is_never_evicted_and_of_few_runs_no_share(recorded: Project) -> None:
     assert odds(recorded, "non-preemptible") is None
-    assert eviction_odds(recorded.cluster, "a100", "preemptible") is None
+    found = eviction_odds(recorded.cluster, "a100", "preemptible")
+    assert found == EvictionOdds("a100", RunOdds(), RunOdds(), RunOdds())
+    assert found.every.percent is None
 
 
 def test_a_preview_shows_them_beside_preemptibility(recorded: Project) -> None:
     spec = spec_of(pytorch_job("mine"), namespace=recorded.namespace, preemptibility="preemptible")
     found = forecast_json(forecast(spec=spec, project=recorded, actor=SYSTEM))["evictionOdds"]
-    assert (found["percent"], found["runs"]) == (12, 50)
+    assert found["overQuota"] == {"percent": 12, "runs": 50, "evicted": 6, "reclaimed": 4}
+    assert (found["withinQuota"]["percent"], found["percent"], found["runs"]) == (None, 8, 71)
     fixed = spec_of(pytorch_job("mine"), namespace=recorded.namespace, preemptibility="non-preemptible")
     assert forecast_json(forecast(spec=fixed, project=recorded, actor=SYSTEM))["evictionOdds"] is None
+
+
+def test_a_run_is_recorded_over_quota_from_its_start_until_its_eviction() -> None:
+    lab = Lab("kai")
+    team, other = lab.project("llm-team", deserved=4), lab.project("vision-team", deserved=4)
+    within = lab.submit(team, "within", gpus=4, preemptibility="preemptible")
+    lab.settle()
+    over = lab.submit(team, "over", gpus=4, preemptibility="preemptible")
+    lab.settle()
+    assert (fresh(within).started_over_quota, fresh(over).started_over_quota) == (False, True)
+    lab.submit(other, "reclaims", gpus=4)
+    lab.settle(4, seconds=31)
+    record = PreemptionRecord.objects.get()
+    assert (record.victim_id, record.started_over_quota) == (over.pk, True)

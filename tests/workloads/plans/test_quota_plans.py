@@ -31,8 +31,8 @@ def running(project: Project, name: str, **more: Any) -> Workload:
     started = timezone.now() - timedelta(hours=2)
     saved = (timezone.now() - timedelta(minutes=30)).isoformat()
     spec = {**spec_of(job(name)).as_json(), "annotations": {"rung.dev/last-checkpoint-at": saved}}
-    values = {"phase": Phase.RUNNING, "running_pods": 1, "started_at": started, "spec": spec, **more}
-    row: Workload = WorkloadFactory(project=project, name=name, **values)
+    values = {"phase": Phase.RUNNING, "running_pods": 1, "started_at": started, "spec": spec}
+    row: Workload = WorkloadFactory(project=project, name=name, allocated_gpu_milli=GPU, **{**values, **more})
     ObservedPodFactory(workload=row)
     return row
 

@@ -4,7 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from workloads.state.rules import INTERVAL, LAST, last_checkpoint, lost_gpu_seconds
+from workloads.state.rules import (
+    INTERVAL,
+    LAST,
+    CheckpointMedians,
+    checkpoint_medians,
+    cost_at_risk,
+    last_checkpoint,
+    lost_gpu_seconds,
+)
 
 START = datetime(2030, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -44,3 +52,32 @@ def test_what_is_lost_counts_every_gpu(checkpoint: datetime | None, lost: int) -
 
 def test_half_a_gpu_loses_half() -> None:
     assert lost_gpu_seconds(500, started=START, checkpoint=None, at=START + HOUR) == 1800
+
+
+MINUTE = timedelta(minutes=1)
+MEDIANS = checkpoint_medians([("Train", MINUTE * part) for part in (1, 20, 30)] + [("Build", MINUTE * 50)])
+
+
+@pytest.mark.parametrize(
+    ("notes", "category", "medians", "minutes", "basis"),
+    [
+        pytest.param({INTERVAL: "25m"}, "Train", MEDIANS, 10, "checkpoint", id="it reports"),
+        pytest.param({INTERVAL: "2h"}, "Train", MEDIANS, 60, "checkpoint", id="it reports and has not saved yet"),
+        pytest.param({LAST: "2030-01-01T11:00:00Z"}, "Train", MEDIANS, 60, "checkpoint", id="it saved in an older run"),
+        pytest.param({}, "Train", MEDIANS, 20, "median", id="the median of its category"),
+        pytest.param(None, "Build", MEDIANS, 25, "median", id="too few of its category report: the median of all"),
+        pytest.param({LAST: "2031-01-01T12:00:00Z"}, "Train", MEDIANS, 20, "median", id="a moment still to come"),
+        pytest.param({INTERVAL: "0m"}, "Train", MEDIANS, 20, "median", id="an interval of nothing"),
+        pytest.param({}, "Train", CheckpointMedians({}), 60, "start", id="too few report: all that it has done"),
+        pytest.param({}, "Train", CheckpointMedians({"Train": HOUR * 9}), 60, "median", id="never more than it ran"),
+    ],
+)
+def test_what_reports_nothing_counts_as_the_median_of_what_reports(
+    notes: dict[str, str] | None, category: str, medians: CheckpointMedians, minutes: int, basis: str
+) -> None:
+    found = cost_at_risk(2000, notes, category, started=START, now=START + HOUR, medians=medians)
+    assert (found.gpu_seconds, found.basis) == (2 * 60 * minutes, basis)
+
+
+def test_two_reports_make_no_median() -> None:
+    assert checkpoint_medians([("Train", HOUR), ("Build", HOUR)]).of("Train") is None

@@ -139,7 +139,8 @@ EVICTS: Final[Mapping[tuple[Flavour, Cause], str]] = {
     (Flavour.KAI, Cause.PREEMPT): "KAI preempts inside the project's queue: preemptible workloads of lower priority.",
     (Flavour.KAI, Cause.RECLAIM): (
         "KAI reclaims for a project within its deserved quota from preemptible workloads of a project above its own, "
-        "whatever the priorities. Projects of two departments are compared by their departments."
+        "whatever the priorities. Projects of two departments are compared by their departments. Up to its fair share "
+        "it reclaims above the deserved quota, too, from a project above its own fair share."
     ),
     (Flavour.KUEUE, Cause.PREEMPT): (
         "Kueue preempts inside the project's queue (withinClusterQueue: LowerPriority) for a job that alone fits the "

@@ -17,6 +17,7 @@ from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.shortage import PODS
 from workloads.dictionary.rules.resolution import Effective
+from workloads.forecast.rules.eviction_risk import CheaperVictim, EvictionOdds
 from workloads.forecast.rules.messages import Doubt, DoubtCode, amount_text, doubt, gpu_time_text, gpus_text
 from workloads.forecast.rules.reasons import short_of_quota
 
@@ -104,35 +105,6 @@ class Alternative:
         return any((self.gpus_per_pod, self.cpus_per_pod, self.gib_per_pod))
 
 
-PERIOD: Final = timedelta(days=7)
-WITHIN: Final = timedelta(hours=4)
-
-
-@dataclass(frozen=True, slots=True)
-class EvictionOdds:
-    """Of the preemptible runs that began in a pool in the period, how many were evicted within the hours.
-
-    reclaimed: of those, by another queue that took its quota back, which only happens over quota.
-    """
-
-    pool: str
-    runs: int
-    evicted: int
-    reclaimed: int
-
-    @property
-    def percent(self) -> int:
-        return round(100 * self.evicted / self.runs)
-
-    @property
-    def sentence(self) -> str:
-        """ "In h100, 12 % of 50 preemptible runs were evicted within 4 h of their start in the last 7 days …"."""
-        share, hours = f"{self.percent} % of {self.runs}", WITHIN // timedelta(hours=1)
-        said = f"{share} preemptible runs were evicted within {hours} h of their start in the last {PERIOD.days} days"
-        causes = f"{self.reclaimed} reclaimed while over quota, {self.evicted - self.reclaimed} preempted"
-        return f"In {self.pool}, {said}{f': {causes} by higher priority' if self.evicted else ''}."
-
-
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """An estimate: of which scheduler, on a snapshot how old (seconds; None when nothing was observed yet).
@@ -162,6 +134,7 @@ class Forecast:
     assurances: Sequence[str] = ()
     promises: Sequence[Guarantee] = ()
     odds: EvictionOdds | None = None
+    cheaper: CheaperVictim | None = None
     basis: ForecastBasis | None = field(default=None, repr=False, compare=False)
     project: str = ""
 

@@ -1,32 +1,29 @@
 """Alternatives that start at once: the model with one thing changed, and what each would evict."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
 from typing import Final
 
-from django.db.models import QuerySet
 from django.utils import timezone
 
-from clusters.inventory.models import Cluster, NodePool
-from clusters.watch.models import ObservedPod
+from clusters.inventory.models import NodePool
 from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import Actor
 from scheduling.forecast.cycle import FLAVOURS, preview
-from scheduling.model.decisions import Evict, Outcome, OutcomeKind
+from scheduling.model.decisions import Outcome, OutcomeKind
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.resources import DIMENSIONS, MILLI, Limit, Resources, decimal_text
-from scheduling.model.snapshot import PodGroup, Snapshot
-from tenants.access.selectors import Access, access_for
+from scheduling.model.snapshot import Snapshot
 from tenants.organisation.models import Project
 from workloads.dictionary.rules.resolution import Effective, Level, Source
 from workloads.dictionary.selectors import current_dictionary, effective_as, level_of
 from workloads.forecast.rules.forecast import Alternative, ForecastVictim
 from workloads.forecast.rules.messages import GIB, amount_text, gpu_time_text, gpus_text
+from workloads.forecast.selectors.eviction_risk import named_victims
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pod_groups import PodGroupRequest, groups_of, pod_group_request
 from workloads.forecast.selectors.pool_selection import check_priority_cap, pick_pool, quota_hold_for
@@ -38,73 +35,10 @@ from workloads.policies.rules.merge import Merged
 from workloads.policies.selectors import policy_for
 from workloads.policies.services import broken_rules, type_of
 from workloads.state.models import DesiredPhase, Phase, Workload
-from workloads.state.rules import WAITING, last_checkpoint, lost_gpu_seconds
-from workloads.state.selectors.workloads import may_manage, workload_ids
+from workloads.state.rules import WAITING
+from workloads.state.selectors.workloads import may_manage
 
-OTHERS: Final = "another project"
-FOREIGN: Final = "another tenant's pod"
-NO_CLASS: Final = "no class"
 NOT_ALL_TRIED: Final = f"Not all alternatives were tried: {TOO_LONG}."
-
-
-def named_victims(cluster: Cluster, actor: Actor, now: datetime, outcome: Outcome) -> tuple[ForecastVictim, ...]:
-    """One per workload, however many of its pods go."""
-    by_owner: dict[str, list[Evict]] = defaultdict(list)
-    for evict in outcome.victims:
-        by_owner[workload_of(evict.victim.name) or evict.victim.name].append(evict)
-    rows = Workload.objects.filter(pk__in=workload_ids(by_owner)).defer("raw", "discarded", "applied_scheduling")
-    found = {str(row.pk): row for row in rows.select_related("project__department", "priority", "type")}
-    standing = access_for(actor)
-    visible = set(standing.projects().values_list("pk", flat=True))
-    foreign = [owner.removeprefix(":") for owner in by_owner if owner.startswith(":")]
-    pods = {f":{pod.uid}": pod for pod in foreign_pods(cluster, foreign, standing)} if foreign else {}
-    return tuple(
-        _foreign_victim(now, pods.get(owner), evicts)
-        if owner.startswith(":")
-        else _victim(now, found.get(owner), evicts, visible)
-        for owner, evicts in by_owner.items()
-    )
-
-
-def _foreign_victim(now: datetime, pod: ObservedPod | None, evicts: list[Evict]) -> ForecastVictim:
-    """A pod that Rung did not make; `pod` is None where the actor may not know it."""
-    group = evicts[0].victim
-    label = f"{pod.namespace}/{pod.name}" if pod else FOREIGN
-    priority = (pod.priority_class or NO_CLASS) if pod else ""
-    hours = _at_risk(now, None, group, group.total.gpu)
-    return ForecastVictim(None, label, "", priority, group.priority, group.total.gpu, hours, _moved(evicts))
-
-
-def _victim(now: datetime, row: Workload | None, evicts: list[Evict], visible: set[int]) -> ForecastVictim:
-    gpus = sum(pod.requests.gpu for evict in evicts for pod in evict.victim.pods if pod.name in evict.pods)
-    group = evicts[0].victim
-    hours = _at_risk(now, row, group, gpus)
-    moved = _moved(evicts)
-    if row is None or row.project_id not in visible:
-        return ForecastVictim(None, OTHERS, "", "", group.priority, gpus, hours, moved)
-    return ForecastVictim(row, row.name, row.project.name, row.priority.name, row.priority_value, gpus, hours, moved)
-
-
-def _moved(evicts: list[Evict]) -> bool:
-    """Has the scheduler found another place for every pod?"""
-    return all(pod in evict.moves_to for evict in evicts for pod in evict.pods)
-
-
-def _at_risk(now: datetime, row: Workload | None, group: PodGroup, gpus: int) -> float:
-    """GPU-hours since its start or last checkpoint."""
-    if group.started is None:
-        return 0.0
-    started = datetime.fromtimestamp(group.started / 1_000_000, tz=now.tzinfo)
-    saved = last_checkpoint(row.spec if row else {}, started=started, now=now)
-    return lost_gpu_seconds(gpus, started=started, checkpoint=saved, at=now) / 3600
-
-
-def foreign_pods(cluster: Cluster, uids: Iterable[str], standing: Access) -> QuerySet[ObservedPod]:
-    """Of these pods, those in namespaces of projects that the subject may view; all for a platform admin."""
-    pods = ObservedPod.objects.filter(cluster=cluster, uid__in=list(uids))
-    if standing.is_platform_admin:
-        return pods
-    return pods.filter(namespace__in=standing.projects().filter(cluster=cluster).values("namespace"))
 
 
 WHOLE: Final[Mapping[str, int]] = {"gpu": MILLI, "cpu": MILLI, "memory": GIB}

@@ -50,8 +50,8 @@ from workloads.forecast.rules.forecast import (
     with_node_capacity,
 )
 from workloads.forecast.rules.messages import Doubt, DoubtCode, doubt, pend_sentence
-from workloads.forecast.selectors.alternatives import AlternativeTrial, alternatives, named_victims
-from workloads.forecast.selectors.eviction_odds import eviction_odds
+from workloads.forecast.selectors.alternatives import AlternativeTrial, alternatives
+from workloads.forecast.selectors.eviction_risk import cheaper_victim, eviction_odds, named_victims
 from workloads.forecast.selectors.placement_validation import (
     check_gang_capacity,
     check_kind_scheduled,
@@ -236,7 +236,9 @@ def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome, la
 
 def _build_forecast(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: Outcome) -> Forecast:
     basis = ForecastBasis(observed.snapshot, _candidates(stage, pool), outcome)
-    return replace(_in_pool(stage, pool, observed, outcome), basis=basis)
+    found = _in_pool(stage, pool, observed, outcome)
+    cheaper = cheaper_victim(basis, found.victims, stage.project.cluster, stage.actor, stage.now)
+    return replace(found, basis=basis, cheaper=cheaper)
 
 
 def _in_pool(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: Outcome) -> Forecast:

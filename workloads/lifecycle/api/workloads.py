@@ -58,6 +58,7 @@ from workloads.lifecycle.serializers.workloads import (
 )
 from workloads.lifecycle.services import actions
 from workloads.state.models import Phase, Workload
+from workloads.state.selectors.timeline import with_costs
 from workloads.state.selectors.workloads import FAILED_TO_APPLY, visible_workloads, workload_ids, workload_or_404
 
 COLUMNS: Final = {
@@ -100,7 +101,7 @@ class Workloads(Route):
         """One page, newest first unless `sortBy` says otherwise."""
         order = ordering(request.query_params, COLUMNS, "-created_at")
         part = part_of(_wanted(request), request, order=order)
-        return Response({"workloads": [workload_json(row) for row in part.rows], **part.ways_on})
+        return Response({"workloads": [workload_json(row) for row in with_costs(part.rows)], **part.ways_on})
 
 
 class WorkloadDetail(Route):
@@ -112,6 +113,7 @@ class WorkloadDetail(Route):
     def get(self, request: Request, workload_id: str) -> Response:
         """The workload; 404 if it is absent or not yours."""
         workload = workload_or_404(actor_of(request), workload_id)
+        with_costs([workload])
         return Response(workload_json(workload) | {"pendingSchedulingMessages": _why_pending(workload)})
 
 

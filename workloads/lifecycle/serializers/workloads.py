@@ -41,6 +41,15 @@ class WorkloadSchema(serializers.Serializer[Any]):
     preemptible = serializers.BooleanField()
     images = serializers.ListField(child=serializers.CharField(), help_text="With their registry, as it was resolved.")
     createdAt = serializers.DateTimeField()
+    gpuHoursAtRisk = serializers.FloatField(
+        allow_null=True, help_text="What an eviction now would lose; null while it holds no GPU. Beyond Run:ai."
+    )
+    gpuHoursAtRiskBasis = serializers.ChoiceField(
+        choices=["checkpoint", "median", "start"],
+        allow_null=True,
+        help_text="`checkpoint`: since its last reported one. `median`: it reports none, and counts as the median of "
+        "comparable running workloads that do. `start`: since its start, as too few workloads report checkpoints.",
+    )
 
 
 WorkloadsSchema = schema("WorkloadsSchema", "One page.", ListSchema, workloads=WorkloadSchema(many=True))
@@ -102,7 +111,7 @@ _CHANNELS: Final = {"cli": "CLI", "ui": "Control-plane", "api": "Control-plane",
 
 
 def workload_json(workload: Workload) -> dict[str, Any]:
-    """Workload of the generic list. Needs project, its department and type selected."""
+    """Workload of the generic list. Needs project, its department and type selected, and costs (`with_costs`)."""
     return _identity(workload) | _status(workload) | _resources(workload)
 
 
@@ -152,6 +161,7 @@ def _status(workload: Workload) -> dict[str, Any]:
 
 
 def _resources(workload: Workload) -> dict[str, Any]:
+    cost = workload.cost_at_risk
     asked = {
         "gpu": {"request": gpus(workload.gpu_milli), "limit": gpus(workload.gpu_milli)},
         "cpu": {"request": workload.cpu_milli / 1000},
@@ -163,6 +173,8 @@ def _resources(workload: Workload) -> dict[str, Any]:
         "workloadRequestedResources": asked,
         "podsRequestedResources": asked,
         "allocatedResources": {"gpu": gpus(workload.allocated_gpu_milli)},
+        "gpuHoursAtRisk": round(cost.gpu_hours, 3) if cost else None,
+        "gpuHoursAtRiskBasis": cost.basis if cost else None,
         "requestedPods": {"number": workload.pod_count},
         "images": list(workload.images),
         "sourceApi": None if workload.type.native else "WorkloadsV2",

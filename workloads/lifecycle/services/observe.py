@@ -43,6 +43,7 @@ from workloads.preemption.services import (
 )
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 from workloads.state.rules import ENDED, HOLDING, NO_CONTROLLER, REFUSED_PODS, WAITING, PodCounts, next_phase
+from workloads.state.selectors.usage import is_over_quota
 from workloads.state.selectors.workloads import workload_ids
 from workloads.state.services import move, note, notify_apply
 
@@ -200,7 +201,7 @@ def _move(
 ) -> None:
     changes: dict[str, Any] = {}
     if to == Phase.RUNNING and workload.phase in WAITING:
-        changes["started_at"] = allocation_of(pods).started_at or at
+        changes |= {"started_at": allocation_of(pods).started_at or at, "started_over_quota": is_over_quota(workload)}
     elif to in ENDED:
         changes |= {"completed_at": at, "apply_error": ""}
     elif to == Phase.PENDING and workload.generation != workload.applied_generation:

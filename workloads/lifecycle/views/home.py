@@ -20,6 +20,7 @@ from portal.kit.pages.api_snippets import ApiRequest, action_snippet
 from portal.kit.pages.forms import suggestions
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
+from scheduling.model.preemptibility import Preemptibility
 from tenants.access.rules import Permission
 from tenants.access.selectors import access_for, visible_projects
 from tenants.quotas.selectors.quota_rows import startable_rows_of
@@ -30,7 +31,7 @@ from workloads.lifecycle.selectors import alerts_for
 from workloads.lifecycle.serializers.workloads import batch_action_request
 from workloads.lifecycle.services.actions import MOST, VERBS, EndingWorkload, act_on_all, before_many, chosen
 from workloads.state.models import Workload
-from workloads.state.selectors.timeline import unsaved_gpu_seconds
+from workloads.state.selectors.timeline import gpu_seconds_at_risk, unsaved_gpu_seconds, with_costs
 from workloads.state.selectors.workloads import FAILED_TO_APPLY, visible_workloads
 
 MENU: Final = (
@@ -94,12 +95,15 @@ def home(request: HttpRequest) -> HttpResponse:
     rows = startable_rows_of(projects[:PROJECTS])
     mine = visible_workloads(actor).select_related("project__cluster", "type", "priority")
     own = mine.filter(submitted_by_kind=str(actor.kind), submitted_by_id=actor.id)
+    at_risk = gpu_seconds_at_risk(own.exclude(preemptibility=Preemptibility.NON_PREEMPTIBLE))
     context = {
+        "at_risk": at_risk,
+        "lost": gpu_time_text(sum(at_risk)),
         "projects": [(each, rows[each.pk]) for each in projects[:PROJECTS]],
         "more_projects": len(projects) > PROJECTS,
         "needs": alerts_for(own),
         "failed_applies": mine.filter(FAILED_TO_APPLY).count() if standing.holds(Permission.MANAGE_ANY_WORKLOAD) else 0,
-        "newest": list(own.order_by("-created_at", "-id")[:NEWEST]),
+        "newest": with_costs(list(own.order_by("-created_at", "-id")[:NEWEST])),
         "may_submit": standing.projects(Permission.SUBMIT).exists(),
     }
     return render_page(request, "workloads/lifecycle/home.html", context, parts=("today",))
@@ -128,6 +132,7 @@ def workload_list(request: HttpRequest) -> HttpResponse:
         return suggested
     rows = wanted.narrow(visible_workloads(actor)).select_related("project", "type", "priority")
     page = page_of(rows, column=wanted.column, after=request.GET.get("after", ""), size=PAGE_SIZE)
+    with_costs(page.rows)
     context = {"filter": wanted, "page": page, "projects": projects}
     return render_page(request, LIST, context, parts=("table",))
 

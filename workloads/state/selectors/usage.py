@@ -61,6 +61,22 @@ def _allocated(project_ids: Collection[int]) -> Iterable[tuple[Key, Resources, b
             yield (project, row["pool_name"]), _amount(row), row["preemptible"]
 
 
+def is_over_quota(workload: Workload) -> bool | None:
+    """Whether its project holds more GPUs than it deserves, in the pool where the workload runs. Two queries.
+
+    None for work that is not preemptible or requests no GPU.
+    """
+    if workload.preemptibility == Preemptibility.NON_PREEMPTIBLE or not workload.gpu_milli:
+        return None
+    project, pool = workload.project, workload.pool_name
+    pods = ObservedPod.objects.holding().filter(
+        cluster=project.cluster_id, namespace=project.namespace, pool_name=pool, gpu_milli__gt=0
+    )
+    quota = ProjectQuota.objects.filter(project=project, node_pool__name=pool).first() or ProjectQuota()
+    deserved = quota.deserved.gpu
+    return deserved is not None and (pods.aggregate(held=Sum("gpu_milli"))["held"] or 0) > deserved
+
+
 def _requested(project_ids: Collection[int]) -> Iterable[tuple[Key, Resources]]:
     rows = live(project_ids).filter(desired_phase=DesiredPhase.RUNNING)
     for row in rows.values("project", "pool_name").annotate(**AMOUNTS).order_by():

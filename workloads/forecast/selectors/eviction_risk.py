@@ -1,0 +1,220 @@
+"""Who would be evicted and what it costs, whose eviction would cost less, and how often runs of a pool are evicted."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster
+from clusters.watch.models import ObservedPod
+from portal.kit.security.actors import Actor
+from scheduling.forecast.cycle import preview
+from scheduling.model.decisions import Evict, Outcome
+from scheduling.model.preemptibility import Preemptibility
+from scheduling.model.snapshot import PodGroup, Snapshot
+from scheduling.state.min_runtime import is_guaranteed
+from scheduling.state.workspace import OutOfTime
+from tenants.access.selectors import Access, access_for
+from workloads.forecast.rules.eviction_risk import PERIOD, WITHIN, CheaperVictim, EvictionOdds, RunOdds
+from workloads.forecast.rules.forecast import ForecastBasis, ForecastVictim
+from workloads.forecast.selectors.observed_groups import workload_of
+from workloads.preemption.models import PreemptionCause, PreemptionRecord
+from workloads.state.models import Workload
+from workloads.state.rules import HOLDING, CheckpointMedians, cost_at_risk
+from workloads.state.selectors.timeline import known_medians
+from workloads.state.selectors.workloads import workload_ids
+
+OTHERS: Final = "another project"
+FOREIGN: Final = "another tenant's pod"
+NO_CLASS: Final = "no class"
+MOST_RUNS: Final = 2_000
+CAUSES: Final = (PreemptionCause.PREEMPT, PreemptionCause.RECLAIM)
+Fate = tuple[str, bool | None]
+"""Of a run: the cause of its eviction within the hours, else empty; whether it started over quota, if recorded."""
+
+
+def eviction_odds(cluster: Cluster, pool: str, preemptibility: str) -> EvictionOdds | None:
+    """None: it is not evicted. Runs that have not lasted long enough yet do not count."""
+    if preemptibility == Preemptibility.NON_PREEMPTIBLE:
+        return None
+    now = timezone.now()
+    fates = [*_evicted_runs(cluster, pool, now), *_other_runs(cluster, pool, now)]
+    over, within = (_odds([cause for cause, was in fates if was is wanted]) for wanted in (True, False))
+    return EvictionOdds(pool, over, within, _odds([cause for cause, _over in fates]))
+
+
+def _odds(causes: Sequence[str]) -> RunOdds:
+    return RunOdds(len(causes), len([cause for cause in causes if cause]), causes.count(PreemptionCause.RECLAIM))
+
+
+def _evicted_runs(cluster: Cluster, pool: str, now: datetime) -> Iterator[Fate]:
+    """Each run that an eviction ended."""
+    rows = PreemptionRecord.objects.filter(
+        cluster=cluster, at__gte=now - PERIOD, first=None, victim__pool_name=pool, cause__in=CAUSES
+    )
+    for at, ran, cause, over in rows.values_list("at", "ran_seconds", "cause", "started_over_quota")[:MOST_RUNS]:
+        if at - timedelta(seconds=ran) >= now - PERIOD:
+            yield cause if timedelta(seconds=ran) <= WITHIN else "", over
+
+
+def _other_runs(cluster: Cluster, pool: str, now: datetime) -> Iterator[Fate]:
+    """Each newest run of a workload that was not evicted within the hours."""
+    rows = Workload.objects.filter(project__cluster=cluster, pool_name=pool, started_at__gte=now - PERIOD)
+    rows = rows.exclude(preemptibility=Preemptibility.NON_PREEMPTIBLE).order_by("-started_at")
+    known = list(rows.values_list("pk", "started_at", "phase", "started_over_quota")[:MOST_RUNS])
+    last = _last_evictions(cluster, now)
+    for pk, started, phase, over in known:
+        if started is None or (phase in HOLDING and now - started < WITHIN):
+            continue  # it is not decided yet
+        if last.get(pk, started) <= started:
+            yield "", over
+
+
+def _last_evictions(cluster: Cluster, now: datetime) -> dict[UUID, datetime]:
+    rows = PreemptionRecord.objects.filter(cluster=cluster, at__gte=now - PERIOD).order_by("at")
+    return dict(rows.values_list("victim_id", "at"))
+
+
+def named_victims(cluster: Cluster, actor: Actor, now: datetime, outcome: Outcome) -> tuple[ForecastVictim, ...]:
+    """One per workload, however many of its pods go."""
+    by_owner: dict[str, list[Evict]] = defaultdict(list)
+    for evict in outcome.victims:
+        by_owner[workload_of(evict.victim.name) or evict.victim.name].append(evict)
+    rows = Workload.objects.filter(pk__in=workload_ids(by_owner)).defer("raw", "discarded", "applied_scheduling")
+    found = {str(row.pk): row for row in rows.select_related("project__department", "priority", "type")}
+    standing = access_for(actor)
+    visible = set(standing.projects().values_list("pk", flat=True))
+    foreign = [owner.removeprefix(":") for owner in by_owner if owner.startswith(":")]
+    pods = {f":{pod.uid}": pod for pod in foreign_pods(cluster, foreign, standing)} if foreign else {}
+    medians = known_medians(now) if by_owner else CheckpointMedians({})
+    return tuple(
+        _foreign_victim(now, pods.get(owner), evicts, medians)
+        if owner.startswith(":")
+        else _victim(now, found.get(owner), evicts, visible, medians)
+        for owner, evicts in by_owner.items()
+    )
+
+
+def _foreign_victim(
+    now: datetime, pod: ObservedPod | None, evicts: list[Evict], medians: CheckpointMedians
+) -> ForecastVictim:
+    """A pod that Rung did not make; `pod` is None where the actor may not know it."""
+    group = evicts[0].victim
+    label = f"{pod.namespace}/{pod.name}" if pod else FOREIGN
+    priority = (pod.priority_class or NO_CLASS) if pod else ""
+    hours = _at_risk(now, None, group, group.total.gpu, medians)
+    return ForecastVictim(None, label, "", priority, group.priority, group.total.gpu, hours, _moved(evicts))
+
+
+def _victim(
+    now: datetime, row: Workload | None, evicts: list[Evict], visible: set[int], medians: CheckpointMedians
+) -> ForecastVictim:
+    gpus = sum(pod.requests.gpu for evict in evicts for pod in evict.victim.pods if pod.name in evict.pods)
+    group = evicts[0].victim
+    hours = _at_risk(now, row, group, gpus, medians)
+    moved = _moved(evicts)
+    if row is None or row.project_id not in visible:
+        return ForecastVictim(None, OTHERS, "", "", group.priority, gpus, hours, moved)
+    return ForecastVictim(row, row.name, row.project.name, row.priority.name, row.priority_value, gpus, hours, moved)
+
+
+def _moved(evicts: list[Evict]) -> bool:
+    """Has the scheduler found another place for every pod?"""
+    return all(pod in evict.moves_to for evict in evicts for pod in evict.pods)
+
+
+def _at_risk(now: datetime, row: Workload | None, group: PodGroup, gpus: int, medians: CheckpointMedians) -> float:
+    """GPU-hours, as `cost_at_risk` counts them."""
+    if group.started is None:
+        return 0.0
+    started = datetime.fromtimestamp(group.started / 1_000_000, tz=now.tzinfo)
+    notes, category = (row.spec.get("annotations"), row.category) if row else (None, "")
+    return cost_at_risk(gpus, notes, category, started=started, now=now, medians=medians).gpu_hours
+
+
+def foreign_pods(cluster: Cluster, uids: Iterable[str], standing: Access) -> QuerySet[ObservedPod]:
+    """Of these pods, those in namespaces of projects that the subject may view; all for a platform admin."""
+    pods = ObservedPod.objects.filter(cluster=cluster, uid__in=list(uids))
+    if standing.is_platform_admin:
+        return pods
+    return pods.filter(namespace__in=standing.projects().filter(cluster=cluster).values("namespace"))
+
+
+TRIED: Final = 2
+"""So many cheaper victims are tried with the model."""
+MOST_COMPARED: Final = 200
+WORTH: Final = 0.1
+"""GPU-hours below which a smaller loss is not mentioned; it must also be at most half."""
+
+
+def cheaper_victim(
+    basis: ForecastBasis, victims: Sequence[ForecastVictim], cluster: Cluster, actor: Actor, now: datetime
+) -> CheaperVictim | None:
+    """A workload that the actor may see and whose eviction, in place of the costliest victim's, would lose less.
+
+    It has the queue, pool and priority of that victim, may be evicted for the same reason, and holds at least as many
+    GPUs; the scheduler's model confirms that the candidate then starts without another eviction. Work that a minimum
+    runtime may protect is left out.
+    """
+    costly = max((each for each in victims if not each.moved), key=lambda each: each.gpu_hours_at_risk, default=None)
+    if costly is None or costly.workload is None or is_guaranteed(basis.snapshot):
+        return None
+    key, outcome = str(costly.workload.pk), basis.outcome
+    evicted = next(each.victim for each in outcome.victims if workload_of(each.victim.name) == key)
+    others = [each for each in outcome.victims if workload_of(each.victim.name) != key]
+    if any(len(each.pods) < len(each.victim.pods) for each in others):
+        return None  # the snapshot without these groups would have more room than their evictions make
+    chosen = {workload_of(each.victim.name) for each in outcome.victims}
+    groups = _held_like(basis.snapshot, evicted, chosen, costly.gpu_milli)
+    for pk, label, hours in _cheapest(groups, costly, actor, now)[:TRIED]:
+        gone = {each.victim.name for each in others} | {each.name for each in groups[pk]}
+        if _makes_room(basis, gone, cluster.flavour):
+            title, at_risk = str(flavour_for(cluster.flavour).title), costly.gpu_hours_at_risk
+            return CheaperVictim(label, pk, hours, costly.label, at_risk, cluster.flavour, title)
+    return None
+
+
+def _makes_room(basis: ForecastBasis, gone: Collection[str], flavour: str) -> bool:
+    """Whether as many pods of the candidate start without further evictions; False where the time is over."""
+    try:
+        found = preview(basis.snapshot.without_groups(gone), *basis.candidates, flavour=flavour)
+    except OutOfTime:
+        return False
+    return not found.victims and found.starting >= basis.outcome.starting + basis.outcome.coming
+
+
+def _held_like(
+    snapshot: Snapshot, evicted: PodGroup, chosen: Collection[str], gpu_milli: int
+) -> dict[str, list[PodGroup]]:
+    """Running groups by workload, of at most `MOST_COMPARED` workloads that could be evicted instead."""
+    found: dict[str, list[PodGroup]] = defaultdict(list)
+    wanted = (evicted.queue, evicted.pool, evicted.priority, evicted.preemptible)
+    for each in snapshot.groups:
+        like = wanted == (each.queue, each.pool, each.priority, each.preemptible)
+        runs = each.started is not None and len(each.holding) == len(each.pods)
+        if like and runs and (owner := workload_of(each.name)) and owner not in chosen:
+            found[owner].append(each)
+    large = {owner: own for owner, own in found.items() if sum(each.total.gpu for each in own) >= gpu_milli}
+    return dict(islice(large.items(), MOST_COMPARED))
+
+
+def _cheapest(
+    groups: Mapping[str, Sequence[PodGroup]], costly: ForecastVictim, actor: Actor, now: datetime
+) -> list[tuple[str, str, float]]:
+    """Key, name and GPU-hours at risk of those that would lose clearly less, the least first."""
+    rows = Workload.objects.filter(pk__in=workload_ids(groups), project__in=access_for(actor).projects())
+    known = list(rows.only("name", "category", "spec"))
+    medians = known_medians(now) if known else CheckpointMedians({})
+    most, found = costly.gpu_hours_at_risk, []
+    for row in known:
+        own = groups[str(row.pk)]
+        hours = sum(_at_risk(now, row, each, each.total.gpu, medians) for each in own)
+        if hours <= most / 2 and most - hours >= WORTH:
+            found.append((str(row.pk), row.name, hours))
+    return sorted(found, key=lambda each: each[2])
