@@ -160,6 +160,8 @@ Spec = dict[str, Any]
 
 
 _SIDES: Final = (
+    ("requests", "cpu", "cpuCoreRequest"),
+    ("limits", "cpu", "cpuCoreLimit"),
     ("requests", "memory", "cpuMemoryRequest"),
     ("limits", "memory", "cpuMemoryLimit"),
 )
