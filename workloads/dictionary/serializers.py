@@ -261,6 +261,13 @@ class TypeSchema(serializers.Serializer[Any]):
 TypesSchema = schema("TypesSchema", "Every workload type.", types=TypeSchema(many=True))
 
 
+class ResourceInterface(serializers.Serializer[Any]):
+    """Where Run:ai finds the pods of a kind. Rung knows that itself."""
+
+    version = serializers.CharField(required=False)
+    resourceInterface = serializers.DictField(required=False)
+
+
 class TypeChange(serializers.Serializer[Any]):
     """A new mapping; what is absent stays."""
 
@@ -269,7 +276,9 @@ class TypeChange(serializers.Serializer[Any]):
     preemptibility = serializers.ChoiceField(
         choices=["preemptible", "semi-preemptible", "non-preemptible"], required=False
     )
-    resourceInterfaces = serializers.ListField(required=False, max_length=4, help_text="Accepted, not used by Rung.")
+    resourceInterfaces = serializers.ListField(
+        child=TypedJson(as_=ResourceInterface()), required=False, max_length=4, help_text="Accepted, not used by Rung."
+    )
 
 
 class WorkloadTypeCreate(TypeChange):
