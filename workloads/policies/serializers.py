@@ -48,10 +48,13 @@ class PolicyOptionSchema(serializers.Serializer[Any]):
 class PolicyRuleSchema(serializers.Serializer[Any]):
     """What a submission may say of one field."""
 
-    required = serializers.BooleanField(required=False, allow_null=True)
     canEdit = serializers.BooleanField(required=False, allow_null=True)
     options = PolicyOptionSchema(many=True, required=False, allow_null=True)
     sourceOfRule = PolicySourceSchema(required=False, allow_null=True, read_only=True)
+
+    def get_fields(self) -> dict[str, Any]:
+        """With `required`, a name the class itself uses."""
+        return {**super().get_fields(), "required": serializers.BooleanField(required=False, allow_null=True)}
 
 
 class PairDefaultsSchema(serializers.Serializer[Any]):

@@ -185,3 +185,37 @@ def test_a_policy_a_pool_and_the_quota_are_refused_together(robot: Robot, strict
     sent = body(strict, spec={"image": "a/b:1", "security": {}, "compute": {"gpuDevicesRequest": 64}})
     answer = robot.send("POST", TRAININGS, sent)
     assert {"policy_options", "OverLimit"} <= codes(answer)
+
+
+def test_what_a_refused_field_leaves_unknown_is_not_judged(
+    robot: Robot, vision_team: Project, h100_nodes: None
+) -> None:
+    asked = {"projectId": str(vision_team.pk), "preemptibility": "non-preemptible"}
+    misspelt = job(annotations={"rung.dev/min-member": "50"})
+    worker = misspelt["spec"]["pytorchReplicaSpecs"]["Worker"]
+    worker["replica"] = worker.pop("replicas")
+    found = codes(robot.send("POST", "v2/workloads", {"metadata": asked, "manifest": misspelt}))
+    assert "unknown_field" in found
+    assert found.isdisjoint({"gang_too_large", "gang_larger_than_pool"})
+    elsewhere = job(annotations={"rung.dev/node-pools": 7})
+    found = codes(robot.send("POST", "v2/workloads", {"metadata": asked, "manifest": elsewhere}))
+    assert found.isdisjoint({"NonPreemptibleOverQuota", "gang_larger_than_pool"})
+
+
+def test_a_preemptibility_that_was_given_counts_whatever_the_priority_becomes(
+    robot: Robot, vision_team: Project
+) -> None:
+    spec = {"image": "a/b:1", "security": {}, "compute": {"gpuDevicesRequest": 64}, "priorityClass": "urgent"}
+    given = robot.send("POST", TRAININGS, body(vision_team, spec=spec))
+    assert {"priority_unknown", "NonPreemptibleOverQuota"} == codes(given)
+    left_out = robot.send("POST", TRAININGS, body(vision_team, spec={**spec, "preemptibility": None}))
+    assert codes(left_out) == {"priority_unknown"}
+
+
+def test_a_wrong_cluster_is_named_beside_what_its_workload_would_be_refused_for(
+    robot: Robot, vision_team: Project
+) -> None:
+    spec = {"image": "a/b:1", "security": {}, "compute": {"gpuDevicesRequest": 64}}
+    elsewhere = "00000000-0000-0000-0000-000000000000"
+    answer = robot.send("POST", TRAININGS, body(vision_team, spec=spec, clusterId=elsewhere))
+    assert {"wrong_cluster", "NonPreemptibleOverQuota"} == codes(answer)

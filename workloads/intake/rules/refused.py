@@ -97,12 +97,9 @@ def _holds(pointer: str, places: Iterable[str]) -> bool:
 def rest_of_native(problems: Problems, read: ReadSpec) -> SpecRefused:
     """The refusal of a native body: its problems at native fields say what else is unknown."""
     fields = _fields_of(problems)
-    known = {
-        "pair": read.pair and _PAIR.isdisjoint(fields),
-        "pools": read.pools and _POOLS.isdisjoint(fields),
-        "counts": read.counts and native_counts_known(problems),
-    }
-    return SpecRefused(problems, replace(read, **known))
+    pair, pools = read.pair and _PAIR.isdisjoint(fields), read.pools and _POOLS.isdisjoint(fields)
+    counts = read.counts and native_counts_known(problems)
+    return SpecRefused(problems, replace(read, pair=pair, pools=pools, counts=counts))
 
 
 def _fields_of(problems: Problems) -> set[str]:

@@ -318,7 +318,7 @@ def documented(name: str, field: Field) -> serializers.JSONField:
 _GROUPS: Final[dict[str, Any]] = {}
 _pods: Final = {name: documented(name, field) for name, field in POD.items()}
 GroupPod = schema("GroupPod", "The pods of one role.", **_pods)
-_GROUPS |= {"leader": GroupPod(), "worker": GroupPod()}
+_GROUPS.update(leader=GroupPod(), worker=GroupPod())
 TemplateSpec = schema(
     "TemplateSpec",
     "Fields of a submission's `spec`, as far as its kind has them.",
