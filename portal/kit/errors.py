@@ -148,11 +148,11 @@ def check_together(*checks: Callable[[], Any]) -> list[Any]:
 
 
 def raise_with(error: RungError, *checks: Callable[[], object]) -> NoReturn:
-    """Raise it with what these checks refuse besides, each field once."""
+    """Raise it with what these checks refuse besides, each reason once a field."""
     for check in checks:
         try:
             check()
         except (BadRequest, ValidationFailed, Conflict) as other:
-            known = {each.pointer for each in error.problems}
-            error.problems += tuple(each for each in other.problems if each.pointer not in known)
+            known = {(each.pointer, each.code) for each in error.problems}
+            error.problems += tuple(each for each in other.problems if (each.pointer, each.code) not in known)
     raise error

@@ -12,18 +12,101 @@ from clusters.watch.models import Average
 from clusters.watch.selectors import averages_of
 from portal.kit.api.pagination import ListSchema
 from portal.kit.api.parsers import rfc3339
-from portal.kit.api.serializers import schema
+from portal.kit.api.serializers import NamedId, TypedJson, TypedObject, schema
 from scheduling.forecast.headroom import Bound, ScarceResource
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, Quota, RuntimeLimit, TimeLimit
 from tenants.quotas.selectors.quota_rows import DepartmentPool, PoolQuota, department_rows_of, startable_rows_of
 from tenants.quotas.selectors.runtime_rules import allowances
-from tenants.quotas.serializers import MEGABYTE, QuotaWarningSchema, use_json
+from tenants.quotas.serializers import MEGABYTE, QuotaAmountsSchema, QuotaWarningSchema, UseSchema, use_json
 from tenants.quotas.services.pool_quotas import entry_json
 from tenants.quotas.services.runtime_rules import RuleKey, rules_json
 from tenants.usage.selectors import DEPARTMENT, PROJECT, Usage
 
 NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+
+
+class SchedulingRulesSchema(serializers.Serializer[Any]):
+    """Limits in seconds; absent or null is none."""
+
+    interactiveJobTimeLimitSeconds = serializers.IntegerField(required=False, allow_null=True)
+    interactiveJobMaxIdleDurationSeconds = serializers.IntegerField(required=False, allow_null=True)
+    interactiveJobPreemptIdleDurationSeconds = serializers.IntegerField(required=False, allow_null=True)
+    trainingJobTimeLimitSeconds = serializers.IntegerField(required=False, allow_null=True)
+    trainingJobMaxIdleDurationSeconds = serializers.IntegerField(required=False, allow_null=True)
+
+
+class NodeTypesSchema(serializers.Serializer[Any]):
+    """Kinds of nodes by the kind of workload."""
+
+    training = serializers.ListField(child=serializers.CharField(), required=False)
+    workspace = serializers.ListField(child=serializers.CharField(), required=False)
+    names = serializers.DictField(child=serializers.CharField(), required=False, allow_null=True)
+
+
+class RangeAverageSchema(serializers.Serializer[Any]):
+    """Averages over one range of time. GPUs in devices."""
+
+    averageGpuAllocation = serializers.FloatField(required=False, allow_null=True)
+    averageGpuUtilization = serializers.FloatField(required=False, allow_null=True)
+    averageGpuMemoryUtilization = serializers.FloatField(required=False, allow_null=True)
+    updatedAt = serializers.DateTimeField(required=False, allow_null=True)
+
+
+class OvertimeSchema(serializers.Serializer[Any]):
+    """Averages over a day, a week and 30 days."""
+
+    range24hData = RangeAverageSchema(required=False, allow_null=True)
+    range7dData = RangeAverageSchema(required=False, allow_null=True)
+    range30dData = RangeAverageSchema(required=False, allow_null=True)
+
+
+class TotalResourcesSchema(serializers.Serializer[Any]):
+    """Deserved quotas of all node pools: GPU devices, millicores, megabytes."""
+
+    gpuQuota = serializers.FloatField()
+    cpuQuota = serializers.FloatField()
+    memoryQuota = serializers.FloatField()
+
+
+class ScarceSchema(serializers.Serializer[Any]):
+    """CPU or memory that ends before the GPUs do: millicores or megabytes that are left."""
+
+    resource = serializers.CharField()
+    left = serializers.FloatField()
+    bound = serializers.CharField()
+
+
+class StartableSchema(serializers.Serializer[Any]):
+    """GPUs that could start now; null while they are unknown."""
+
+    sentence = serializers.CharField(allow_blank=True)
+    gpus = serializers.FloatField(allow_null=True)
+    withinQuota = serializers.FloatField(allow_null=True)
+    overQuota = serializers.FloatField(allow_null=True)
+    largestPod = serializers.FloatField(allow_null=True)
+    takeBack = serializers.FloatField(allow_null=True)
+    bound = serializers.CharField(allow_null=True)
+    scarce = ScarceSchema(many=True, allow_null=True)
+
+
+class PoolUseSchema(UseSchema):
+    """Use in one node pool, and beyond Run:ai what could start there now."""
+
+    nodePoolName = serializers.CharField()
+    nodePoolId = serializers.CharField()
+    startable = TypedJson(as_=StartableSchema(), required=False)
+
+
+class OrgUnitStatusSchema(serializers.Serializer[Any]):
+    """Use as of the last observation, and of a project its namespace and phase."""
+
+    quotaStatus = UseSchema()
+    nodePoolQuotaStatuses = PoolUseSchema(many=True, required=False)
+    namespace = serializers.CharField(required=False)
+    phase = serializers.CharField(required=False)
+    phaseMessage = serializers.CharField(required=False, allow_blank=True)
+    lastUpdatedTime = serializers.DateTimeField(required=False, allow_null=True)
 
 
 class EntrySchema(serializers.Serializer[Any]):
@@ -32,10 +115,10 @@ class EntrySchema(serializers.Serializer[Any]):
     Each resource has its own `overQuotaWeight`, which may be a fraction; CPU and memory default to that of the GPUs.
     """
 
-    nodePool = serializers.DictField(help_text="`id` and `name`.")
-    gpu = serializers.DictField(required=False, help_text="`deserved`, `limit`, `overQuotaWeight`.")
-    cpu = serializers.DictField(required=False, allow_null=True)
-    memory = serializers.DictField(required=False, allow_null=True, help_text="Also `units`: Mib, MB or GB.")
+    nodePool = TypedObject(as_=NamedId())
+    gpu = TypedObject(as_=QuotaAmountsSchema(), required=False)
+    cpu = TypedObject(as_=QuotaAmountsSchema(), required=False, allow_null=True)
+    memory = TypedObject(as_=QuotaAmountsSchema(), required=False, allow_null=True)
     priority = serializers.CharField(required=False, allow_null=True, help_text="Older name of the rank.")
     rank = serializers.CharField(required=False, allow_null=True)
     warnings = QuotaWarningSchema(many=True, required=False, help_text="In answers to a change of quotas.")
@@ -53,11 +136,13 @@ class OrgUnitChange(serializers.Serializer[Any]):
 
     resources = QuotaEntries(help_text="One entry per node pool.")
     description = serializers.CharField(required=False, allow_blank=True, allow_null=True, max_length=2000)
-    schedulingRules = serializers.DictField(required=False, allow_null=True)
+    schedulingRules = TypedObject(as_=SchedulingRulesSchema(), required=False, allow_null=True)
     defaultNodePools = serializers.ListField(
         child=serializers.CharField(max_length=63), required=False, allow_null=True, max_length=100
     )
-    nodeTypes = serializers.DictField(required=False, allow_null=True, help_text="Not supported. Leave empty.")
+    nodeTypes = TypedObject(
+        as_=NodeTypesSchema(), required=False, allow_null=True, help_text="Not supported. Leave empty."
+    )
 
 
 class DepartmentCreate(OrgUnitChange):
@@ -65,7 +150,7 @@ class DepartmentCreate(OrgUnitChange):
 
     name = serializers.RegexField(NAME, max_length=50)
     clusterId = serializers.UUIDField()
-    overtimeData = serializers.DictField(required=False, allow_null=True, help_text="Ignored.")
+    overtimeData = TypedObject(as_=OvertimeSchema(), required=False, allow_null=True, help_text="Ignored.")
 
 
 class ProjectChange(OrgUnitChange):
@@ -91,9 +176,9 @@ class OrgUnitSchema(serializers.Serializer[Any]):
     clusterId = serializers.UUIDField()
     description = serializers.CharField(allow_blank=True)
     resources = EntrySchema(many=True)
-    totalResources = serializers.DictField()
-    schedulingRules = serializers.DictField()
-    status = serializers.DictField()
+    totalResources = TotalResourcesSchema()
+    schedulingRules = SchedulingRulesSchema()
+    status = OrgUnitStatusSchema()
     createdAt = serializers.DateTimeField()
     updatedAt = serializers.DateTimeField()
     warnings = QuotaWarningSchema(many=True, required=False, help_text="In answers to a change of quotas.")

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from clusters.inventory.models import NodePool
 from portal.kit.api.pagination import ListSchema
 from portal.kit.api.parsers import rfc3339
-from portal.kit.api.serializers import schema
+from portal.kit.api.serializers import NamedId, TypedObject, schema
 from portal.kit.db.validation import MAX_REASON_LENGTH
 from portal.kit.errors import Problem
 from scheduling.model.resources import Resources
@@ -36,6 +36,39 @@ def amounts_json(amounts: Resources) -> dict[str, float]:
     return {"gpu": amounts.gpu / 1000, "cpu": amounts.cpu, "memory": amounts.memory / MEGABYTE}
 
 
+class AmountsSchema(serializers.Serializer[Any]):
+    """GPU devices, millicores and megabytes."""
+
+    gpu = serializers.FloatField()
+    cpu = serializers.FloatField()
+    memory = serializers.FloatField()
+
+
+class UseSchema(serializers.Serializer[Any]):
+    """As of the last observation."""
+
+    allocated = AmountsSchema()
+    allocatedNonPreemptible = AmountsSchema()
+    requested = AmountsSchema()
+
+
+class QuotaAmountsSchema(serializers.Serializer[Any]):
+    """One resource of a quota; `units` of memory: Mib, MB or GB."""
+
+    deserved = serializers.FloatField(required=False, allow_null=True)
+    limit = serializers.FloatField(required=False, allow_null=True, help_text="-1 or null is no limit.")
+    overQuotaWeight = serializers.FloatField(required=False, allow_null=True)
+    units = serializers.CharField(required=False, allow_null=True)
+
+
+class HeldBySchema(serializers.Serializer[Any]):
+    """A workload and what it holds."""
+
+    id = serializers.CharField()
+    name = serializers.CharField()
+    held = AmountsSchema()
+
+
 class QuotaWarningSchema(serializers.Serializer[Any]):
     """What a change of a quota brings with it, as the console warns before it saves. Beyond Run:ai."""
 
@@ -44,12 +77,10 @@ class QuotaWarningSchema(serializers.Serializer[Any]):
         "one_weight or whole_weight."
     )
     message = serializers.CharField()
-    nodePool = serializers.DictField(help_text="`id` and `name`.")
+    nodePool = NamedId()
     pointer = serializers.CharField(help_text="Within the pool's entry, such as /gpu/deserved.")
     numbers = serializers.DictField(child=serializers.CharField())
-    workloads = serializers.ListField(
-        child=serializers.DictField(), help_text="Those that others may reclaim from: `id`, `name` and `held`."
-    )
+    workloads = HeldBySchema(many=True, help_text="Those that others may reclaim from.")
 
 
 def warnings_json(warnings: PoolWarnings) -> list[dict[str, Any]]:
@@ -86,12 +117,12 @@ class QuotaOfPoolSchema(serializers.Serializer[Any]):
     name = serializers.CharField()
     department = serializers.CharField()
     cluster = serializers.CharField()
-    nodePool = serializers.DictField(help_text="`id` and `name`.")
-    gpu = serializers.DictField()
-    cpu = serializers.DictField()
-    memory = serializers.DictField()
+    nodePool = NamedId()
+    gpu = QuotaAmountsSchema()
+    cpu = QuotaAmountsSchema(allow_null=True)
+    memory = QuotaAmountsSchema(allow_null=True)
     rank = serializers.CharField()
-    use = serializers.DictField(help_text="As of the last observation: allocated, allocatedNonPreemptible, requested.")
+    use = UseSchema()
     share = serializers.FloatField(
         allow_null=True, help_text="GPUs by `rule` of its pool; null where the scheduler has none, or without nodes."
     )
@@ -100,19 +131,26 @@ class QuotaOfPoolSchema(serializers.Serializer[Any]):
     mayChange = serializers.BooleanField()
 
 
+class SharingRuleSchema(serializers.Serializer[Any]):
+    """How a scheduler shares: fair_share, deserved or none."""
+
+    code = serializers.CharField()
+    text = serializers.CharField()
+
+
 class PoolSumsSchema(serializers.Serializer[Any]):
     """All quotas of a node pool together, beside the GPUs of its nodes as last observed."""
 
     cluster = serializers.CharField()
-    nodePool = serializers.DictField(help_text="`id` and `name`.")
+    nodePool = NamedId()
     observedAt = serializers.DateTimeField(allow_null=True)
     physicalGpus = serializers.FloatField(allow_null=True, help_text="Null while no node was observed.")
     departmentsDeserve = serializers.FloatField()
     projectsDeserve = serializers.FloatField()
     departmentsOverCommitted = serializers.FloatField()
     projectsOverCommitted = serializers.FloatField()
-    use = serializers.DictField()
-    rule = serializers.DictField(help_text="How its scheduler shares: `code` (fair_share, deserved, none) and `text`.")
+    use = UseSchema()
+    rule = SharingRuleSchema()
 
 
 class QuotasPageSchema(serializers.Serializer[Any]):
@@ -123,12 +161,21 @@ class QuotasPageSchema(serializers.Serializer[Any]):
     next = serializers.IntegerField(allow_null=True)
 
 
+class QuotaValuesSchema(serializers.Serializer[Any]):
+    """A quota in one node pool."""
+
+    gpu = QuotaAmountsSchema(required=False)
+    cpu = QuotaAmountsSchema(required=False, allow_null=True)
+    memory = QuotaAmountsSchema(required=False, allow_null=True)
+    rank = serializers.CharField(required=False, allow_null=True)
+
+
 class QuotaEditSchema(serializers.Serializer[Any]):
     """Another quota of a department or a project; name one of them. Absent values stay."""
 
     department = serializers.CharField(required=False, max_length=50)
     project = serializers.CharField(required=False, max_length=50)
-    values = serializers.DictField(help_text="`gpu`, `cpu`, `memory` and `rank`, as in the resources of a project.")
+    values = TypedObject(as_=QuotaValuesSchema(), help_text="As in the resources of a project.")
 
 
 class WhatIfRequest(serializers.Serializer[Any]):
@@ -139,20 +186,42 @@ class WhatIfRequest(serializers.Serializer[Any]):
     quotas = QuotaEditSchema(many=True)
 
 
+class ShareChangeSchema(serializers.Serializer[Any]):
+    """The share of an owner in GPUs."""
+
+    kind = serializers.CharField(help_text="department or project.")
+    name = serializers.CharField()
+    before = serializers.FloatField()
+    after = serializers.FloatField()
+
+
+class OverhangSchema(serializers.Serializer[Any]):
+    """What an owner holds above its deserved quota, in GPUs."""
+
+    kind = serializers.CharField(help_text="department or project.")
+    name = serializers.CharField()
+    held = serializers.FloatField()
+    deserved = serializers.FloatField()
+    over = serializers.FloatField()
+
+
+class OwnerWarningSchema(QuotaWarningSchema):
+    """A warning about the quota of an owner."""
+
+    kind = serializers.CharField(help_text="department or project.")
+    name = serializers.CharField()
+
+
 class WhatIfSchema(serializers.Serializer[Any]):
     """What these quotas would do. GPUs; owners have `kind` and `name`."""
 
     before = PoolSumsSchema()
     after = PoolSumsSchema()
-    shares = serializers.ListField(
-        child=serializers.DictField(), help_text="`before` and `after` of those that you may see, where they differ."
-    )
+    shares = ShareChangeSchema(many=True, help_text="Of those that you may see, where they differ.")
     elsewhere = serializers.FloatField(help_text="Change of the shares of projects that you may not see, in total.")
-    overhangs = serializers.ListField(
-        child=serializers.DictField(), help_text="Non-preemptible use above the new deserved quota."
-    )
-    refusals = serializers.ListField(child=serializers.DictField(), help_text="Why setting them would be refused.")
-    warnings = serializers.ListField(child=serializers.DictField(), help_text="QuotaWarning of an owner.")
+    overhangs = OverhangSchema(many=True, help_text="Non-preemptible use above the new deserved quota.")
+    refusals = OwnerWarningSchema(many=True, help_text="Why setting them would be refused.")
+    warnings = OwnerWarningSchema(many=True)
 
 
 def quota_json(line: QuotaLine, branch: Branch, pool: NodePool, share: int | None) -> dict[str, Any]:
@@ -237,8 +306,8 @@ class PoolResourcesSchema(serializers.Serializer[Any]):
     nodePoolId = serializers.CharField()
     nodePoolName = serializers.CharField()
     rank = serializers.CharField()
-    resources = serializers.DictField()
-    quotaStatus = serializers.DictField()
+    resources = QuotaValuesSchema()
+    quotaStatus = UseSchema()
 
 
 class PoolResourcesPageSchema(serializers.Serializer[Any]):

@@ -8,7 +8,7 @@ from rest_framework import serializers
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from portal.kit.api.parsers import TENANT_ID, rfc3339
-from portal.kit.api.serializers import rendered, schema
+from portal.kit.api.serializers import TypedJson, rendered, schema
 from scheduling.forecast.eviction_matrix import VictimPlace
 from scheduling.model.preemptibility import by_value
 from scheduling.model.resources import MILLI
@@ -238,6 +238,13 @@ class CategorySchema(serializers.Serializer[Any]):
 CategoriesSchema = schema("CategoriesSchema", "Every category.", categories=CategorySchema(many=True))
 
 
+class ClusterStatusOfType(serializers.Serializer[Any]):
+    """Where a cluster stands with a type. Rung keeps none: types are the installation's."""
+
+    clusterId = serializers.CharField()
+    phase = serializers.CharField()
+
+
 class TypeSchema(serializers.Serializer[Any]):
     """A workload type; `categoryId` and `priorityId` are empty where it has none."""
 
@@ -253,10 +260,17 @@ class TypeSchema(serializers.Serializer[Any]):
     createdBy = serializers.CharField()
     updatedAt = serializers.DateTimeField()
     updatedBy = serializers.CharField()
-    clusterStatuses = serializers.JSONField(allow_null=True)
+    clusterStatuses = TypedJson(as_=ClusterStatusOfType(many=True), allow_null=True, help_text="Always null.")
 
 
 TypesSchema = schema("TypesSchema", "Every workload type.", types=TypeSchema(many=True))
+
+
+class ResourceInterface(serializers.Serializer[Any]):
+    """Where Run:ai finds the pods of a kind. Rung knows that itself."""
+
+    version = serializers.CharField(required=False)
+    resourceInterface = serializers.DictField(required=False)
 
 
 class TypeChange(serializers.Serializer[Any]):
@@ -267,7 +281,9 @@ class TypeChange(serializers.Serializer[Any]):
     preemptibility = serializers.ChoiceField(
         choices=["preemptible", "semi-preemptible", "non-preemptible"], required=False
     )
-    resourceInterfaces = serializers.ListField(required=False, max_length=4, help_text="Accepted, not used by Rung.")
+    resourceInterfaces = serializers.ListField(
+        child=TypedJson(as_=ResourceInterface()), required=False, max_length=4, help_text="Accepted, not used by Rung."
+    )
 
 
 class WorkloadTypeCreate(TypeChange):
@@ -322,3 +338,22 @@ def type_json(kind: WorkloadType) -> dict[str, Any]:
     if kind.priority:
         body["priorityName"] = kind.priority.name
     return body
+
+
+class DiscardedValue(serializers.Serializer[Any]):
+    """A value that a stronger source overrides."""
+
+    field = serializers.CharField(help_text="priority or preemptibility.")
+    value = serializers.CharField()
+    because = serializers.CharField()
+
+    def get_fields(self) -> dict[str, Any]:
+        """With `source`, a name the class itself uses."""
+        return {**super().get_fields(), "source": serializers.CharField()}
+
+
+class WarningSchema(serializers.Serializer[Any]):
+    """What is true of it without being refused."""
+
+    code = serializers.CharField()
+    message = serializers.CharField()

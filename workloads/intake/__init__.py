@@ -9,6 +9,7 @@ from portal.kit.security.strict_parsing.documents import DocumentProblem, ParseL
 from workloads.intake.rules.forms import FormFields, form_pointer, read_form
 from workloads.intake.rules.manifests import read_json, read_object, read_yaml
 from workloads.intake.rules.native.reader import NativeBody, read_count, read_native
+from workloads.intake.rules.refused import ReadSpec, SpecRefused
 from workloads.intake.rules.spec import PodRole, WorkloadSpec
 from workloads.intake.rules.values import Explicit, ProjectGrants
 
@@ -21,6 +22,8 @@ __all__ = [
     "ParseLimits",
     "PodRole",
     "ProjectGrants",
+    "ReadSpec",
+    "SpecRefused",
     "WorkloadSpec",
     "form_pointer",
     "read_count",

@@ -19,12 +19,28 @@ from tenants.access.selectors import require
 from tenants.organisation.models import Project
 from workloads import intake
 from workloads.dictionary.selectors import category_names, current_dictionary
-from workloads.intake import Explicit, FormFields, IntakeRefused, NativeBody, ProjectGrants, WorkloadSpec
+from workloads.intake import (
+    Explicit,
+    FormFields,
+    IntakeRefused,
+    NativeBody,
+    ProjectGrants,
+    ReadSpec,
+    SpecRefused,
+    WorkloadSpec,
+)
 from workloads.intake.rules.manifests import DEFAULT_LIMITS
 from workloads.intake.rules.native.reader import COUNTS
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import require_manage
 from workloads.state.services import audit_entity
+
+
+class SubmissionRefused(ValidationFailed):
+    """A submission with refused fields. `read` is the rest of it, to be checked before the refusal is answered."""
+
+    read: ReadSpec | None = None
+
 
 NOTHING_EXPLICIT = Explicit()
 _ERRORS: Mapping[int, type[RungError]] = {400: BadRequest, 413: PayloadTooLarge, 422: ValidationFailed}
@@ -147,4 +163,8 @@ def as_rung_error(refusal: IntakeRefused) -> RungError:
         Problem(each.pointer, each.code, each.message, allowed=each.allowed, line=each.line)
         for each in refusal.problems
     ]
-    return _ERRORS[refusal.status](str(refusal), code=problems[0].code, problems=problems)
+    if not isinstance(refusal, SpecRefused):
+        return _ERRORS[refusal.status](str(refusal), code=problems[0].code, problems=problems)
+    error = SubmissionRefused(str(refusal), code=problems[0].code, problems=problems)
+    error.read = refusal.read
+    return error

@@ -6,6 +6,7 @@ from typing import Any, Final
 from rest_framework import serializers
 
 from portal.kit.api.parsers import rfc3339
+from portal.kit.api.serializers import TypedJson
 from portal.kit.pages.api_snippets import ApiRequest
 from workloads.notifications.models import NotificationChannel, Subscription
 from workloads.notifications.selectors import ChannelDeliveries
@@ -113,7 +114,7 @@ class ChannelSchema(serializers.Serializer[Any]):
 
     name = serializers.CharField()
     type = serializers.CharField()
-    config = serializers.DictField()
+    config = TypedJson(as_=ConfigBody())
 
 
 class WebhookCreate(serializers.Serializer[Any]):

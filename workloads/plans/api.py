@@ -19,6 +19,14 @@ from tenants.quotas.services.pool_quotas import parse_entry, refusals_at
 from tenants.quotas.services.quota_values import DIMENSIONS
 from workloads.plans.models import Plan
 from workloads.plans.selectors import STATES, Change, in_state, state_of, visible_plans
+from workloads.plans.serializers import (
+    PlanGroupSchema,
+    PlannedClusterSchema,
+    PlanQuotaSchema,
+    PlanSumSchema,
+    PlanTypeSchema,
+    PlanVictimsSchema,
+)
 from workloads.plans.services.plans import apply_plan, discard_plan, plan_change, roll_back
 
 
@@ -41,13 +49,13 @@ class PlanRowSchema(serializers.Serializer[Any]):
 class PlanSchema(PlanRowSchema):
     """What the change does: objects per cluster, workloads, quotas and sums, who may evict whom, types, warnings."""
 
-    objects = serializers.JSONField()
-    workloads = serializers.JSONField(help_text="By group: count, and up to 20 examples.")
+    objects = PlannedClusterSchema(many=True)
+    workloads = serializers.DictField(child=PlanGroupSchema(), help_text="By group: count, and up to 20 examples.")
     gpuHoursAtRisk = serializers.FloatField(help_text="Of workloads that become reclaimable.")
-    victims = serializers.JSONField()
-    types = serializers.JSONField()
-    quotas = serializers.JSONField(help_text="Each quota with its changes and use, in GPUs.")
-    sums = serializers.JSONField(help_text="Deserved GPUs before and after, and what bounds them.")
+    victims = PlanVictimsSchema()
+    types = PlanTypeSchema(many=True)
+    quotas = PlanQuotaSchema(many=True)
+    sums = PlanSumSchema(many=True)
     warnings = serializers.ListField(child=serializers.CharField())
 
 

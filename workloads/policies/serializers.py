@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from rest_framework import serializers
 
 from portal.kit.api.parsers import TENANT_ID, rfc3339
-from portal.kit.api.serializers import schema
+from portal.kit.api.serializers import TypedObject, schema
 from portal.kit.errors import Problem
 from portal.kit.pages.api_snippets import ApiRequest
 from workloads.policies.models import Owner, Policy
@@ -28,18 +28,96 @@ class PolicyPlace(serializers.Serializer[Any]):
     clusterId = serializers.CharField(required=False, allow_null=True, max_length=36)
 
 
+class PolicySourceSchema(serializers.Serializer[Any]):
+    """The policy that a rule comes from."""
+
+    scope = serializers.CharField()
+    projectId = serializers.IntegerField(required=False, allow_null=True)
+    departmentId = serializers.CharField(required=False, allow_null=True)
+    clusterId = serializers.CharField(required=False, allow_null=True)
+    isFallback = serializers.BooleanField(required=False, allow_null=True)
+
+
+class PolicyOptionSchema(serializers.Serializer[Any]):
+    """A value that a rule allows."""
+
+    value = serializers.CharField(allow_null=True)
+    displayed = serializers.CharField(required=False, allow_null=True)
+
+
+class PolicyRuleSchema(serializers.Serializer[Any]):
+    """What a submission may say of one field."""
+
+    canEdit = serializers.BooleanField(required=False, allow_null=True)
+    options = PolicyOptionSchema(many=True, required=False, allow_null=True)
+    sourceOfRule = PolicySourceSchema(required=False, allow_null=True, read_only=True)
+
+    def get_fields(self) -> dict[str, Any]:
+        """With `required`, a name the class itself uses."""
+        return {**super().get_fields(), "required": serializers.BooleanField(required=False, allow_null=True)}
+
+
+class PairDefaultsSchema(serializers.Serializer[Any]):
+    """Values that a submission gets where it says nothing."""
+
+    priorityClass = serializers.CharField(required=False, allow_null=True)
+    preemptibility = serializers.CharField(required=False, allow_null=True)
+
+
+class PolicyDefaultsSchema(PairDefaultsSchema):
+    """The same; of distributed kinds below `worker` and `master`."""
+
+    worker = PairDefaultsSchema(required=False, allow_null=True)
+    master = PairDefaultsSchema(required=False, allow_null=True)
+
+
+class PairRulesSchema(serializers.Serializer[Any]):
+    """Rules by the field."""
+
+    priorityClass = PolicyRuleSchema(required=False, allow_null=True)
+    preemptibility = PolicyRuleSchema(required=False, allow_null=True)
+
+
+class PolicyRulesSchema(PairRulesSchema):
+    """The same; of distributed kinds below `worker` and `master`."""
+
+    worker = PairRulesSchema(required=False, allow_null=True)
+    master = PairRulesSchema(required=False, allow_null=True)
+
+
+class PolicyValidationSchema(serializers.Serializer[Any]):
+    """Why the rules of all scopes together leave no value; null where they leave one."""
+
+    errorMessage = serializers.CharField(allow_null=True)
+
+
+class PolicyStatusSchema(serializers.Serializer[Any]):
+    """Whether it can be met. Rung itself enforces it: no cluster has a part."""
+
+    validation = PolicyValidationSchema()
+    clusters = serializers.ListField(child=serializers.CharField(), required=False, help_text="Always empty.")
+
+
+class PolicyDocumentSchema(serializers.Serializer[Any]):
+    """Defaults and rules of priorityClass and preemptibility."""
+
+    defaults = PolicyDefaultsSchema(required=False, allow_null=True)
+    rules = PolicyRulesSchema(required=False, allow_null=True)
+    status = PolicyStatusSchema(required=False, read_only=True)
+
+
 class PolicyCreate(serializers.Serializer[Any]):
     """The whole policy."""
 
     meta = PolicyPlace()
-    policy = serializers.DictField(help_text="defaults and rules of priorityClass and preemptibility.")
+    policy = TypedObject(as_=PolicyDocumentSchema())
 
 
 class PolicyChange(serializers.Serializer[Any]):
     """What is to change; `reset` names fields whose default and rule are cleared first."""
 
     meta = PolicyPlace()
-    policy = serializers.DictField(required=False, allow_null=True)
+    policy = TypedObject(as_=PolicyDocumentSchema(), required=False, allow_null=True)
     reset = serializers.ListField(child=serializers.CharField(max_length=100), required=False, max_length=20)
 
 
@@ -58,8 +136,8 @@ class PolicySchema(serializers.Serializer[Any]):
     """A scope's policy, and what holds there together with those of wider scopes."""
 
     meta = PolicyMetaSchema(allow_null=True)
-    policy = serializers.DictField(allow_null=True)
-    effective = serializers.DictField(allow_null=True)
+    policy = PolicyDocumentSchema(allow_null=True)
+    effective = PolicyDocumentSchema(allow_null=True)
     effectiveUpdatedAt = serializers.DateTimeField(allow_null=True)
 
 
@@ -68,7 +146,7 @@ class PolicyEntrySchema(serializers.Serializer[Any]):
 
     type = serializers.ChoiceField(choices=[str(each) for each in PolicyKind])
     meta = PolicyMetaSchema()
-    status = serializers.DictField()
+    status = PolicyStatusSchema()
 
 
 PoliciesSchema = schema("PoliciesSchema", "Policies the caller may see.", policies=PolicyEntrySchema(many=True))

@@ -223,9 +223,19 @@ def resolve_for(spec: WorkloadSpec, project: Project) -> Effective:
 
 def resolve_pair(request: Request, type_: WorkloadType, project: Project) -> Effective:
     """Policies fill in before the type's defaults do; their rules are checked against what came out."""
+    answer = effective_pair(request, type_, project)
+    check_compliance(answer, type_, _policy_of(type_, project))
+    return answer
+
+
+def _policy_of(type_: WorkloadType, project: Project) -> Merged:
+    return {} if project.namespace == NVCF_NAMESPACE else policy_for(type_.name, project)
+
+
+def effective_pair(request: Request, type_: WorkloadType, project: Project) -> Effective:
+    """The same without the rules of policies."""
     _check_offered(type_)
-    nvcf = project.namespace == NVCF_NAMESPACE
-    policy = {} if nvcf else policy_for(type_.name, project)
+    nvcf, policy = project.namespace == NVCF_NAMESPACE, _policy_of(type_, project)
     defaults = NVCF_PAIR if nvcf else defaults_of(type_)
     answer = resolve(request, defaults=defaults, dictionary=current_dictionary(), policy=defaults_in(policy))
     if isinstance(answer, Refusal):
@@ -233,7 +243,6 @@ def resolve_pair(request: Request, type_: WorkloadType, project: Project) -> Eff
         raise ValidationFailed.at(pointer, answer.code, answer.message, allowed=answer.allowed)
     if type_.fixed:
         raise ValidationFailed.at("/kind", "not_submittable", f"{type_.title} workloads cannot be submitted.")
-    check_compliance(answer, type_, policy)
     return answer
 
 

@@ -20,6 +20,7 @@ from portal.kit.api.serializers import (
     FILTERS,
     PAGES,
     ErrorSchema,
+    TypedJson,
     operation,
     rendered,
     validated_body,
@@ -104,20 +105,80 @@ class ReplayBody(serializers.Serializer[Any]):
     quotas = ProposedQuota(many=True, required=False)
 
 
+class ReplayProposalSchema(serializers.Serializer[Any]):
+    """A period of the record, and a proposal."""
+
+    clusterId = serializers.CharField(required=False)
+    scheduler = serializers.CharField(required=False, allow_null=True)
+    start = serializers.DateTimeField(required=False, allow_null=True)
+    end = serializers.DateTimeField(required=False, allow_null=True)
+    proposedScheduler = serializers.CharField(required=False, allow_null=True)
+    priorities = ProposedPriority(many=True, required=False)
+    quotas = ProposedQuota(many=True, required=False)
+
+
+class ReplayFiguresSchema(serializers.Serializer[Any]):
+    """Figures of submissions of one run."""
+
+    submissions = serializers.IntegerField()
+    started = serializers.IntegerField()
+    medianWaitSeconds = serializers.FloatField(allow_null=True)
+    p90WaitSeconds = serializers.FloatField(allow_null=True)
+    evictions = serializers.IntegerField()
+    lostGpuHours = serializers.FloatField()
+    gpuUsePercent = serializers.FloatField(required=False, allow_null=True, help_text="Of the nodes' GPUs.")
+
+
+class ReplaySidesSchema(serializers.Serializer[Any]):
+    """Figures of both runs."""
+
+    before = ReplayFiguresSchema()
+    after = ReplayFiguresSchema()
+
+
+class ReplayGroupSchema(ReplaySidesSchema):
+    """The same for one priority or project."""
+
+    name = serializers.CharField()
+
+
+class ReplayCurvesSchema(serializers.Serializer[Any]):
+    """GPUs on average in equal parts of the period."""
+
+    before = serializers.ListField(child=serializers.FloatField())
+    after = serializers.ListField(child=serializers.FloatField())
+
+
+class ReplayResultSchema(serializers.Serializer[Any]):
+    """Figures before and after, and what they rest on."""
+
+    all = ReplaySidesSchema()
+    priorities = ReplayGroupSchema(many=True)
+    projects = ReplayGroupSchema(many=True)
+    seconds = serializers.IntegerField(help_text="The period.")
+    capacityGpus = serializers.FloatField()
+    usedGpus = ReplayCurvesSchema()
+    waitingGpus = ReplayCurvesSchema()
+    scheduler = serializers.CharField()
+    proposedScheduler = serializers.CharField()
+    leftOut = serializers.IntegerField(required=False)
+    intervalSeconds = serializers.FloatField(required=False)
+
+
 class ReplaySchema(serializers.Serializer[Any]):
     """A replay and, when it is ready, its figures before and after."""
 
     id = serializers.UUIDField()
     name = serializers.CharField()
     clusterId = serializers.UUIDField(source="cluster_id")
-    request = serializers.JSONField(help_text="As it was asked for, without the trace.")
+    request = TypedJson(as_=ReplayProposalSchema(), help_text="As it was asked for, without the trace.")
     status = serializers.ChoiceField(choices=ReplayStatus.values)
     statusUpdatedAt = serializers.DateTimeField(source="status_at")
     statusMessage = serializers.CharField(allow_null=True, help_text="Why there is no result.")
     percent = serializers.IntegerField(help_text="Of the submissions of both runs.")
     createdAt = serializers.DateTimeField()
     createdBy = serializers.CharField(source="subject_name")
-    result = serializers.JSONField(help_text="Figures before and after; null until it is ready.", allow_null=True)
+    result = TypedJson(as_=ReplayResultSchema(), help_text="Null until it is ready.", allow_null=True)
 
 
 class ReplaysSchema(serializers.Serializer[Any]):

@@ -10,10 +10,14 @@ from rest_framework import serializers
 from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.api.serializers import EncodedText, ErrorSchema, schema
 from scheduling.model.preemptibility import Preemptibility
+from scheduling.model.resources import parse_quantity
+from workloads.dictionary.serializers import DiscardedValue, WarningSchema
 from workloads.forecast.serializers import ForecastSchema
-from workloads.intake.rules.native.fields import CHANGEABLE, FIELDS, MASTER, Field
+from workloads.intake.rules.native.fields import CHANGEABLE, FIELDS, MASTER
 from workloads.intake.rules.native.objects import FRAMEWORK_OF
 from workloads.intake.rules.scalars import FRACTION, GPU, full_reference
+from workloads.intake.serializers.native_parts import Schema, documented
+from workloads.lifecycle.serializers.workloads import WorkloadV2Metadata
 from workloads.policies.serializers import ComplianceIssueSchema
 from workloads.state.models import DesiredPhase, Phase, Workload
 
@@ -27,27 +31,14 @@ TITLES = {
 }
 
 
-SAID = {"used": "Used.", "kept": "Stored and returned, but has no effect.", "refused": "Rejected unless empty."}
-
-
-Schema = type[serializers.Serializer[Any]]
-
-
-def _documented(field: Field) -> serializers.JSONField:
-    """Intake judges the value; here stands what becomes of it."""
-    return serializers.JSONField(
-        required=False, allow_null=True, help_text=f"{SAID[field.standing]} {field.note}".strip()
-    )
-
-
 @cache
 def spec_schema(kind: str) -> Schema:
     """The `spec` of a kind."""
-    fields: dict[str, Any] = {name: _documented(field) for name, field in FIELDS[kind].items()}
+    fields: dict[str, Any] = {name: documented(name, field) for name, field in FIELDS[kind].items()}
     return schema(f"{TITLES[kind]}Spec", "Image, resources and priority.", **fields)
 
 
-LEADING: Final[dict[str, Any]] = {name: _documented(field) for name, field in MASTER.items()}
+LEADING: Final[dict[str, Any]] = {name: documented(name, field) for name, field in MASTER.items()}
 MasterSpec = schema("MasterSpec", "The leading pod.", **LEADING)
 
 
@@ -87,7 +78,7 @@ def new_schema(kind: str) -> Schema:
 def change_schema(kind: str) -> Schema:
     """The body of a PATCH: the fields that may be named; what is absent stays."""
     said = {name: field for name, field in FIELDS[kind].items() if name in CHANGEABLE[kind]}
-    fields: dict[str, Any] = {name: _documented(field) for name, field in said.items()}
+    fields: dict[str, Any] = {name: documented(name, field) for name, field in said.items()}
     spec = schema(f"{TITLES[kind]}SpecChange", "Fields to change.", **fields)
     about = "Replicas and priority can change at any time; the pod template only while suspended."
     return schema(f"{TITLES[kind]}Change", about, spec=spec(required=False, allow_null=True))
@@ -116,8 +107,8 @@ class NativeSchema(serializers.Serializer[Any]):
     actualPhase = serializers.ChoiceField(choices=Phase.values)
     prioritySource = serializers.CharField(help_text="Beyond Run:ai: explicit, label, pod template, policy or type.")
     preemptibilitySource = serializers.CharField(help_text="Beyond Run:ai: explicit, label, policy, type or threshold.")
-    discarded = serializers.ListField(child=serializers.DictField(), help_text="Beyond Run:ai: ignored values.")
-    warnings = serializers.ListField(child=serializers.DictField(), help_text="Beyond Run:ai.")
+    discarded = DiscardedValue(many=True, help_text="Beyond Run:ai: ignored values.")
+    warnings = WarningSchema(many=True, help_text="Beyond Run:ai.")
     templateId = serializers.UUIDField(allow_null=True)
     templateSources = serializers.DictField(
         child=serializers.CharField(),
@@ -159,7 +150,7 @@ class NimServiceCreate(serializers.Serializer[Any]):
 class NimServiceSchema(serializers.Serializer[Any]):
     """A NIM service as it stands."""
 
-    metadata = serializers.DictField()
+    metadata = WorkloadV2Metadata()
     desiredPhase = serializers.ChoiceField(choices=["Running", "Stopped", "Deleted"])
     spec = spec_schema("nim-services")()
     forecast = DryRunForecastSchema(required=False)
@@ -169,6 +160,8 @@ Spec = dict[str, Any]
 
 
 _SIDES: Final = (
+    ("requests", "cpu", "cpuCoreRequest"),
+    ("limits", "cpu", "cpuCoreLimit"),
     ("requests", "memory", "cpuMemoryRequest"),
     ("limits", "memory", "cpuMemoryLimit"),
 )
@@ -274,7 +267,12 @@ def _compute(template: Spec, main: Spec) -> Spec:
     if share:
         found |= {"gpuRequestType": "portion", "gpuPortionRequest": float(share)}
     sides = {name: resources.get(side, {}).get(resource) for side, resource, name in _SIDES}
-    return found | {name: str(amount) for name, amount in sides.items() if amount is not None}
+    return found | {name: _written(name, str(amount)) for name, amount in sides.items() if amount is not None}
+
+
+def _written(name: str, amount: str) -> float | str:
+    """Cores as a number, memory as a quantity."""
+    return float(parse_quantity(amount)) if name.startswith("cpuCore") else amount
 
 
 class WorkloadCreateMetadata(serializers.Serializer[Any]):
@@ -315,7 +313,7 @@ class WorkloadUpdate(serializers.Serializer[Any]):
 class WorkloadV2Schema(serializers.Serializer[Any]):
     """A submitted manifest."""
 
-    metadata = serializers.DictField()
+    metadata = WorkloadV2Metadata()
     desiredPhase = serializers.ChoiceField(choices=["Running", "Stopped", "Deleted"])
     workloadManifest = serializers.DictField()
     rawManifest = serializers.DictField()

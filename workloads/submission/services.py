@@ -25,7 +25,7 @@ from django.utils import timezone
 from clusters.inventory.models import NodePool
 from portal.audit.services import audited_transaction, record
 from portal.kit.db.read_cache import cached_reads
-from portal.kit.errors import BadRequest, Conflict, ValidationFailed, check_together
+from portal.kit.errors import BadRequest, Conflict, ValidationFailed
 from portal.kit.security.actors import Actor
 from scheduling.model.resources import MILLI, parse_quantity
 from tenants.access.rules import Permission
@@ -38,15 +38,14 @@ from workloads.dictionary.selectors import category_of, current_rows
 from workloads.forecast.rules.forecast import Alternative
 from workloads.forecast.rules.messages import GIB
 from workloads.forecast.selectors.alternatives import is_waiting
-from workloads.forecast.selectors.placement_validation import check_gang_capacity, check_kind_scheduled, check_placement
-from workloads.forecast.selectors.pool_selection import check_kind_served, check_priority_cap, pick_pool, pools_for
 from workloads.intake import WorkloadSpec
 from workloads.intake.rules.scalars import GPU
 from workloads.intake.services import grants_of, refusals
 from workloads.lifecycle.services.actions import check_not_fixed, clone_spec, delete, ready
-from workloads.policies.services import check_enforceable, resolve_pair, type_of
+from workloads.policies.services import type_of
 from workloads.state.models import EventType, IdempotencyKey, Workload, WorkloadEvent
 from workloads.state.services import audit_entity, note, notify_apply
+from workloads.submission.selectors import checked
 
 LONGEST: Final = 200
 KEPT: Final = timedelta(days=7)
@@ -165,19 +164,7 @@ def _accept(
     spec: WorkloadSpec, project: Project, actor: Actor, raw: Mapping[str, Any], ticket: Ticket | None
 ) -> Workload:
     type_ = type_of(spec)
-    effective, *_, pools = check_together(
-        lambda: resolve_pair(spec.request, type_, project),
-        lambda: check_kind_served(spec, project),
-        lambda: check_kind_scheduled(spec, project),
-        lambda: check_placement(spec, project),
-        lambda: pools_for(spec, project),
-    )
-    *_, pool, _gang = check_together(
-        lambda: check_enforceable(effective, project),
-        lambda: check_priority_cap(spec, effective, project),
-        lambda: pick_pool(spec, effective, project, pools),
-        lambda: check_gang_capacity(spec, project, pools),
-    )
+    effective, pools, pool = checked(spec, type_, project)
     workload = _draft(spec, type_, effective, project, actor)
     workload.priority = current_rows()[effective.priority.name]
     _place(workload, pools, pool)

@@ -42,6 +42,7 @@ from workloads.lifecycle.views.detail import as_yaml
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import workload_or_404
 from workloads.submission.forms import FieldsForm, ManifestForm, SubmitBase, WayOutForm
+from workloads.submission.selectors import naming_rest
 from workloads.submission.services import replace_waiting, replacement, submit_all
 from workloads.workload_templates.models import WorkloadTemplate
 from workloads.workload_templates.rules import FormPrefill, keepable, start_from
@@ -194,7 +195,8 @@ def _answer(
     status = 200
     if request.method == "POST" and form.is_valid():
         try:
-            specs = read(not (checking or keeping))
+            with naming_rest(form.chosen_project):
+                specs = read(not (checking or keeping))
             if keeping and isinstance(form, FieldsForm):
                 return keep(request, form, specs[0])
             if not checking:

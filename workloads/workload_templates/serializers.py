@@ -7,8 +7,10 @@ from uuid import UUID
 from rest_framework import serializers
 
 from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.serializers import TypedObject
 from portal.kit.pages.api_snippets import ApiRequest
 from workloads.intake.rules.native.objects import TYPES
+from workloads.intake.serializers.native_parts import AssetSpec, TemplateSpec
 from workloads.policies.models import Owner
 from workloads.policies.rules.documents import place_json
 from workloads.policies.rules.merge import Scope
@@ -36,21 +38,27 @@ class AssetIds(serializers.Serializer[Any]):
 
     environment = serializers.UUIDField(required=False, allow_null=True)
     compute = serializers.UUIDField(required=False, allow_null=True)
-    datasources = serializers.ListField(required=False, allow_null=True, max_length=0, help_text=NOT_HERE)
-    workloadVolumes = serializers.ListField(required=False, allow_null=True, max_length=0, help_text=NOT_HERE)
+    datasources = serializers.ListField(
+        child=serializers.CharField(), required=False, allow_null=True, max_length=0, help_text=NOT_HERE
+    )
+    workloadVolumes = serializers.ListField(
+        child=serializers.CharField(), required=False, allow_null=True, max_length=0, help_text=NOT_HERE
+    )
 
 
 class MasterSection(serializers.Serializer[Any]):
     """The leading pod of a distributed training."""
 
-    spec = serializers.DictField(required=False, allow_null=True, help_text="Fields of a submission's `masterSpec`.")
+    spec = TypedObject(
+        as_=TemplateSpec(), required=False, allow_null=True, help_text="Fields of a submission's `masterSpec`."
+    )
     assets = AssetIds(required=False, allow_null=True)
 
 
 class TemplateBody(serializers.Serializer[Any]):
     """What a template says."""
 
-    spec = serializers.DictField(required=False, allow_null=True, help_text=SPEC)
+    spec = TypedObject(as_=TemplateSpec(), required=False, allow_null=True, help_text=SPEC)
     assets = AssetIds(required=False, allow_null=True)
     masterSpecSameAsWorker = serializers.BooleanField(required=False, allow_null=True)
     master = MasterSection(required=False, allow_null=True)
@@ -124,8 +132,8 @@ class TemplateSchema(TemplateBody):
 
     meta = TemplateMetaSchema()
     runnable = RunnableSchema()
-    combinedSpec = serializers.DictField()
-    combinedMasterSpec = serializers.DictField(required=False, allow_null=True)
+    combinedSpec = TypedObject(as_=TemplateSpec())
+    combinedMasterSpec = TypedObject(as_=TemplateSpec(), required=False, allow_null=True)
     complianceIssues = ComplianceIssueSchema(
         many=True,
         required=False,
@@ -175,14 +183,14 @@ class AssetCreate(serializers.Serializer[Any]):
     """An asset; `spec` has the fields of Run:ai's ComputeAssetSpec or EnvironmentAssetSpec."""
 
     meta = AssetCreateMeta()
-    spec = serializers.DictField(required=False, allow_null=True)
+    spec = TypedObject(as_=AssetSpec(), required=False, allow_null=True)
 
 
 class AssetReplacement(serializers.Serializer[Any]):
     """An asset that is there, said anew; its scope and supported kinds stay."""
 
     meta = NamedBody()
-    spec = serializers.DictField(required=False, allow_null=True)
+    spec = TypedObject(as_=AssetSpec(), required=False, allow_null=True)
 
 
 class AssetMetaSchema(AssetCreateMeta):
@@ -216,7 +224,7 @@ class AssetSchema(serializers.Serializer[Any]):
     """An asset."""
 
     meta = AssetMetaSchema()
-    spec = serializers.DictField()
+    spec = TypedObject(as_=AssetSpec())
     usedBy = UsedBySchema(required=False, help_text="With `usageInfo=true`.")
 
 

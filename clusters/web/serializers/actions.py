@@ -128,7 +128,10 @@ class DifferenceSchema(serializers.Serializer[Any]):
     name = serializers.CharField()
     owner = serializers.CharField(allow_blank=True)
     message = serializers.CharField(allow_blank=True)
-    changes = serializers.ListField(child=serializers.JSONField())
+    changes = serializers.ListField(
+        child=serializers.ListField(child=serializers.JSONField(allow_null=True)),
+        help_text="Changed fields: [path, observed, desired].",
+    )
     uid = serializers.CharField(
         source="object_uid", allow_blank=True, help_text="UID of the foreign object that can be taken over."
     )

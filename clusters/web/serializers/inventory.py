@@ -13,9 +13,57 @@ from clusters.sync.models import SyncRun, SyncState
 from clusters.sync.selectors import STALE_AFTER, comparison_of
 from clusters.sync.services.disconnect import TRIGGER
 from portal.kit.api.parsers import TENANT_ID, rfc3339
-from portal.kit.api.serializers import schema
+from portal.kit.api.serializers import TypedJson, schema
 
 STRATEGY = r"^(spread|binpack)$"
+
+
+class ClusterConditionSchema(serializers.Serializer[Any]):
+    """One thing that holds, or does not."""
+
+    type = serializers.CharField()
+    status = serializers.CharField()
+    reason = serializers.CharField()
+    message = serializers.CharField(allow_blank=True)
+    lastTransitionTime = serializers.DateTimeField(allow_null=True)
+
+
+class PlatformSchema(serializers.Serializer[Any]):
+    """What the cluster runs."""
+
+    kubeVersion = serializers.CharField(allow_null=True)
+
+
+class NodeConditionSchema(serializers.Serializer[Any]):
+    """A condition of a node."""
+
+    type = serializers.CharField()
+    reason = serializers.CharField(allow_blank=True)
+    message = serializers.CharField(required=False, allow_blank=True)
+
+
+class NodeTaintSchema(serializers.Serializer[Any]):
+    """A taint of a node."""
+
+    key = serializers.CharField()
+    effect = serializers.CharField()
+    value = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+
+
+class GpuInfoSchema(serializers.Serializer[Any]):
+    """The GPUs of a node."""
+
+    gpuType = serializers.CharField(allow_blank=True)
+    gpuCount = serializers.IntegerField()
+
+
+class PoolConditionSchema(serializers.Serializer[Any]):
+    """A condition of a node pool."""
+
+    type = serializers.CharField()
+    reason = serializers.CharField(required=False, allow_blank=True)
+    message = serializers.CharField(required=False, allow_blank=True)
+    status = serializers.CharField(required=False)
 
 
 class StatusSchema(serializers.Serializer[Any]):
@@ -24,8 +72,8 @@ class StatusSchema(serializers.Serializer[Any]):
     state = serializers.ChoiceField(
         choices=["WaitingToConnect", "Connected", "Disconnected", "MissingPrerequisites", "ServiceIssues", "Unknown"]
     )
-    conditions = serializers.ListField(child=serializers.DictField())
-    platform = serializers.DictField()
+    conditions = ClusterConditionSchema(many=True)
+    platform = PlatformSchema()
 
 
 class ClusterSchema(serializers.Serializer[Any]):
@@ -59,9 +107,9 @@ class NodeSchema(serializers.Serializer[Any]):
     clusterUuid = serializers.UUIDField()
     createdAt = serializers.DateTimeField()
     updatedAt = serializers.DateTimeField()
-    conditions = serializers.ListField(child=serializers.DictField())
-    taints = serializers.ListField(child=serializers.DictField())
-    gpuInfo = serializers.DictField(required=False)
+    conditions = NodeConditionSchema(many=True)
+    taints = NodeTaintSchema(many=True)
+    gpuInfo = GpuInfoSchema(required=False)
 
 
 NodesSchema = schema("NodesSchema", "One page.", nodes=NodeSchema(many=True))
@@ -129,6 +177,14 @@ class NodePoolCreate(NodePoolUpdate):
     labelValue = serializers.CharField(max_length=63)
 
 
+class PoolStatusSchema(serializers.Serializer[Any]):
+    """The settings that hold, and the nodes of the pool."""
+
+    schedulingConfiguration = SchedulingSchema(required=False)
+    conditions = PoolConditionSchema(many=True)
+    nodes = serializers.ListField(child=serializers.CharField())
+
+
 class PoolSchema(serializers.Serializer[Any]):
     """A node pool."""
 
@@ -150,7 +206,7 @@ class PoolSchema(serializers.Serializer[Any]):
     topologyLevels = serializers.ListField(
         child=serializers.CharField(), help_text="Beyond Run:ai: keys of node labels, widest first."
     )
-    status = serializers.DictField()
+    status = TypedJson(as_=PoolStatusSchema())
 
 
 PoolsSchema = schema("PoolsSchema", "One page.", nodepools=PoolSchema(many=True))

@@ -8,6 +8,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
+from drf_spectacular.drainage import set_override
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 
@@ -41,10 +42,34 @@ class ErrorSchema(serializers.Serializer[Any]):
 
 
 def schema(
-    name: str, about: str, base: type[serializers.Serializer[Any]] = serializers.Serializer, **fields: Any
+    name: str, about: str, base: type[serializers.Serializer[Any]] = serializers.Serializer, /, **fields: Any
 ) -> type[serializers.Serializer[Any]]:
     """A serializer class of few fields; `about` is its description in the OpenAPI document."""
     return type(name, (base,), {**fields, "__doc__": about})
+
+
+class TypedJson(serializers.JSONField):
+    """A JSON value that a service checks; the OpenAPI document describes it as `as_`."""
+
+    def __init__(self, *, as_: Any = None, **about: Any) -> None:
+        super().__init__(**about)
+        if as_ is not None:
+            set_override(self, "field", as_)
+
+
+class TypedObject(serializers.DictField):
+    """The same where anything but an object is refused at once."""
+
+    def __init__(self, *, as_: Any, **about: Any) -> None:
+        super().__init__(**about)
+        set_override(self, "field", as_)
+
+
+class NamedId(serializers.Serializer[Any]):
+    """Something by its id and name."""
+
+    id = serializers.CharField()
+    name = serializers.CharField(required=False)
 
 
 class EncodedText(serializers.CharField):

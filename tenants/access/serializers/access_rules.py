@@ -7,7 +7,7 @@ from rest_framework import serializers
 
 from clusters.inventory.models import Cluster
 from portal.kit.api.parsers import TENANT_ID, rfc3339
-from portal.kit.api.serializers import schema
+from portal.kit.api.serializers import TypedObject, schema
 from tenants.access.models import AccessRole, Membership
 from tenants.access.rules import ACTIONS, PREDEFINED, RESOURCES, SETS, Permissions, PermissionSet, allowed_actions
 from tenants.access.selectors import INSTALLATION, Grant
@@ -78,6 +78,12 @@ class RoleV2Schema(RoleCommon):
     permissions = RolePermissionSchema(many=True)
 
 
+class KubernetesPermissions(serializers.Serializer[Any]):
+    """A role inside the clusters."""
+
+    predefinedRole = serializers.CharField(required=False, allow_null=True)
+
+
 class RoleCreate(serializers.Serializer[Any]):
     """A custom role."""
 
@@ -85,8 +91,11 @@ class RoleCreate(serializers.Serializer[Any]):
     description = serializers.CharField(max_length=2000, allow_blank=True, required=False, default="")
     enabled = serializers.BooleanField(required=False, default=True, allow_null=True)
     permissionSets = PermissionSetRef(many=True)
-    kubernetesPermissions = serializers.DictField(
-        required=False, allow_null=True, help_text="Not supported: roles give no rights inside of a cluster. Leave out."
+    kubernetesPermissions = TypedObject(
+        as_=KubernetesPermissions(),
+        required=False,
+        allow_null=True,
+        help_text="Not supported: roles give no rights inside of a cluster. Leave out.",
     )
 
 

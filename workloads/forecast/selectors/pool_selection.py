@@ -73,17 +73,15 @@ def pools_with_quota(
     spec: WorkloadSpec, effective: Effective, project: Project, pools: Sequence[NodePool]
 ) -> list[NodePool]:
     """The pools whose quotas could ever hold it, in their order. Refused as `pick_pool` when there is none."""
-    found, problems = _by_quota(spec, effective, project, pools)
-    if not found:
-        raise ValidationFailed(problems[0].message, code=problems[0].code, problems=problems)
-    return found
-
-
-def _by_quota(
-    spec: WorkloadSpec, effective: Effective, project: Project, pools: Sequence[NodePool]
-) -> tuple[list[NodePool], list[Problem]]:
-    paths = queue_paths(project, pools)
     preemptible = effective.preemptibility is not Preemptibility.NON_PREEMPTIBLE
+    return check_quota(spec, project, pools, preemptible=preemptible)
+
+
+def check_quota(
+    spec: WorkloadSpec, project: Project, pools: Sequence[NodePool], *, preemptible: bool
+) -> list[NodePool]:
+    """The same where only the preemptibility is known."""
+    paths = queue_paths(project, pools)
     found, problems = [], []
     for pool in pools:
         pend = fits_quota(paths[pool.pk], {}, spec.total, preemptible=preemptible)
@@ -91,7 +89,9 @@ def _by_quota(
             found.append(pool)
         else:
             problems.append(_problem(spec, pool, pend))
-    return found, problems
+    if not found:
+        raise ValidationFailed(problems[0].message, code=problems[0].code, problems=problems)
+    return found
 
 
 def _problem(spec: WorkloadSpec, pool: NodePool, pend: PendingReason) -> Problem:

@@ -19,6 +19,7 @@ from clusters.flavours.rendering import MIN_MEMBER
 from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
 from portal.kit.security.strict_parsing.documents import DocumentProblem, visible
 from workloads.intake.rules.manifests import read_object
+from workloads.intake.rules.refused import SpecRefused
 from workloads.intake.rules.scalars import FRACTION, GPU
 from workloads.intake.rules.spec import WorkloadSpec
 from workloads.intake.rules.values import Explicit, ProjectGrants
@@ -168,7 +169,11 @@ def read_form(fields: FormFields, *, scope: ProjectGrants) -> WorkloadSpec:
         obj = BUILDERS[fields.type](fields)
         spec = read_object(obj, scope=scope, explicit=explicit, source="form", type_name=fields.type)
     except IntakeRefused as refusal:
-        raise IntakeRefused(refusal.status, [_at_field(each) for each in refusal.problems]) from None
+        problems = [_at_field(each) for each in refusal.problems]
+        if isinstance(refusal, SpecRefused):
+            rest = replace(refusal.read.spec, node_pools=fields.node_pools)
+            raise SpecRefused(problems, replace(refusal.read, spec=rest)) from None
+        raise IntakeRefused(refusal.status, problems) from None
     return replace(spec, node_pools=fields.node_pools)
 
 

@@ -21,6 +21,7 @@ from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.resources import LARGEST, ZERO
 from workloads.intake.rules.kinds import build, core, serving, training
 from workloads.intake.rules.pods import pod_priority_class, priority_class, share_of_gpu
+from workloads.intake.rules.refused import SpecRefused, counts_were_read, rest_of
 from workloads.intake.rules.scalars import (
     ANNOTATIONS,
     MANAGER_LABEL,
@@ -165,6 +166,8 @@ pod_object_metadata: Rule = _metadata({**POD_ANNOTATIONS, **PLACING})
 
 
 DEFAULT_LIMITS: Final = ParseLimits()
+UNNAMED: Final = "unnamed"
+"""In place of a name that is refused already."""
 
 
 MOST_PODS: Final = 10_000
@@ -206,8 +209,9 @@ def _read_all(
 ) -> tuple[WorkloadSpec, ...]:
     if not documents:
         raise document_error(422, "empty", "The text contains no document.")
-    if len(documents) > 1:
-        explicit = replace(explicit, name=None)
+    if len(documents) == 1:
+        return (_read(documents[0], 0, scope, explicit, source),)
+    explicit = replace(explicit, name=None)
     specs: list[WorkloadSpec] = []
     problems: list[DocumentProblem] = []
     for index, document in enumerate(documents):
@@ -242,10 +246,14 @@ def _read(
     place = Location("", report, scope)
     classification = _check_explicit(explicit, place)
     kind = _kind_of(document.value, place)
-    manifest = ABSENT if kind is None else OBJECTS[kind.name](_named(document.value, explicit), place)
-    report.settle()
-    assert kind is not None  # noqa: S101  # settled above: no kind is a problem
-    spec = _compose(manifest, kind, explicit, source, type_name or kind.name, report)
+    given = document.value if kind is None else _named(document.value, explicit)
+    manifest = ABSENT if kind is None else OBJECTS[kind.name](given, place)
+    if kind is None or manifest is ABSENT or not {"metadata", "spec"} <= manifest.keys():
+        raise IntakeRefused(422, report.problems)
+    counted = counts_were_read(report.problems, given, kind)
+    spec = _compose(manifest, kind, explicit, source, type_name or kind.name, report, counted=counted)
+    if problems := report.problems:
+        raise SpecRefused(problems, rest_of(spec, problems, given, kind, counts=counted))
     return replace(spec, classification=classification)
 
 
@@ -316,14 +324,13 @@ OBJECTS: Final[Mapping[str, Rule]] = {kind.name: _object(kind) for kind in KINDS
 
 
 def _check_totals(roles: tuple[PodRole, ...], report: ProblemReport) -> None:
-    """Totals that no cluster holds and no column stores."""
+    """Totals that no cluster holds and no column stores. Refused at once: nothing else is said of them."""
     pods = sum(role.replicas for role in roles)
     if pods > MOST_PODS:
         report.add("/spec", "too_many_pods", f"The workload has {pods} pods; the maximum is {MOST_PODS}.")
     total = sum((role.total for role in roles), ZERO)
     if max(total.gpu, total.cpu, total.memory) > LARGEST:
         report.add("/spec", "too_much", "The total request of all pods is too large.")
-    report.settle()
 
 
 def _compose(
@@ -333,15 +340,16 @@ def _compose(
     source: Source,
     type_name: str,
     report: ProblemReport,
+    *,
+    counted: bool,
 ) -> WorkloadSpec:
     own = manifest["metadata"]
     request = take_request(manifest, kind, explicit)
     prefix = own.pop("generateName", None)
-    own["name"] = own.get("name") or slug(prefix)
+    own["name"] = own.get("name") or slug(prefix or UNNAMED)
     roles = roles_of(manifest, kind)
     _check_totals(roles, report)
-    stated = stated_minimum(manifest, kind, roles, report)
-    report.settle()
+    stated = stated_minimum(manifest, kind, roles, report) if counted else None
     return WorkloadSpec(
         type_name=type_name,
         kind=kind.kind,

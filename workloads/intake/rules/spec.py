@@ -157,20 +157,20 @@ def _of_pod(spec: Part) -> Iterator[Part]:
 def _of_devfile(part: Part) -> Iterator[Part]:
     for component in part.get("components", []):
         if "container" in component:
-            yield {"name": component["name"], **component["container"]}
+            yield {"name": component.get("name", ""), **component["container"]}
 
 
 def _of_step(part: Part) -> Iterator[Part]:
     for member in ("container", "script"):
         if member in part:
-            yield {"name": part["name"], **part[member]}
+            yield {"name": part.get("name", ""), **part[member]}
 
 
 _CONTAINERS: Final[Mapping[TemplateShape, Callable[[Part], Iterator[Part]]]] = {
-    TemplateShape.TEMPLATE: lambda part: _of_pod(part["spec"]),
+    TemplateShape.TEMPLATE: lambda part: _of_pod(part.get("spec", {})),
     TemplateShape.POD: _of_pod,
     TemplateShape.CONTAINER: lambda part: iter([part]),
-    TemplateShape.STEPS: lambda part: iter(part["steps"]),
+    TemplateShape.STEPS: lambda part: iter(part.get("steps", [])),
     TemplateShape.STEP: _of_step,
     TemplateShape.DEVFILE: _of_devfile,
     TemplateShape.MACHINE: lambda part: iter([part]),
@@ -180,7 +180,7 @@ _CONTAINERS: Final[Mapping[TemplateShape, Callable[[Part], Iterator[Part]]]] = {
 def image_of(container: Part) -> str:
     """The image of a container however its kind writes it."""
     written = container.get("image") or container.get("extraPodSpec", {}).get("mainContainer", {}).get("image", "")
-    return f"{written['repository']}:{written['tag']}" if isinstance(written, Mapping) else written
+    return f"{written.get('repository')}:{written.get('tag')}" if isinstance(written, Mapping) else written
 
 
 def _pod_requests(found: FoundPart, spec: Part) -> Resources:
@@ -284,7 +284,7 @@ def take_request(manifest: Manifest, kind: WorkloadKind, explicit: Explicit) -> 
     """Everything that was asked for, by source; afterwards the manifest no longer says it."""
     wished = manifest["metadata"].get("labels", {})
     named = []
-    for pointer in dict.fromkeys(_class_pointers(manifest, kind)):
+    for pointer in dict.fromkeys(class_pointers(manifest, kind)):
         name = _take(manifest, pointer)
         if name is not None:
             named.append((pointer, name))
@@ -297,7 +297,8 @@ def take_request(manifest: Manifest, kind: WorkloadKind, explicit: Explicit) -> 
     )
 
 
-def _class_pointers(manifest: Manifest, kind: WorkloadKind) -> Iterator[str]:
+def class_pointers(manifest: Mapping[str, Any], kind: WorkloadKind) -> Iterator[str]:
+    """Where the manifest may name a priority class, beside its labels."""
     yield RAY_POINTER
     yield from kind.priority
     for found in parts_in(manifest, kind):

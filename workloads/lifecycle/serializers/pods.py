@@ -21,6 +21,44 @@ class ContainerSchema(serializers.Serializer[Any]):
     image = serializers.CharField()
 
 
+class RequestAndLimitSchema(serializers.Serializer[Any]):
+    """Devices or cores."""
+
+    request = serializers.FloatField(required=False, allow_null=True)
+    limit = serializers.FloatField(required=False, allow_null=True)
+
+
+class MemoryRequestSchema(serializers.Serializer[Any]):
+    """A quantity."""
+
+    request = serializers.CharField(required=False, allow_null=True)
+    limit = serializers.CharField(required=False, allow_null=True)
+
+
+class PodResourcesSchema(serializers.Serializer[Any]):
+    """What a pod asks for."""
+
+    gpu = RequestAndLimitSchema(required=False)
+    cpu = RequestAndLimitSchema(required=False)
+    cpuMemory = MemoryRequestSchema(required=False)
+
+
+class AllocatedSchema(serializers.Serializer[Any]):
+    """What it holds: devices and cores."""
+
+    gpu = serializers.FloatField(required=False)
+    cpu = serializers.FloatField(required=False)
+
+
+class ObservedTolerationSchema(serializers.Serializer[Any]):
+    """A taint that the pod tolerates. None is observed: the list is empty."""
+
+    key = serializers.CharField(required=False)
+    operator = serializers.CharField(required=False)
+    value = serializers.CharField(required=False)
+    effect = serializers.CharField(required=False)
+
+
 class PodSchema(serializers.Serializer[Any]):
     """A pod as it was last observed."""
 
@@ -41,9 +79,9 @@ class PodSchema(serializers.Serializer[Any]):
     nodeName = serializers.CharField(allow_null=True)
     currentNodePool = serializers.CharField(allow_null=True)
     requestedNodePools = serializers.ListField(child=serializers.CharField())
-    requestedResources = serializers.DictField()
-    allocatedResources = serializers.DictField(allow_null=True)
-    tolerations = serializers.ListField(child=serializers.DictField())
+    requestedResources = PodResourcesSchema()
+    allocatedResources = AllocatedSchema(allow_null=True)
+    tolerations = ObservedTolerationSchema(many=True)
     projectName = serializers.CharField(required=False)
     workloadName = serializers.CharField(required=False, allow_null=True)
 

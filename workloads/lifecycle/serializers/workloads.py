@@ -10,6 +10,7 @@ from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.api.serializers import schema
 from portal.kit.pages.api_snippets import ApiRequest
 from scheduling.model.preemptibility import Preemptibility
+from workloads.dictionary.serializers import DiscardedValue, WarningSchema
 from workloads.forecast.serializers import gpus
 from workloads.lifecycle.services.actions import EndingWorkload
 from workloads.state.models import Phase, Workload
@@ -201,3 +202,37 @@ def batch_action_request(rows: Iterable[Workload], action: str) -> ApiRequest:
 def priority_change_request(workload: Workload, name: str) -> ApiRequest:
     """Another priority for a workload; its preemptibility stays."""
     return ApiRequest("PUT", f"/api/v2/workloads/{workload.pk}", {"metadata": {"priority": name}})
+
+
+class KindOfObject(serializers.Serializer[Any]):
+    """Group, version and kind of the object."""
+
+    group = serializers.CharField(allow_blank=True)
+    version = serializers.CharField()
+    kind = serializers.CharField()
+
+
+class WorkloadV2Metadata(serializers.Serializer[Any]):
+    """What a workload is called, where it runs, and its effective values. The sources are beyond Run:ai."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    projectId = serializers.CharField()
+    projectName = serializers.CharField()
+    departmentId = serializers.CharField()
+    departmentName = serializers.CharField()
+    clusterId = serializers.UUIDField()
+    tenantId = serializers.IntegerField()
+    gvk = KindOfObject()
+    createdAt = serializers.DateTimeField()
+    createdBy = serializers.CharField()
+    updatedAt = serializers.DateTimeField()
+    updatedBy = serializers.CharField()
+    priority = serializers.CharField()
+    prioritySource = serializers.CharField()
+    category = serializers.CharField(allow_blank=True)
+    preemptibility = serializers.CharField()
+    preemptibilitySource = serializers.CharField()
+    discarded = DiscardedValue(many=True)
+    warnings = WarningSchema(many=True)
+    deletedAt = serializers.DateTimeField(allow_null=True)

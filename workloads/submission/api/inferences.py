@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import AcceptedSchema, operation, validated_body
 from portal.kit.db.read_cache import cached_reads
-from portal.kit.errors import BadRequest, Problem, RungError, ValidationFailed
+from portal.kit.errors import BadRequest, Problem, RungError, ValidationFailed, raise_with
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.api.authentication import reads_of
@@ -165,14 +165,23 @@ class NimServices(NativeFields):
     @operation("create_nim_service", "Submit a NIM service", NimServiceSchema, 202, request=NimServiceCreate)
     def post(self, request: Request) -> Response:
         """Accepted with the effective values; refused at its fields."""
-        sent, actor = validated_body(NimServiceCreate, request.data), actor_of(request)
+        actor = actor_of(request)
         with cached_reads(reads_of(request)):
+            sent = self._body(request.data, actor)
             metadata = sent["metadata"]
-            project = project_named(actor, metadata["projectId"], None, at="/metadata")
+            project = project_named(actor, metadata["projectId"], at="/metadata")
             body = {**metadata, "spec": sent["spec"]}
             spec = self.read(KIND, body, project, actor)
             workload = self.taken(request, spec, project, body)
         return Response(nim_json(workload) | self.foreseen, status=202)
+
+    def _body(self, data: Any, actor: Actor) -> dict[str, Any]:
+        """As its schema has it. Its refusal also names what else is wrong with it."""
+        try:
+            return validated_body(NimServiceCreate, data)
+        except ValidationFailed as error:
+            placed = data.get("metadata") if isinstance(data, dict) else None
+            raise_with(error, lambda: self.check_fields(KIND, data, placed, actor, at="/metadata"))
 
 
 class NimServiceDetail(Route):

@@ -17,6 +17,7 @@ from tenants.access.api.authentication import reads_of
 from tenants.organisation.models import Project
 from workloads.dictionary.rules.resolution import Effective
 from workloads.dictionary.selectors import category_of
+from workloads.dictionary.serializers import DiscardedValue, WarningSchema
 from workloads.forecast.serializers import ForecastSchema, forecast_json, gpus
 from workloads.forecast.services.storage import foretell
 from workloads.intake import WorkloadSpec
@@ -27,7 +28,14 @@ from workloads.lifecycle.services.changes import WorkloadChange, change
 from workloads.policies.services import type_of
 from workloads.state.models import DesiredPhase, Workload
 from workloads.state.selectors.workloads import workload_or_404
-from workloads.submission.api.submissions import ManifestRoute, Submission, project_named, read_submitted, sent_manifest
+from workloads.submission.api.submissions import (
+    ManifestRoute,
+    Submission,
+    project_named,
+    read_body,
+    read_submitted,
+    sent_manifest,
+)
 from workloads.submission.serializers import (
     NAME,
     WorkloadCreate,
@@ -53,11 +61,8 @@ class ManifestCollection(ManifestRoute, Submission):
     )
     def post(self, request: Request) -> Response:
         """Accepted with the effective values and their sources; refused with a pointer per field."""
-        body = validated_body(WorkloadCreate, request.data)
-        metadata, actor = body["metadata"], actor_of(request)
         with cached_reads(reads_of(request)):
-            project = project_named(actor, metadata["projectId"], metadata.get("clusterId"), at="/metadata")
-            spec = read_submitted(body, project, actor)
+            body, project, spec = read_body(WorkloadCreate, request.data, actor_of(request))
             workload = self.accept(request, spec=spec, project=project, raw=sent_manifest(body))
         return Response(_answer(workload) | self.foreseen, status=202)
 
@@ -181,7 +186,7 @@ class Clone(Route):
         actor = actor_of(request)
         original = workload_or_404(actor, workload_id)
         wanted = validated_body(CloneRequest, request.data)
-        project = project_named(actor, wanted["projectId"], None) if "projectId" in wanted else original.project
+        project = project_named(actor, wanted["projectId"]) if "projectId" in wanted else original.project
         spec = _changed(clone_spec(workload=original, actor=actor), wanted, moved=project != original.project)
         made = submit(spec=spec, project=project, actor=actor)
         group, _, version = spec.api_version.rpartition("/")
@@ -236,8 +241,8 @@ class ExplanationSchema(serializers.Serializer[Any]):
     projectName = serializers.CharField()
     priority = SourcedPrioritySchema()
     preemptibility = SourcedSchema()
-    discarded = serializers.ListField(child=serializers.DictField())
-    warnings = serializers.ListField(child=serializers.DictField())
+    discarded = DiscardedValue(many=True)
+    warnings = WarningSchema(many=True)
     requested = RequestedSchema()
     manifest = serializers.DictField(help_text="As it would be stored, rebuilt from the allowed fields.")
     forecast = ForecastSchema()
@@ -257,10 +262,8 @@ class Explain(ManifestRoute):
     )
     def post(self, request: Request) -> Response:
         """The explanation; refused as a submission would be, and not recorded."""
-        body, actor = validated_body(WorkloadCreate, request.data), actor_of(request)
-        metadata = body["metadata"]
-        project = project_named(actor, metadata["projectId"], metadata.get("clusterId"), at="/metadata")
-        spec = read_submitted(body, project, actor, keep=False)
+        actor = actor_of(request)
+        _body, project, spec = read_body(WorkloadCreate, request.data, actor, keep=False)
         return Response(_explained(spec, project, actor))
 
 

@@ -19,13 +19,11 @@ from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.api.authentication import reads_of
 from tenants.organisation.models import Project
-from workloads.dictionary.selectors import type_named
-from workloads.intake import NativeBody, WorkloadSpec
-from workloads.intake.rules.native.reader import native_pointer, requested_pair
-from workloads.intake.services import grants_of, read_native_body
+from workloads.intake import NativeBody, ReadSpec, WorkloadSpec
+from workloads.intake.rules.native.reader import native_pointer
+from workloads.intake.services import SubmissionRefused, read_native_body
 from workloads.lifecycle.api.workloads import ACTIONS
 from workloads.policies.serializers import issue_json
-from workloads.policies.services import resolve_pair
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import workload_or_404
 from workloads.submission.api.submissions import (
@@ -35,8 +33,10 @@ from workloads.submission.api.submissions import (
     from_template,
     naming_sources,
     project_named,
+    read_on_cluster,
     relocated_error,
 )
+from workloads.submission.selectors import check_rest
 from workloads.submission.serializers import SubmissionErrorSchema, native_json, native_schema, new_schema
 
 REFUSED: Final = {**ANSWERS, 400: SubmissionErrorSchema}
@@ -46,12 +46,32 @@ class NativeFields(Submission):
     """What comes in has native fields."""
 
     def read(self, kind: str, body: Mapping[str, Any], project: Project, actor: Actor) -> WorkloadSpec:
-        """What a body asks for. Its refusal also names what policies say of the priority and preemptibility."""
-        native = native_of(kind, body)
+        """What a body asks for. Its refusal also names what the project refuses of the rest of it."""
         try:
-            return read_native_body(native=native, project=project, actor=actor)
-        except ValidationFailed as error:
-            raise_with(error, lambda: _check_pair(native, project))
+            return read_native_body(native=native_of(kind, body), project=project, actor=actor)
+        except SubmissionRefused as error:
+            rest = error.read
+            raise_with(error, lambda: self.check_rest(rest, project))
+
+    def check_rest(self, read: ReadSpec | None, project: Project) -> None:
+        """What the project refuses, at native fields."""
+        try:
+            check_rest(read, project)
+        except (BadRequest, ValidationFailed, Conflict) as error:
+            raise at_native_fields(error) from error
+
+    def check_fields(self, kind: str, sent: object, placed: object, actor: Actor, *, at: str = "") -> None:
+        """The fields of a body whose shape is refused; those of a template are not known then.
+
+        `placed`: the part of it, found below `at`, that names its project.
+        """
+        if not (isinstance(sent, dict) and isinstance(placed, dict)) or sent.get("templateId") is not None:
+            return
+        project = project_named(actor, str(placed.get("projectId")), at=at)
+        parts = {name: sent.get(name) for name in ("spec", "masterSpec")}
+        shaped = {name: part for name, part in parts.items() if isinstance(part, dict)}
+        spec = self.read(kind, {"name": PLACEHOLDER, **shaped}, project, actor)
+        self.check_rest(ReadSpec(spec), project)
 
     def taken(self, request: Request, spec: WorkloadSpec, project: Project, raw: Mapping[str, Any]) -> Workload:
         """Submitted; what is refused then is said of the native fields."""
@@ -71,28 +91,25 @@ class NativeSubmission(NativeFields):
         actor = actor_of(request)
         with cached_reads(reads_of(request)):
             body = self._body(request, actor)
-            project = project_named(actor, body["projectId"], body.get("clusterId"))
+            project = project_named(actor, body["projectId"])
             filled = from_template(self.kind, body, project)
             with naming_sources(filled):
-                spec = self.read(self.kind, {**body, **filled}, project, actor)
+                wanted = {**body, **filled}
+                spec = read_on_cluster(
+                    project,
+                    body.get("clusterId"),
+                    read=lambda: self.read(self.kind, wanted, project, actor),
+                    check=self.check_rest,
+                )
                 workload = self.taken(request, spec, project, {**dict(request.data), **filled})
         return Response(native_json(workload) | self.foreseen, status=202)
 
     def _body(self, request: Request, actor: Actor) -> dict[str, Any]:
-        """The body as its schema has it. Its refusal also names what is wrong inside `spec` and `masterSpec`."""
+        """The body as its schema has it. Its refusal also names what else is wrong with it."""
         try:
             return validated_body(new_schema(self.kind), request.data)
         except ValidationFailed as error:
-            raise_with(error, lambda: self._check_fields(request.data, actor))
-
-    def _check_fields(self, sent: object, actor: Actor) -> None:
-        """The fields of a body whose shape is refused; those of a template are not known then."""
-        if not isinstance(sent, dict) or sent.get("templateId") is not None:
-            return
-        project = project_named(actor, str(sent.get("projectId")), None)
-        parts = {name: sent.get(name) for name in ("spec", "masterSpec")}
-        shaped = {name: part for name, part in parts.items() if isinstance(part, dict)}
-        self.read(self.kind, {"name": PLACEHOLDER, **shaped}, project, actor)
+            raise_with(error, lambda: self.check_fields(self.kind, request.data, request.data, actor))
 
     def handle_exception(self, exc: Exception) -> Response:
         """A refused field is 400 here."""
@@ -243,18 +260,6 @@ def native_of(kind: str, body: Mapping[str, Any]) -> NativeBody:
 
 PLACEHOLDER: Final = "unnamed"
 """In place of a name that is refused already."""
-
-
-def _check_pair(native: NativeBody, project: Project) -> None:
-    """What policies and types refuse of a body that is refused for something else."""
-    found = requested_pair(native, scope=grants_of(project))
-    if found is None:
-        return
-    type_name, request = found
-    try:
-        resolve_pair(request, type_named(type_name), project)
-    except (BadRequest, ValidationFailed) as error:
-        raise at_native_fields(error) from error
 
 
 def at_native_fields(error: RungError) -> RungError:

@@ -3,7 +3,7 @@
 import base64
 import binascii
 from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -15,9 +15,9 @@ from rest_framework.response import Response
 from portal.kit.api.filters import flag_in, id_number
 from portal.kit.api.idempotency import validate_key
 from portal.kit.api.routes import REPLAYED_HEADER, Route, RoutePermission
-from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema
+from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema, validated_body
 from portal.kit.db.transactions import rollback_scope
-from portal.kit.errors import BadRequest, Conflict, Problem, RungError, ValidationFailed
+from portal.kit.errors import BadRequest, Conflict, Problem, RungError, ValidationFailed, raise_with
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
@@ -27,9 +27,10 @@ from tenants.organisation.selectors import project_by_id
 from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.serializers import forecast_json
 from workloads.forecast.services.storage import count_forecast, store
-from workloads.intake import Explicit, WorkloadSpec
+from workloads.intake import Explicit, ReadSpec, WorkloadSpec
 from workloads.intake.services import read_document, read_manifest, read_text, refusals
 from workloads.state.models import Workload
+from workloads.submission.selectors import check_rest, naming_rest
 from workloads.submission.services import submit
 from workloads.workload_templates.rules import ValueSources
 from workloads.workload_templates.services import fill_from_template
@@ -46,6 +47,7 @@ NATIVE_TYPES: Final[Mapping[str, frozenset[str]]] = {
 """By the word in the address: the workload types that are found below it."""
 
 
+Body = Mapping[str, Any]
 _IN_METADATA: Final[Mapping[str, str]] = {
     "/priority": "/metadata/priority",
     "/preemptibility": "/metadata/preemptibility",
@@ -138,15 +140,64 @@ def key_of(request: Request) -> str | None:
     return None if key is None else validate_key(key)
 
 
-def project_named(actor: Actor, project_id: str, cluster_id: object, *, at: str = "") -> Project:
+def project_named(actor: Actor, project_id: str, *, at: str = "") -> Project:
     """The project a body names; one that is absent or foreign is refused alike, at its field below `at`."""
     number = id_number(project_id)
     found = project_by_id(number) if number is not None else None
     if found is None or not can(actor, Permission.VIEW_PROJECT, project=found):
         raise ValidationFailed.at(f"{at}/projectId", "unknown_id", "projectId is not one of your projects.")
-    if cluster_id is not None and str(cluster_id) != str(found.cluster_id):
-        raise ValidationFailed.at(f"{at}/clusterId", "wrong_cluster", f"{found.name} is on cluster {found.cluster_id}.")
     return found
+
+
+def read_on_cluster(
+    project: Project,
+    cluster_id: object,
+    *,
+    read: Callable[[], WorkloadSpec],
+    check: Callable[[ReadSpec, Project], None],
+    at: str = "",
+) -> WorkloadSpec:
+    """What `read` answers. Another cluster than the project's is refused with all that is refused besides."""
+    if cluster_id is not None and str(cluster_id) != str(project.cluster_id):
+        message = f"{project.name} is on cluster {project.cluster_id}."
+        wrong = ValidationFailed.at(f"{at}/clusterId", "wrong_cluster", message)
+        raise_with(wrong, lambda: check(ReadSpec(read()), project))
+    return read()
+
+
+def read_body(schema: type[Any], data: Any, actor: Actor, *, keep: bool = True) -> tuple[Body, Project, WorkloadSpec]:
+    """The body of a manifest's submission, its project and its spec. One refusal names all that is wrong with it."""
+    try:
+        body = validated_body(schema, data)
+    except ValidationFailed as error:
+        known = {each.pointer for each in error.problems}
+        raise_with(error, lambda: _check_manifest(data, known, actor, keep=keep))
+    metadata = body["metadata"]
+    project = project_named(actor, metadata["projectId"], at="/metadata")
+    spec = read_on_cluster(
+        project,
+        metadata.get("clusterId"),
+        read=lambda: read_submitted(body, project, actor, keep=keep),
+        check=check_rest,
+        at="/metadata",
+    )
+    return body, project, spec
+
+
+def _check_manifest(data: Any, known: Container[str], actor: Actor, *, keep: bool) -> None:
+    """What else is wrong with a body whose shape is refused at the `known` pointers."""
+    metadata = data.get("metadata") if isinstance(data, dict) else None
+    if not isinstance(metadata, dict):
+        return
+    project = project_named(actor, str(metadata.get("projectId")), at="/metadata")
+    given = {
+        name: data[name]
+        for name, type_ in (("manifest", dict), ("manifestBase64Encoded", str))
+        if isinstance(data.get(name), type_)
+    }
+    asked = {at[1:]: metadata.get(at[1:]) for at, place in _IN_METADATA.items() if place not in known}
+    spec = read_submitted({"metadata": asked, **given}, project, actor, keep=keep)
+    check_rest(ReadSpec(spec), project)
 
 
 def read_submitted(
@@ -156,7 +207,10 @@ def read_submitted(
 
     `keep=False`: refusals are not recorded, or by the caller.
     """
-    with refusals(project=project, actor=actor, keep=keep, workload=workload):
+    with (
+        nullcontext() if workload else naming_rest(project),
+        refusals(project=project, actor=actor, keep=keep, workload=workload),
+    ):
         return _read(body, project, actor, workload)
 
 
@@ -193,9 +247,6 @@ def _decoded(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise BadRequest.at("/manifestBase64Encoded", "not_base64", "Not valid Base64.") from None
-
-
-Body = Mapping[str, Any]
 
 
 def from_template(kind: str, body: Body, project: Project) -> dict[str, Any]:

@@ -1,17 +1,20 @@
 """Every operation of the OpenAPI document, asked with generated input: nothing breaks, nothing is undocumented.
 
-The administrator who asks cannot delete itself: the ids in paths are those of others. `make fuzz` asks more.
+Valid input and invalid: bodies, parameters and headers that break their schemas. The administrator who asks cannot
+delete itself: valid ids in paths are those of others. `make fuzz` asks more.
 """
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import schemathesis
 from drf_spectacular.generators import SchemaGenerator
 from hypothesis import HealthCheck, given, settings
-from schemathesis import APIOperation, Case
+from hypothesis.errors import Unsatisfiable
+from schemathesis import APIOperation, Case, GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
 from portal.wsgi import application
@@ -51,13 +54,34 @@ def test_no_input_breaks_it_and_every_answer_is_documented(
     world = world_of(llm_team)
     places = {"projectId": str(llm_team.pk), "clusterId": str(llm_team.cluster_id)}
 
-    @settings(
+    known = world.of(operation.path)
+    valid = operation.as_strategy(path_parameters=dict(known))
+    broken = operation.as_strategy(GenerationMode.NEGATIVE, path_parameters=dict(known))
+    bounds = settings(
         max_examples=EXAMPLES, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
     )
-    @given(case=operation.as_strategy())
+
+    @bounds
+    @given(case=valid)
     def ask(case: Case) -> None:
-        case.path_parameters = dict(case.path_parameters or {}) | world.of(operation.path)
         case.body = aimed(case.body, places)
-        case.call_and_validate(headers={"Authorization": f"Bearer {token}"}, checks=CHECKED)
+        call(case, token)
+
+    @bounds
+    @given(case=broken)
+    def ask_wrongly(case: Case) -> None:
+        call(case, token)
+
+    @bounds
+    @given(case=operation.as_strategy(GenerationMode.NEGATIVE))
+    def ask_elsewhere(case: Case) -> None:
+        call(case, token)
 
     ask()
+    for wrongly in (ask_wrongly, *([ask_elsewhere] if operation.path_parameters else [])):
+        with suppress(Unsatisfiable):  # an operation without a parameter or body that could be wrong
+            wrongly()
+
+
+def call(case: Case, token: str) -> None:
+    case.call_and_validate(headers={"Authorization": f"Bearer {token}"}, checks=CHECKED)

@@ -243,6 +243,34 @@ def test_every_body_is_typed_and_has_an_example_that_fits(document: dict[str, An
         assert client.problems(content["schema"], example["value"]) == [], operation
 
 
+KUBERNETES = {"manifest", "rawManifest", "workloadManifest", "resourceInterface"}
+"""Objects of any kind: their fields are those of Kubernetes."""
+MUST_BE_EMPTY = {"nodeType", "nodeAffinityRequired", "podAffinity", "terminateAfterPreemption", "multiNode"}
+ROWS = {"changes", "fields"}
+"""Lists of [field, before, after]: the values are those of any field."""
+
+
+def untyped(schema: Any, name: str = "") -> Iterator[str]:
+    """Names of fields that say nothing of their value, or of an object only that it is one."""
+    if not isinstance(schema, dict) or not schema.keys().isdisjoint({"$ref", "enum"}):
+        return
+    parts = [(name, schema.get("items")), *((name, each) for key in ("allOf", "oneOf") for each in schema.get(key, ()))]
+    parts += schema.get("properties", {}).items()
+    inner = schema.get("additionalProperties")
+    if isinstance(inner, dict) and inner:
+        parts.append((name, inner))
+    parts = [(at, each) for at, each in parts if each is not None]
+    if not parts and schema.get("type", "object") == "object":
+        yield name
+    for at, each in parts:
+        yield from untyped(each, at)
+
+
+def test_nested_objects_are_typed(document: dict[str, Any]) -> None:
+    found = {each for schema in document["components"]["schemas"].values() for each in untyped(schema)}
+    assert found - KUBERNETES - MUST_BE_EMPTY - ROWS == set()
+
+
 def test_no_example_is_left_of_a_body_that_is_gone(document: dict[str, Any]) -> None:
     names = {
         content["schema"].get("$ref", content["schema"].get("items", {}).get("$ref")).rpartition("/")[2]

@@ -12,12 +12,11 @@ from typing import Any, Final
 from portal.kit.security.redaction import SECRET_TEXT
 from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
 from portal.kit.security.strict_parsing.documents import ParseLimits, measure
-from workloads.dictionary.rules.resolution import Request
 from workloads.intake.rules.manifests import read_object
 from workloads.intake.rules.native.fields import FIELDS, MASTER, Fields, object_rule
-from workloads.intake.rules.native.objects import BUILDERS, Built, Checked, has_leader, labels_of
+from workloads.intake.rules.native.objects import BUILDERS, Built, Checked, has_leader
 from workloads.intake.rules.native.parts import PORT, WORD, items
-from workloads.intake.rules.scalars import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
+from workloads.intake.rules.refused import Problems, ReadSpec, SpecRefused, native_counts_known, rest_of_native
 from workloads.intake.rules.spec import WorkloadSpec
 from workloads.intake.rules.values import (
     ABSENT,
@@ -53,7 +52,9 @@ def read_native(native: NativeBody, *, scope: ProjectGrants) -> WorkloadSpec:
     """The workload it asks for. IntakeRefused with pointers into the native body, such as `/spec/compute`."""
     report = ProblemReport()
     asked = _check(native, Location("", report, scope))
-    report.settle()
+    refused = report.problems
+    if refused and native.kind == "distributed" and "distributedFramework" not in asked.spec:
+        raise IntakeRefused(422, refused)
     type_name, build = BUILDERS[native.kind]
     built = build(asked)
     chosen = asked.spec
@@ -61,42 +62,28 @@ def read_native(native: NativeBody, *, scope: ProjectGrants) -> WorkloadSpec:
     try:
         spec = read_object(built.manifest, scope=scope, explicit=explicit, source="json", type_name=type_name)
     except IntakeRefused as refusal:
-        problems = [replace(each, pointer=native_pointer(each.pointer, built)) for each in refusal.problems]
-        raise IntakeRefused(refusal.status, problems) from None
+        raise _at_fields(refusal, built, refused, asked) from None
+    if refused:
+        raise rest_of_native(refused, ReadSpec(_pooled(spec, asked)))
+    return replace(_pooled(spec, asked), warnings=(*spec.warnings, *_warnings(asked)))
+
+
+def _pooled(spec: WorkloadSpec, asked: Checked) -> WorkloadSpec:
     pools = tuple(dict.fromkeys(asked.spec.get("nodePools", ())))
-    warnings = (*spec.warnings, *_warnings(asked))
-    return replace(spec, node_pools=pools or spec.node_pools, warnings=warnings)
+    return replace(spec, node_pools=pools or spec.node_pools)
 
 
-def requested_pair(native: NativeBody, *, scope: ProjectGrants) -> tuple[str, Request] | None:
-    """The type of a native body and the priority and preemptibility it asks for, whatever else is wrong with it.
-
-    None where these are refused themselves.
-    """
-    report = ProblemReport()
-    asked = _part(_named_fields(FIELDS[native.kind]), _given(native.spec), Location("/spec", report, scope))
-    leading = _part(_named_fields(MASTER), _given(native.master or {}), Location("/masterSpec", report, scope))
-    if report.problems:
-        return None
-    labels, pod_class = labels_of(asked), leading.get("priorityClass")
-    return BUILDERS[native.kind][0], Request(
-        explicit_priority=asked.get("priorityClass"),
-        explicit_preemptibility=asked.get("preemptibility"),
-        label_priority=labels.get(PRIORITY_LABEL),
-        label_preemptibility=labels.get(PREEMPTIBILITY_LABEL),
-        pod_priority_class=(("/masterSpec/priorityClass", pod_class),) if pod_class else (),
-    )
-
-
-_PAIR: Final = frozenset({"priorityClass", "preemptibility", "labels"})
-
-
-def _named_fields(fields: Fields) -> Rule:
-    return object_rule({name: field for name, field in fields.items() if name in _PAIR})
-
-
-def _given(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {name: value for name, value in part.items() if name in _PAIR}
+def _at_fields(refusal: IntakeRefused, built: Built, refused: Problems, asked: Checked) -> IntakeRefused:
+    """At the native fields, each once: what its rules refused already is absent from the object."""
+    found = [replace(each, pointer=native_pointer(each.pointer, built)) for each in refusal.problems]
+    if not native_counts_known(refused):
+        found = [each for each in found if each.code != "gang_too_large"]
+    known = [f"{each.pointer}/" for each in refused]
+    new = [each for each in found if not any(other.startswith(f"{each.pointer}/") for other in known)]
+    problems = (*refused, *new)
+    if not isinstance(refusal, SpecRefused):
+        return IntakeRefused(refusal.status, problems)
+    return rest_of_native(problems, replace(refusal.read, spec=_pooled(refusal.read.spec, asked)))
 
 
 def read_count(kind: str, given: Mapping[str, Any]) -> int:
@@ -146,13 +133,18 @@ def _check_distributed(asked: Checked, native: NativeBody, place: Location) -> N
     if framework is None:
         at_spec.at("distributedFramework").refuse("required", "Choose a framework.")
     _need_image(asked.spec, at_spec)
-    if asked.spec.get("maxReplicas", workers) != workers:
-        message = f"Autoscaling is not supported. Must be {workers}, as numWorkers."
-        at_spec.at("maxReplicas").refuse("out_of_range", message, (str(workers),))
-    if asked.spec.get("minReplicas", 1) > workers:
-        at_spec.at("minReplicas").refuse("out_of_range", f"Must be {workers}, the number of workers.", (str(workers),))
+    if "numWorkers" in asked.spec or native.spec.get("numWorkers") is None:
+        _check_bounds(asked.spec, workers, at_spec)
     if asked.master is not None:
         _check_master(asked, native, framework, place.at("masterSpec"))
+
+
+def _check_bounds(spec: Mapping[str, Any], workers: int, place: Location) -> None:
+    if spec.get("maxReplicas", workers) != workers:
+        message = f"Autoscaling is not supported. Must be {workers}, as numWorkers."
+        place.at("maxReplicas").refuse("out_of_range", message, (str(workers),))
+    if spec.get("minReplicas", 1) > workers:
+        place.at("minReplicas").refuse("out_of_range", f"Must be {workers}, the number of workers.", (str(workers),))
 
 
 def _check_master(asked: Checked, native: NativeBody, framework: str | None, place: Location) -> None:
