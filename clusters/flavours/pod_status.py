@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from clusters.ports.flavour import WAITS_FOR_VICTIMS, PodStatusReason
 from clusters.ports.gateway import Manifest
-from portal.kit.security.strict_parsing.documents import DocumentInvalid, ParseLimits
-from portal.kit.security.strict_parsing.yaml_reader import documents_from_yaml
+from portal.kit.security.strict_json import DocumentInvalid, ParseLimits
+from portal.kit.security.strict_yaml import documents_from_yaml
 
 SETTINGS: Final = ParseLimits(size=256 * 1024, depth=16, nodes=5_000, documents=1)
 """Bounds of a scheduler's configuration, which is a stranger's text."""

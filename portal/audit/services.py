@@ -14,7 +14,7 @@ from portal.audit.models import AuditRecord, Result
 from portal.kit.db.transactions import in_rollback_scope
 from portal.kit.errors import NotFound, RungError
 from portal.kit.security.actors import Actor
-from portal.kit.security.redaction import redact
+from portal.kit.security.logging_config import redact
 
 
 @transaction.atomic(savepoint=False)

@@ -1,26 +1,66 @@
-"""Plays the story: every act through the real services, then the simulated cluster decides and time passes."""
+"""Play the story: every act through the real services; then the simulated cluster decides, and time passes."""
 
-from collections.abc import Callable
-from datetime import timedelta
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from django.db import transaction
+from django.db import models, transaction
+from django.db.models import F
 from django.utils import timezone
 
 from clusters.inventory.models import Cluster
+from clusters.sandbox.models import SandboxObject
 from clusters.sandbox.services.simulation import set_speed, tick
 from clusters.sync.services.reconcile import reconcile
+from clusters.watch.models import ClusterEvent, ObservedPod
 from clusters.watch.services.informers import observe_cluster
 from portal.demo.organisation import ACTOR, actor_named, found_organisation
-from portal.demo.passage import pass_time
 from portal.demo.story import STORY, Job, StoryAct
 from tenants.organisation.models import Project
 from workloads.intake import Explicit, FormFields
 from workloads.intake.services import read_fields, read_manifest
 from workloads.lifecycle.services import actions
 from workloads.lifecycle.services.apply_queue import drain
-from workloads.state.models import Workload
+from workloads.preemption.models import PreemptionRecord
+from workloads.state.models import Workload, WorkloadEvent
 from workloads.submission.services import submit
+
+# Only rows of the demo's own story. The audit trail is never touched: it says when the demo was loaded.
+MOMENTS: Final[Mapping[type[models.Model], tuple[str, ...]]] = {
+    ObservedPod: ("created_at", "started_at", "deletion_at", "ended_at", "disrupted_at", "gone_at"),
+    ClusterEvent: ("at",),
+    Workload: ("phase_at", "created_at", "started_at", "completed_at", "deleted_at", "due_at"),
+    WorkloadEvent: ("at",),
+    PreemptionRecord: ("at", "gone_at", "checkpoint_at"),
+}
+_STAMP: Final = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
+
+
+@transaction.atomic
+def pass_time(span: timedelta) -> None:
+    """Move the whole story back by `span`."""
+    for model, fields in MOMENTS.items():
+        model._default_manager.update(**{field: F(field) - span for field in fields})
+    objects = list(SandboxObject.objects.all())
+    for each in objects:
+        each.manifest = moved(each.manifest, span)
+    SandboxObject.objects.bulk_update(objects, ["manifest"], batch_size=200)
+
+
+def moved(value: Any, span: timedelta) -> Any:
+    """The same JSON with every timestamp `span` earlier."""
+    match value:
+        case dict():
+            return {key: moved(inner, span) for key, inner in value.items()}
+        case list():
+            return [moved(inner, span) for inner in value]
+        case str() if _STAMP.match(value):
+            earlier = datetime.fromisoformat(value).astimezone(UTC) - span
+            return earlier.isoformat(timespec="microseconds" if "." in value else "seconds").replace("+00:00", "Z")
+        case _:
+            return value
+
 
 IMAGES: Final = {
     "Inference": "nvcr.io/nvidia/tritonserver:25.08-py3",

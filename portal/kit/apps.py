@@ -19,11 +19,11 @@ class CoreConfig(AppConfig):
         """Bad configuration is found at start; migrations install triggers; workers prove that they work."""
         from portal.kit.api import error_responses
         from portal.kit.db import read_cache, search_indexes
-        from portal.kit.messaging import consumer_heartbeat
+        from portal.kit.messaging import heartbeats
 
         for check in checks.ALL:
             register(check, "rung")
         post_migrate.connect(read_cache.install_triggers)
         post_migrate.connect(search_indexes.install)
-        consumer_heartbeat.prove_consumption()
+        heartbeats.prove_consumption()
         got_request_exception.connect(error_responses.forget_user)

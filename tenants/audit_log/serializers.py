@@ -10,7 +10,7 @@ from typing import Any, Final
 from django.db.models import Case, Q, QuerySet, Value, When
 
 from portal.audit.models import AuditRecord, Result
-from portal.kit.api.filters import Column, Columns, as_time
+from portal.kit.api.lists import Column, Columns, as_time
 from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.security.actors import ActorKind
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import flag_in
+from portal.kit.api.lists import flag_in
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import operation, validated_body
 from portal.kit.security.request_identity import actor_of

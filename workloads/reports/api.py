@@ -12,8 +12,7 @@ from rest_framework.response import Response
 
 from clusters.watch.models import Sample
 from portal.kit.api.csv_export import csv_response
-from portal.kit.api.filters import Column, Columns, as_time, filters, ordering
-from portal.kit.api.pagination import without_cursor
+from portal.kit.api.lists import Column, Columns, as_time, filters, ordering, without_cursor
 from portal.kit.api.parsers import TENANT_ID
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import (

@@ -16,8 +16,8 @@ from uuid import UUID
 from clusters.watch.selectors import ALL, RESOLUTIONS, Figures, Metric, SampleOwner
 from portal.kit.api.csv_export import csv_text
 from portal.kit.api.parsers import rfc3339
-from portal.kit.db.periodic_lock import period_start
 from portal.kit.errors import Problem, ValidationFailed
+from portal.kit.messaging.tasks import period_start
 
 PROJECT_NAME: Final = "projectName"
 DEPARTMENT_NAME: Final = "departmentName"

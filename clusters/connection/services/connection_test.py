@@ -17,7 +17,7 @@ from clusters.ports.connection import Connection
 from clusters.ports.errors import ClusterError
 from clusters.ports.flavour import Facts, SchedulerFlavour
 from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef
-from portal.kit.security.strict_parsing.documents import visible
+from portal.kit.security.strict_json import visible
 
 ACCESS_REVIEW: Final = Kind(
     "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False

@@ -53,7 +53,7 @@ from clusters.web.serializers.actions import (
     SyncsSchema,
     UnpauseChange,
 )
-from portal.kit.api.pagination import PAGES, part_of
+from portal.kit.api.lists import PAGES, part_of
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import AcceptedSchema, operation, rendered, validated_body
 from portal.kit.errors import Conflict, NotFound

@@ -13,8 +13,7 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Node, NodePool
 from clusters.inventory.services.inventory import create_node_pool, delete_node_pool, update_node_pool
 from clusters.web.serializers.inventory import NodePoolCreate, NodePoolUpdate, PoolSchema, PoolsSchema
-from portal.kit.api.filters import Column, as_time, as_uuid, filters, ordering
-from portal.kit.api.pagination import without_cursor
+from portal.kit.api.lists import Column, as_time, as_uuid, filters, ordering, without_cursor
 from portal.kit.api.parsers import TENANT_ID
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import (

@@ -15,8 +15,7 @@ from clusters.inventory.models import Cluster, Node
 from clusters.sync.selectors import STALE_AFTER
 from clusters.watch.selectors import allocated_by_node
 from clusters.web.serializers.inventory import NodesSchema
-from portal.kit.api.filters import Column, as_uuid, filters, ordering
-from portal.kit.api.pagination import without_cursor
+from portal.kit.api.lists import Column, as_uuid, filters, ordering, without_cursor
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, PAGES, operation

@@ -5,7 +5,7 @@ from typing import Any, Final
 from rest_framework import serializers
 
 from clusters.web.serializers.inventory import ClusterUpdate
-from portal.kit.api.pagination import ListSchema
+from portal.kit.api.lists import ListSchema
 from portal.kit.api.serializers import schema
 
 LONGEST_TEXT: Final = 256 * 1024

@@ -13,8 +13,7 @@ from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 
 from portal.kit.errors import BadRequest, PayloadTooLarge, ValidationFailed
-from portal.kit.security.strict_parsing.documents import DocumentInvalid, ParseLimits
-from portal.kit.security.strict_parsing.json_reader import hold_caps
+from portal.kit.security.strict_json import DocumentInvalid, ParseLimits, hold_caps
 
 LARGEST_BODY = 512 * 1024
 LIMITS: Final = ParseLimits(size=LARGEST_BODY, depth=100, nodes=20_000)

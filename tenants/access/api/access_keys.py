@@ -10,7 +10,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import id_number
+from portal.kit.api.lists import id_number
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import operation, rendered, validated_body
 from portal.kit.errors import NotFound, ValidationFailed

@@ -5,7 +5,7 @@ from typing import Final
 from django.db.models import Q, QuerySet
 
 from clusters.inventory.models import Cluster, NodePool
-from portal.kit.api.filters import KnownRows
+from portal.kit.api.lists import KnownRows
 from portal.kit.security.actors import Actor
 from tenants.access.selectors import visible_departments, visible_projects
 from tenants.organisation.models import Department

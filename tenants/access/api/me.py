@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.inventory.models import Cluster
-from portal.kit.api.filters import LARGEST_OFFSET, LARGEST_PAGE, PAGE, number_in
+from portal.kit.api.lists import LARGEST_OFFSET, LARGEST_PAGE, PAGE, number_in
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import PAGES, CountSchema, ErrorSchema, operation
 from portal.kit.security.actors import Actor, ActorKind, CredentialLimits

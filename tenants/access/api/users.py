@@ -13,7 +13,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import LARGEST_OFFSET, LARGEST_PAGE, Column, as_time, filters, number_in, ordering
+from portal.kit.api.lists import LARGEST_OFFSET, LARGEST_PAGE, Column, as_time, filters, number_in, ordering
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, operation, validated_body

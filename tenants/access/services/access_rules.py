@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from clusters.inventory.models import Cluster
 from portal.audit.services import record
-from portal.kit.api.filters import id_number
+from portal.kit.api.lists import id_number
 from portal.kit.api.parsers import TENANT_ID
 from portal.kit.db.validation import unique_or_conflict, validate_instance, validate_text
 from portal.kit.errors import Conflict, Forbidden, NotFound, RungError, ValidationFailed

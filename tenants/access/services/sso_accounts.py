@@ -18,7 +18,7 @@ from portal.audit.services import record
 from portal.kit.db.validation import unique_or_conflict
 from portal.kit.errors import Conflict, Forbidden
 from portal.kit.security.actors import Actor, ActorKind, Channel
-from portal.sso.id_token import Identity
+from portal.sso.provider import Identity
 from tenants.access.models import User
 from tenants.access.rules import Permission
 from tenants.access.selectors import access_for

@@ -24,8 +24,7 @@ from portal.kit.security.rate_limit import Counted, code_keys, count_try, give_b
 from portal.kit.security.rate_limit import ThrottledLoginView as PasswordSignIn
 from portal.kit.security.request_identity import actor_of, client_ip, request_origin
 from portal.sso.flow import LoginAttempt, begin_login, finish_login
-from portal.sso.id_token import Identity
-from portal.sso.provider import Provider, ProviderUnavailable, UntrustedResponse, configured_provider
+from portal.sso.provider import Identity, Provider, ProviderUnavailable, UntrustedResponse, configured_provider
 from tenants.access.forms import CodeForm
 from tenants.access.middleware import SECOND_FACTOR_KEY
 from tenants.access.models import User

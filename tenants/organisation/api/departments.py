@@ -5,8 +5,7 @@ from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import filters
-from portal.kit.api.pagination import PAGES
+from portal.kit.api.lists import PAGES, filters
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import (
     FILTERS,

@@ -12,8 +12,7 @@ from rest_framework.request import Request
 from clusters.inventory.models import Cluster
 from clusters.watch.models import Average, ObservedPod
 from clusters.watch.selectors import Metric
-from portal.kit.api.filters import Column, Columns, as_time, as_uuid, ordering
-from portal.kit.api.pagination import PageSlice, part_of, without_cursor
+from portal.kit.api.lists import Column, Columns, PageSlice, as_time, as_uuid, ordering, part_of, without_cursor
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import Actor
 from tenants.access.api.filter_values import CLUSTER_ID

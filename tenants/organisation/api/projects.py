@@ -9,8 +9,7 @@ from django.utils.translation import gettext as _
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import Column, Columns, as_number, filters
-from portal.kit.api.pagination import NAME_SEARCH, PAGES
+from portal.kit.api.lists import NAME_SEARCH, PAGES, Column, Columns, as_number, filters
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, operation, validated_body
 from portal.kit.errors import NotFound, ValidationFailed

@@ -12,9 +12,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.flavours.objects import RANK_TO_PRIORITY
-from portal.kit.api.filters import (
+from portal.kit.api.lists import (
     LARGEST_OFFSET,
     LARGEST_PAGE,
+    NAME_SEARCH,
     PAGE,
     Column,
     as_number,
@@ -22,8 +23,8 @@ from portal.kit.api.filters import (
     filters,
     number_in,
     ordering,
+    without_cursor,
 )
-from portal.kit.api.pagination import NAME_SEARCH, without_cursor
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, PAGES, operation, validated_body
 from portal.kit.errors import BadRequest

@@ -15,7 +15,7 @@ from django.db.models import Q, QuerySet, Sum
 from django.utils.translation import gettext as _
 
 from clusters.inventory.models import Node, NodePool
-from portal.kit.api.filters import closest_name
+from portal.kit.api.lists import closest_name
 from portal.kit.errors import BadRequest
 from scheduling.model.resources import Resources
 from tenants.access.rules import Permission

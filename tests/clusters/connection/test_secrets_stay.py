@@ -24,7 +24,7 @@ from portal.audit.models import AuditRecord
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM
 from portal.kit.security.encryption import DecryptionFailed, NoEncryptionKey, SecretBox, new_key
-from portal.kit.security.redaction import redact
+from portal.kit.security.logging_config import redact
 from tenants.access.models import User
 from tests.clusters.connection.answering import Answering, entered
 from tests.clusters.connection.kubeconfigs import TOKEN, b64, kubeconfig, text

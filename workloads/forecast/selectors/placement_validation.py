@@ -25,7 +25,7 @@ from clusters.ports.pod_templates import TemplateShape, WorkloadKind
 from clusters.ports.pods import EPHEMERAL_STORAGE, GPU_FRACTION, gpus_of, needs_of_pods
 from clusters.ports.workload_kinds import kind_for
 from portal.kit.errors import Problem, RungError, ValidationFailed
-from portal.kit.security.strict_parsing.documents import token
+from portal.kit.security.strict_json import token
 from scheduling.model.decisions import Cause, Outcome
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import MILLI, Resources, decimal_text

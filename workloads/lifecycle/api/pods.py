@@ -11,8 +11,18 @@ from rest_framework.response import Response
 
 from clusters.watch.models import ClusterEvent, ObservedPod
 from clusters.watch.rules import clean_message
-from portal.kit.api.filters import Column, as_time, as_uuid, descending, filters, flag_in, number_in, ordering
-from portal.kit.api.pagination import PAGES, part_of
+from portal.kit.api.lists import (
+    PAGES,
+    Column,
+    as_time,
+    as_uuid,
+    descending,
+    filters,
+    flag_in,
+    number_in,
+    ordering,
+    part_of,
+)
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, operation
 from portal.kit.errors import BadRequest, NotFound

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 
 from clusters.watch.rules import clean_message
 from portal.kit.api.event_stream import EventSource, OpenStreams, end, frame, stream
-from portal.kit.api.filters import Column, Columns, KnownWords, as_number, as_time, as_uuid, filters, id_number
+from portal.kit.api.lists import Column, Columns, KnownWords, as_number, as_time, as_uuid, filters, id_number
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema

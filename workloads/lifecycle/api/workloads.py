@@ -9,7 +9,8 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import (
+from portal.kit.api.lists import (
+    PAGES,
     Column,
     KnownRows,
     KnownWords,
@@ -19,8 +20,8 @@ from portal.kit.api.filters import (
     filters,
     flag_in,
     ordering,
+    part_of,
 )
-from portal.kit.api.pagination import PAGES, part_of
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, operation, validated_body
 from portal.kit.errors import RungError

@@ -6,7 +6,7 @@ from typing import Any, Final
 from rest_framework import serializers
 
 from clusters.watch.models import ClusterEvent, ObservedPod
-from portal.kit.api.pagination import ListSchema
+from portal.kit.api.lists import ListSchema
 from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.api.serializers import schema
 from tenants.organisation.models import Project

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from rest_framework import serializers
 
-from portal.kit.api.pagination import ListSchema
+from portal.kit.api.lists import ListSchema
 from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.api.serializers import schema
 from portal.kit.pages.api_snippets import ApiRequest

@@ -10,8 +10,18 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import LARGEST_OFFSET, Column, as_number, as_time, as_uuid, filters, number_in, ordering
-from portal.kit.api.pagination import PAGES, part_of
+from portal.kit.api.lists import (
+    LARGEST_OFFSET,
+    PAGES,
+    Column,
+    as_number,
+    as_time,
+    as_uuid,
+    filters,
+    number_in,
+    ordering,
+    part_of,
+)
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import (
     FILTERS,

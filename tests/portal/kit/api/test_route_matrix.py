@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 from django.test import Client
 
-from portal.kit.security.denials import READING
+from portal.kit.security.request_identity import READING
 from tenants.access.models import Role
 from tenants.access.rules import READ_PERMISSIONS, Permission
 from tenants.access.selectors import PREDEFINED_PERMISSIONS

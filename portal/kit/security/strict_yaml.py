@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from portal.kit.security.strict_parsing.documents import (
+from portal.kit.security.strict_json import (
     Document,
     DocumentInvalid,
     ParseLimits,

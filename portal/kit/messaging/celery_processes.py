@@ -1,9 +1,12 @@
-"""The beat: django-celery-beat's database scheduler that also says that it is alive. Two of them are harmless.
+"""Celery's beat and consumer, changed so that they outlive their database and their broker.
 
-It outlives its database. Celery's beat ends at the first error of a tick; this one notes it, closes the connection and
-tries again, less and less often. A broker that is away it outlives by itself: what cannot be sent is logged, and due
-again next time.
-"""
+Celery's beat ends at the first error of a tick; this scheduler logs it, closes the connection and tries again, less and
+less often. What a broker cannot take is logged and due again next time. Two schedulers at once are harmless.
+
+Celery 5.6 ends the worker when it finds, on its way back to the broker, a process of its pool that has died but was not
+yet replaced: ValueError for the descriptor of the dead process, WorkerLostError before the first task, StopIteration
+while the queue of the dead process is not free yet (https://github.com/celery/celery/issues/9250). This consumer starts
+again."""
 
 import time
 from collections.abc import Mapping
@@ -11,6 +14,8 @@ from datetime import datetime
 from typing import Any, Final
 
 import structlog
+from celery.exceptions import WorkerLostError
+from celery.worker.consumer import Consumer
 from django.db import Error, close_old_connections, connection
 from django_celery_beat.schedulers import DatabaseScheduler
 
@@ -80,3 +85,31 @@ class HeartbeatScheduler(DatabaseScheduler):
         self._initial_read, self._heap = True, None
         self.failures += 1
         return min(2.0 ** (self.failures - 1), LONGEST_PAUSE)
+
+
+RESTART_TRIES: Final = 50
+PAUSE_SECONDS: Final = 0.1
+
+
+class ReconnectingConsumer(Consumer):  # type: ignore[misc]  # Celery has no types
+    """Celery's consumer, for which a dead process of the pool is a reason to start again."""
+
+    connection_errors: tuple[type[BaseException], ...]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.connection_errors = (*self.connection_errors, ValueError, WorkerLostError)
+
+    def on_close(self) -> None:
+        """Replace the dead processes of the pool. StopIteration: their queues are not free after all tries."""
+        for left in reversed(range(RESTART_TRIES)):
+            try:
+                super().on_close()
+                break
+            except StopIteration:
+                if not left:
+                    raise
+                log.info("consumer.pool_not_ready")
+                time.sleep(PAUSE_SECONDS)
+        if self.pool:
+            self.pool.maintain_pool()

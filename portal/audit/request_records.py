@@ -1,5 +1,6 @@
-"""Sign-ins, sign-outs and failed tries are audited: Django's own signals, no others."""
+"""Records that no service writes: sign-ins, sign-outs, failed attempts, and denied writes."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -7,11 +8,13 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.dispatch import receiver
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 
 from portal.audit.models import Result
-from portal.audit.services import record
+from portal.audit.services import record, record_refusal
+from portal.kit.api.error_responses import DATABASE_UNAVAILABLE, database_unavailable_response
 from portal.kit.security.actors import Actor, ActorKind, Channel
-from portal.kit.security.request_identity import request_id, request_origin
+from portal.kit.security.request_identity import Denial, actor_of, denials_of, request_id, request_origin
 
 
 @receiver(user_logged_in)
@@ -42,3 +45,33 @@ def _actor(request: HttpRequest | None, user: AbstractBaseUser | None) -> Actor:
     if request is None:
         return Actor(ActorKind.USER, key, name, Channel.COMMAND, request_id=request_id())
     return Actor(ActorKind.USER, key, name, **request_origin(request))
+
+
+Handler = Callable[[HttpRequest], HttpResponseBase]
+
+
+def record_denials(get_response: Handler) -> Handler:
+    """After the answer is made: one record per denial, saying who sent what where."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        try:
+            for denial in denials_of(request):
+                if not denial.error.recorded:
+                    _record(request, denial)
+        except DATABASE_UNAVAILABLE as error:
+            return database_unavailable_response(request, error)
+        return response
+
+    return middleware
+
+
+def _record(request: HttpRequest, denial: Denial) -> None:
+    record_refusal(
+        actor_of(request),
+        f"request.{str(request.method).lower()}",
+        denial.error,
+        entity_type="request",
+        entity_name=request.path,
+        detail=denial.detail,
+    )
