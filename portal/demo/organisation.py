@@ -12,7 +12,7 @@ from clusters.sandbox.services.simulation import create_sandbox_nodes
 from portal.kit.security.actors import SYSTEM, Actor, ActorKind, Channel
 from scheduling.model.resources import Limit
 from tenants.access.models import Role, ServiceAccount, User
-from tenants.access.services import access_rules, service_accounts, users
+from tenants.access.services import access_rules, subjects
 from tenants.organisation import services as organisation_services
 from tenants.organisation.models import Department, Project
 from tenants.quotas.services import quotas
@@ -116,10 +116,10 @@ def _people(projects: dict[str, Project], password: str) -> None:
     admin = User(username="admin", is_staff=True, is_superuser=True, email="admin@rung.example")
     for user in (admin, *(User(username=name, email=f"{name}@rung.example") for name in PEOPLE)):
         user.set_password(password)
-        users.save_user(user=user, actor=ACTOR)
+        subjects.save_user(user=user, actor=ACTOR)
         for role, project in PEOPLE.get(user.username, []):
             access_rules.grant(subject=user, role=role, project=projects[project], actor=ACTOR)
-    service_accounts.create(name=AUTOMATION, role=Role.PLATFORM_ADMIN, secret=password, actor=ACTOR)
+    subjects.create_service_account(name=AUTOMATION, role=Role.PLATFORM_ADMIN, secret=password, actor=ACTOR)
 
 
 def _values(share: DemoQuota) -> QuotaValues:

@@ -16,23 +16,12 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import DEFAULT_DB_ALIAS
-from django.db.models import (
-    Case,
-    CharField,
-    DateTimeField,
-    Exists,
-    Expression,
-    F,
-    OuterRef,
-    Q,
-    QuerySet,
-    Value,
-    When,
-)
+from django.db.models import Case, CharField, DateTimeField, Exists, Expression, F, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Cast, Coalesce, NullIf, Replace
 from django.utils.translation import gettext as _
 
-from clusters.inventory.models import Cluster
+from clusters.inventory.models import Cluster, NodePool
+from portal.kit.api.lists import KnownRows
 from portal.kit.api.parsers import TENANT_ID
 from portal.kit.db.read_cache import cached_read
 from portal.kit.errors import Forbidden, NotFound
@@ -361,3 +350,26 @@ def matching_text(text: str) -> Q:
     """Rules whose subject, role or scope contains the text."""
     columns = ("subject_key", "role__name", "scope_name")
     return Q(*(Q(**{f"{column}__icontains": text}) for column in columns), _connector=Q.OR)
+
+
+def _clusters(_actor: Actor) -> QuerySet[Cluster]:
+    return Cluster.objects.all()
+
+
+def _pools(_actor: Actor) -> QuerySet[NodePool]:
+    return NodePool.objects.all()
+
+
+def _departments(actor: Actor) -> QuerySet[Department]:
+    """A member of a project knows the name of its department."""
+    own = visible_projects(actor).values("department")
+    return Department.objects.filter(Q(pk__in=visible_departments(actor).values("pk")) | Q(pk__in=own))
+
+
+CLUSTER_ID: Final = KnownRows(_clusters, "pk")
+POOL_ID: Final = KnownRows(_pools, "pk")
+POOL_NAME: Final = KnownRows(_pools)
+DEPARTMENT_ID: Final = KnownRows(_departments, "pk")
+DEPARTMENT_NAME: Final = KnownRows(_departments)
+PROJECT_ID: Final = KnownRows(visible_projects, "pk")
+PROJECT_NAME: Final = KnownRows(visible_projects)

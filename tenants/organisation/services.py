@@ -21,7 +21,7 @@ from portal.kit.errors import Conflict, ValidationFailed
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
-from tenants.access.services.users import set_change_author
+from tenants.access.services.subjects import set_change_author
 from tenants.organisation.models import Department, Project
 from tenants.quotas.services.quotas import departments_overrun
 from tenants.usage.selectors import live_workloads

@@ -26,9 +26,8 @@ from portal.kit.api.serializers import (
 )
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.request_identity import actor_of
-from tenants.access.api.filter_values import CLUSTER_ID
 from tenants.access.rules import Permission
-from tenants.access.selectors import require
+from tenants.access.selectors import CLUSTER_ID, require
 from tenants.organisation.api.org_units import cluster_of
 
 ADMIN: Final = RoutePermission(Permission.MANAGE_CLUSTERS, "cluster")

@@ -22,7 +22,7 @@ from portal.kit.api.serializers import FILTERS, PAGES, operation
 from portal.kit.errors import NotFound
 from portal.kit.security.request_identity import actor_of
 from scheduling.model.resources import Resources
-from tenants.access.api.filter_values import CLUSTER_ID, POOL_NAME
+from tenants.access.selectors import CLUSTER_ID, POOL_NAME
 from tenants.quotas.api.pool_quotas import CLUSTER, ZERO, group_entry, sum_by_group, text_in
 from tenants.usage.serializers import (
     POOL,

@@ -5,8 +5,8 @@
 - `?dryRun=true` on any write runs it whole and rolls everything back: the answer is what it would have been, as 200.
 - A POST with an `Idempotency-Key` that was sent before is answered again, never done again. The key is claimed, the
   work done and the answer kept in one transaction: the key exists exactly when its work does. The unique constraint
-  orders concurrent requests; the second waits for the first and repeats its answer. A refusal frees the key, for the corrected
-  request. Keys of other subjects are independent.
+  orders concurrent requests; the second waits for the first and repeats its answer. A refusal frees the key, for the
+  corrected request. Keys of other subjects are independent.
 - `If-Match` on a PUT, PATCH or DELETE: 412 unless it has the `ETag` of what a GET of the same thing answers now.
 - A read-only credential is refused every method that writes.
 - A query parameter that the route's document does not name is 400, as is one that is too long: `?dryrun=true` must not

@@ -29,7 +29,7 @@ from tenants.access.forms import CodeForm
 from tenants.access.middleware import SECOND_FACTOR_KEY
 from tenants.access.models import User
 from tenants.access.selectors import has_platform_admin
-from tenants.access.services import second_factor, sso_accounts
+from tenants.access.services import second_factor, subjects
 
 BACKEND: Final = "django.contrib.auth.backends.ModelBackend"
 PENDING_LOGIN_KEY: Final = "signing_in"
@@ -189,7 +189,7 @@ def from_provider(request: HttpRequest) -> HttpResponse:
         if kept["joins"] is not None:
             response = _link(request, identity, kept["joins"])
         else:
-            user = sso_accounts.account_for(identity=identity, actor=actor_of(request))
+            user = subjects.account_for(identity=identity, actor=actor_of(request))
             factor = "provider" if identity.second_factor else ""
             response = complete_first_factor(
                 request, user, onward=kept["onward"], shown="single sign-on", factor=factor
@@ -213,7 +213,7 @@ def _link(request: HttpRequest, identity: Identity, user_id: int) -> HttpRespons
         raise UntrustedResponse(
             _("You signed in as a different user than the one who started connecting."), code="wrong_state"
         )
-    sso_accounts.link_identity(user=user, identity=identity, actor=actor_of(request))
+    subjects.link_identity(user=user, identity=identity, actor=actor_of(request))
     messages.success(request, _("Connected. You can now sign in with single sign-on."))
     return redirect("tenants:security")
 

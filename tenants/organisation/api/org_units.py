@@ -15,7 +15,7 @@ from clusters.watch.selectors import Metric
 from portal.kit.api.lists import Column, Columns, PageSlice, as_time, as_uuid, ordering, part_of, without_cursor
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import Actor
-from tenants.access.api.filter_values import CLUSTER_ID
+from tenants.access.selectors import CLUSTER_ID
 from tenants.organisation.models import Department, Project
 from tenants.organisation.serializers import EntrySchema
 from tenants.quotas.models import DepartmentQuota, ProjectQuota

@@ -15,8 +15,7 @@ from portal.kit.api.serializers import FILTERS, operation, validated_body
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
-from tenants.access.api.filter_values import DEPARTMENT_ID, DEPARTMENT_NAME
-from tenants.access.selectors import visible_departments, visible_projects
+from tenants.access.selectors import DEPARTMENT_ID, DEPARTMENT_NAME, visible_departments, visible_projects
 from tenants.organisation import services as organisation_services
 from tenants.organisation.api import org_units
 from tenants.organisation.api.org_units import (

@@ -30,8 +30,15 @@ from portal.kit.api.serializers import FILTERS, PAGES, operation, validated_body
 from portal.kit.errors import BadRequest
 from portal.kit.security.request_identity import actor_of
 from scheduling.model.resources import Resources
-from tenants.access.api.filter_values import CLUSTER_ID, DEPARTMENT_ID, POOL_ID, POOL_NAME
-from tenants.access.selectors import access_for, visible_departments, visible_projects
+from tenants.access.selectors import (
+    CLUSTER_ID,
+    DEPARTMENT_ID,
+    POOL_ID,
+    POOL_NAME,
+    access_for,
+    visible_departments,
+    visible_projects,
+)
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota, Rank
 from tenants.quotas.rules import gpu_milli, weight_of

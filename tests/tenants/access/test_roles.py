@@ -33,7 +33,7 @@ from tenants.access.selectors import (
     visible_rules,
     with_api_columns,
 )
-from tenants.access.services import access_keys, service_accounts, users
+from tenants.access.services import credentials, subjects
 from tenants.access.services.access_rules import change_role, get_or_create_group, grant, revoke
 from tenants.access.services.roles import create_role, delete_role, update_role
 from tenants.organisation.models import Project
@@ -192,26 +192,26 @@ class TestNobodyHandsOutMoreThanTheyHold:
             change_role(membership=strong, role=Role.VIEWER, actor=acting(alice))
 
     def test_a_stronger_ones_secret_is_not_set(self, keeper: User, admin: User) -> None:
-        account, _ = service_accounts.create(name="robot", role=Role.PLATFORM_ADMIN, actor=SYSTEM)
+        account, _ = subjects.create_service_account(name="robot", role=Role.PLATFORM_ADMIN, actor=SYSTEM)
         in_group, group = UserFactory(), get_or_create_group("operators")
         in_group.groups.add(group)
         grant(subject=group, role=Role.PLATFORM_ADMIN, actor=SYSTEM)
         with pytest.raises(Forbidden):
-            service_accounts.rotate(account=account, actor=acting(keeper))
+            subjects.rotate_service_account(account=account, actor=acting(keeper))
         for stronger in (admin, in_group):
             with pytest.raises(Forbidden):
-                users.reset_password(user=stronger, actor=acting(keeper))
-        assert users.reset_password(user=UserFactory(), actor=acting(keeper))
+                subjects.reset_password(user=stronger, actor=acting(keeper))
+        assert subjects.reset_password(user=UserFactory(), actor=acting(keeper))
 
     def test_a_stronger_ones_key_is_not_revoked(self, keeper: User, admin: User) -> None:
         with pytest.raises(Forbidden):
-            access_keys.revoke_any(key=AccessKeyFactory(owner=admin), actor=acting(keeper))
-        access_keys.revoke_any(key=AccessKeyFactory(owner=UserFactory()), actor=acting(keeper))
+            credentials.revoke_any_key(key=AccessKeyFactory(owner=admin), actor=acting(keeper))
+        credentials.revoke_any_key(key=AccessKeyFactory(owner=UserFactory()), actor=acting(keeper))
 
     def test_nobody_makes_themselves_a_superuser(self, keeper: User) -> None:
         keeper.is_superuser = True
         with pytest.raises(Forbidden):
-            users.save_user(user=keeper, actor=acting(keeper))
+            subjects.save_user(user=keeper, actor=acting(keeper))
 
 
 class TestGroups:

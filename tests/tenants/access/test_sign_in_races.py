@@ -19,7 +19,7 @@ from portal.kit.security.actors import Actor, ActorKind, Channel
 from portal.sso.provider import Identity
 from tenants.access.models import User
 from tenants.access.services import second_factor
-from tenants.access.services.sso_accounts import account_for
+from tenants.access.services.subjects import account_for
 from tests.factories.tenants import PASSWORD, UserFactory
 
 pytestmark = pytest.mark.postgres

@@ -27,7 +27,7 @@ from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, operation
 from portal.kit.errors import BadRequest, NotFound
 from portal.kit.security.request_identity import actor_of
-from tenants.access.api.filter_values import CLUSTER_ID, POOL_NAME
+from tenants.access.selectors import CLUSTER_ID, POOL_NAME
 from workloads.lifecycle.selectors import homes_of, owners_of, visible_pods
 from workloads.lifecycle.serializers.pods import (
     ENDED,

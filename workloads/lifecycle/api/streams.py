@@ -20,7 +20,7 @@ from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema
 from portal.kit.errors import BadRequest, RungError, TooManyRequests
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
-from tenants.access.api.filter_values import (
+from tenants.access.selectors import (
     CLUSTER_ID,
     DEPARTMENT_ID,
     DEPARTMENT_NAME,

@@ -27,7 +27,7 @@ from portal.kit.api.serializers import FILTERS, operation, validated_body
 from portal.kit.errors import RungError
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
-from tenants.access.api.filter_values import (
+from tenants.access.selectors import (
     CLUSTER_ID,
     DEPARTMENT_ID,
     DEPARTMENT_NAME,
