@@ -56,8 +56,16 @@ from tenants.access.views import account
 from tenants.audit_log import views as audit_log_views
 from tenants.audit_log.api import AuditFile, AuditLogs
 from tenants.organisation import views as organisation_views
-from tenants.organisation.api.departments import DepartmentCount, DepartmentDetail, DepartmentResources, Departments
-from tenants.organisation.api.projects import ProjectCount, ProjectDetail, ProjectResources, Projects
+from tenants.organisation.api import (
+    DepartmentCount,
+    DepartmentDetail,
+    DepartmentResources,
+    Departments,
+    ProjectCount,
+    ProjectDetail,
+    ProjectResources,
+    Projects,
+)
 from tenants.organisation.models import Department, Project
 from tenants.quotas.api.caps_and_limits import (
     MinRuntimeList,

@@ -28,7 +28,7 @@ from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import CLUSTER_ID, require
-from tenants.organisation.api.org_units import cluster_of
+from tenants.organisation.api import cluster_of
 
 ADMIN: Final = RoutePermission(Permission.MANAGE_CLUSTERS, "cluster")
 COLUMNS: Final = {
