@@ -302,14 +302,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "Kueue: pods never preempt, Kueue does",
-        "clusters/flavours/kueue/flavour.py",
+        "clusters/flavours/kueue.py",
         'POD_POLICY: Final = "Never"',
         'POD_POLICY: Final = ""',
         ("tests/clusters/flavours/test_kueue_objects.py",),
     ),
     Mutation(
         "KAI: every queue has all three limits",
-        "clusters/flavours/kai/flavour.py",
+        "clusters/flavours/kai.py",
         "    if amount is None:\n        return UNLIMITED\n",
         "    if amount is None:\n        return 0\n",
         ("tests/clusters/flavours/test_objects.py",),

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from clusters.flavours.kai.flavour import Kai
+from clusters.flavours.kai import Kai
 from clusters.flavours.kube import Kube, KubeGangs
-from clusters.flavours.kueue.flavour import Kueue
-from clusters.flavours.volcano.flavour import Volcano
+from clusters.flavours.kueue import Kueue
+from clusters.flavours.volcano import Volcano
 from clusters.ports.flavour import Guarantee, SchedulerFlavour
 
 FLAVOURS: Final[Mapping[str, SchedulerFlavour]] = {

@@ -25,7 +25,7 @@ import threading
 from pathlib import Path
 from typing import TextIO
 
-from portal.demo.lab_process import DemoLab
+from portal.demo.lab import DemoLab
 from portal.demo.supervisor import PACKAGES, Child, SourceFiles, Supervisor, end_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,67 +1,70 @@
-"""The demo's real cluster: reconnected at every start, with its own organisation."""
+"""`make demo RUNG_LAB=1`: a real control plane with fake GPU nodes beside the simulated cluster."""
 
-from typing import Final
+import os
+import subprocess
+import sys
+from pathlib import Path
 
-from django.db import transaction
+from portal.demo.supervisor import Child, end_with_parent
 
-from clusters.connection.models import ClusterCredential
-from clusters.connection.services.registration import change_connection, register_cluster
-from clusters.inventory.models import Cluster
-from clusters.inventory.services.inventory import create_node_pool, pause, unpause
-from portal.demo.organisation import ACTOR
-from scheduling.model.resources import Limit
-from tenants.access.models import Role, User
-from tenants.access.services import access_rules
-from tenants.organisation import services as organisation_services
-from tenants.organisation.models import Project
-from tenants.quotas.services import quotas
-from tenants.quotas.services.quota_values import QuotaValues
-
-CLUSTER: Final = "lab"
-DEPARTMENT: Final = "lab"
-PROJECT: Final = "lab-team"
-POOLS: Final = {"h100": 16, "a100": 8}
-"""GPUs that the project may hold in each pool."""
-PEOPLE: Final = {"alice": Role.OWNER, "bob": Role.MEMBER}
+NAME = "demo"
+POOLS = {"h100": 4, "a100": 2}
+GPUS = 8
+GRACE_SECONDS = 25.0
+"""It ends its programs one after another; killed before that, it would leave the rest running."""
 
 
-def connect(kubeconfig: bytes) -> Cluster:
-    """Take the lab's cluster in, or adopt a new one under the name of the last. Raises Refused or Conflict.
+class DemoLab:
+    """`lab/cluster` with the demo's data folder."""
 
-    Every start of the lab brings an empty cluster with another identity.
-    """
-    known = Cluster.objects.filter(name=CLUSTER).first()
-    if known is None:
-        cluster, _report = register_cluster(name=CLUSTER, flavour="kube", source=kubeconfig, actor=ACTOR)
-        found(cluster)
-        return cluster
-    pause(cluster=known, reason="The lab is reset.", actor=ACTOR)
-    unpause(cluster=known, actor=ACTOR, adopt=True)
-    change_connection(cluster=known, source=kubeconfig, actor=ACTOR)
-    return known
+    def __init__(self, folder: Path, root: Path) -> None:
+        self.root = root
+        self.kubeconfig = folder / "lab" / "rung.kubeconfig"
+        os.environ["LAB_WORK"] = str(folder / "lab")
+        os.environ.setdefault("RUNG_CLUSTER_ADDRESSES", "127.0.0.0/8")
 
+    def start(self) -> bool:
+        """Build the programs if need be, bring the cluster up, make its account; False if that failed."""
+        os.environ["LAB_BIN"] = self._answer("lab/build")
+        up = bool(os.environ["LAB_BIN"]) and self._run("lab/cluster", "up", NAME, "--scheduler")
+        return up and self._run("lab/cluster", "kinds", NAME) and self._nodes() and self._account()
 
-def leave() -> None:
-    """Without a lab its cluster is let alone."""
-    for cluster in Cluster.objects.filter(name=CLUSTER, pk__in=ClusterCredential.objects.values("cluster")):
-        pause(cluster=cluster, reason="The lab is not running. Start it with RUNG_LAB=1.", actor=ACTOR)
+    def child(self) -> Child:
+        """The process that stays with the cluster and ends it, also when the demo is killed."""
+        return Child("lab", (str(self.root / "lab" / "cluster"), "run", NAME, "--scheduler"), grace=GRACE_SECONDS)
 
+    def _nodes(self) -> bool:
+        done = [
+            self._run("lab/cluster", "gpu-nodes", NAME, str(count), str(GPUS), pool) for pool, count in POOLS.items()
+        ]
+        return all(done)
 
-@transaction.atomic
-def found(cluster: Cluster) -> Project:
-    """Two pools, a department and a project whose people are those of the demo."""
-    pools = {name: create_node_pool(cluster=cluster, name=name, actor=ACTOR) for name in POOLS}
-    department = organisation_services.create_department(cluster=cluster, name=DEPARTMENT, actor=ACTOR)
-    project = organisation_services.create_project(department=department, name=PROJECT, actor=ACTOR)
-    for name, pool in pools.items():
-        given = Limit(gpu=POOLS[name] * 1000, cpu=None, memory=None)
-        values = QuotaValues(deserved=given, limit=given, over_quota_weight=1)
-        quotas.set_department_quota(
-            department=department, node_pool=pool, values=values, actor=ACTOR, reason="Initial quota"
+    def _account(self) -> bool:
+        """A kubeconfig of Rung's own account, readable by this user only."""
+        manifests = self._answer(sys.executable, "manage.py", "cluster_rbac", "--flavour", "kube")
+        config = self._answer("lab/cluster", "account", NAME, given=manifests)
+        self.kubeconfig.unlink(missing_ok=True)
+        with os.fdopen(os.open(self.kubeconfig, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+            stream.write(config)
+        return bool(config)
+
+    def _run(self, program: str, *arguments: str) -> bool:
+        command = [str(self.root / program), *arguments]
+        done = subprocess.run(
+            command, cwd=self.root, stdout=subprocess.DEVNULL, check=False, preexec_fn=end_with_parent
         )
-        quotas.set_project_quota(project=project, node_pool=pool, values=values, actor=ACTOR, reason="Initial quota")
-    for name, role in PEOPLE.items():
-        user = User.objects.filter(username=name).first()
-        if user is not None:
-            access_rules.grant(subject=user, role=role, project=project, actor=ACTOR)
-    return project
+        return done.returncode == 0
+
+    def _answer(self, program: str, *arguments: str, given: str = "") -> str:
+        """What a program printed; empty if it failed."""
+        command = [str(self.root / program), *arguments]
+        done = subprocess.run(
+            command,
+            cwd=self.root,
+            input=given,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+            preexec_fn=end_with_parent,
+        )
+        return done.stdout.strip() if done.returncode == 0 else ""

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from clusters.connection.services.registration import try_stored
-from clusters.flavours.kai.flavour import NODE_POOL_LABEL
-from clusters.flavours.kai.status import RUNS
+from clusters.flavours.kai import NODE_POOL_LABEL
+from clusters.flavours.kai_status import RUNS
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.gateway import Manifest, ObjectRef
 from clusters.ports.kinds import KAI_POD_GROUP, KAI_QUEUE, PRIORITY_CLASS, ref_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clusters.flavours.registry import flavour_for
-from clusters.flavours.volcano.config import CONF, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, UNREAD
+from clusters.flavours.volcano_config import CONF, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, UNREAD
 from clusters.inventory.services.inventory import mark_dirty
 from clusters.ports.errors import ClusterRefused, NotAuthorized
 from clusters.ports.flavour import DesiredState, TopologyDomain

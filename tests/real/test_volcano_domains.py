@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters.flavours.volcano.config import CONF, KEY
-from clusters.flavours.volcano.flavour import CEILING
+from clusters.flavours.volcano import CEILING
+from clusters.flavours.volcano_config import CONF, KEY
 from clusters.inventory.models import Cluster, NodePool
 from clusters.inventory.services.inventory import update_node_pool
 from clusters.ports.gateway import Manifest, ObjectRef

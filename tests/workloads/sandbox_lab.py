@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from clusters.flavours.volcano.config import CONF, KEY
+from clusters.flavours.volcano_config import CONF, KEY
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
 from clusters.ports.kinds import kind_of_workload

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from clusters.flavours.kai.flavour import CAUSES, shard_settings, value_of
+from clusters.flavours.kai import CAUSES, shard_settings, value_of
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.errors import ClusterError, NotAuthorized, NotServed, TransientClusterError

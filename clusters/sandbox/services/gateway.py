@@ -13,8 +13,8 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from clusters.flavours.kueue import capabilities as kueue_capabilities
-from clusters.flavours.kueue.status import SHOWN_QUEUE, VISIBILITY_API
+from clusters.flavours import kueue_capabilities
+from clusters.flavours.kueue_status import SHOWN_QUEUE, VISIBILITY_API
 from clusters.inventory.models import Cluster
 from clusters.ports.errors import ClusterRefused, VersionExpired
 from clusters.ports.gateway import Kind, ListPage, Manifest, ObjectRef, WatchEvent

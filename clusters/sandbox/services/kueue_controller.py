@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from clusters.flavours.kueue.capabilities import CONF, facts_of, fair_sharing
+from clusters.flavours.kueue_capabilities import CONF, facts_of, fair_sharing
 from clusters.flavours.registry import flavour_for
 from clusters.ports.gateway import Manifest
 from clusters.ports.kinds import KUEUE_FLAVOR, KUEUE_LOCAL_QUEUE, KUEUE_QUEUE, POD

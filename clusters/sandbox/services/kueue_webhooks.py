@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from clusters.flavours.kueue.flavour import PRIORITY_LABEL, QUEUE_LABEL, REQUIRED_TOPOLOGY
+from clusters.flavours.kueue import PRIORITY_LABEL, QUEUE_LABEL, REQUIRED_TOPOLOGY
 from clusters.flavours.objects import HOSTNAME
 from clusters.flavours.registry import flavour_for
 from clusters.ports.gateway import Manifest

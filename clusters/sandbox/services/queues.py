@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clusters.flavours.kai.flavour import NODE_POOL_LABEL, QUEUE_LABEL
-from clusters.flavours.kueue import flavour as kueue_flavour
+from clusters.flavours import kueue, volcano
+from clusters.flavours.kai import NODE_POOL_LABEL, QUEUE_LABEL
 from clusters.flavours.objects import POOL, duration_micros, sum_or_unlimited
-from clusters.flavours.volcano import flavour as volcano_flavour
 from clusters.ports.flavour import Traits
 from clusters.ports.gateway import Manifest
 from clusters.ports.kinds import KAI_QUEUE, KUEUE_COHORT, KUEUE_QUEUE, VOLCANO_QUEUE
@@ -101,7 +100,7 @@ def _volcano(store: ObjectStore) -> Iterator[Queue]:
 
 def _listed(resources: Mapping[str, Any]) -> Limit:
     """A resource list. What it leaves out, and what it writes for "unlimited", is no bound."""
-    most, found = amounts(volcano_flavour.UNLIMITED), amounts(resources)
+    most, found = amounts(volcano.UNLIMITED), amounts(resources)
     told = {part: getattr(found, part) for name, (part, _unit) in PARTS.items() if name in resources}
     return Limit(**{part: None if amount >= getattr(most, part) else amount for part, amount in told.items()})
 
@@ -168,7 +167,7 @@ def _quota(told: Mapping[str, Mapping[str, Any]], field: str, *, least: int | No
     for name, (part, unit) in PARTS.items():
         text = told.get(name, {}).get(field)
         amount = least if text is None else scaled(str(text), unit)
-        found[part] = None if amount is None or amount >= getattr(kueue_flavour.MOST, part) else amount
+        found[part] = None if amount is None or amount >= getattr(kueue.MOST, part) else amount
     return Limit(**found)
 
 
@@ -184,6 +183,6 @@ def _sum(limits: Iterable[Limit]) -> Limit:
 
 DIALECTS: Final[Mapping[str, QueueDialect]] = {
     KAI_QUEUE.key: QueueDialect(_kai, lambda pod: labels(pod).get(QUEUE_LABEL, "default-queue")),
-    VOLCANO_QUEUE.key: QueueDialect(_volcano, lambda pod: annotations(pod).get(volcano_flavour.QUEUE, "default")),
-    KUEUE_QUEUE.key: QueueDialect(_kueue, lambda manifest: labels(manifest).get(kueue_flavour.QUEUE_LABEL, "")),
+    VOLCANO_QUEUE.key: QueueDialect(_volcano, lambda pod: annotations(pod).get(volcano.QUEUE, "default")),
+    KUEUE_QUEUE.key: QueueDialect(_kueue, lambda manifest: labels(manifest).get(kueue.QUEUE_LABEL, "")),
 }

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
 
-from clusters.flavours.kai import flavour as kai_flavour
+from clusters.flavours import kai, volcano
 from clusters.flavours.objects import POOL
 from clusters.flavours.rendering import ROLE
-from clusters.flavours.volcano import flavour as volcano_flavour
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.flavour import PodStatusReason, SchedulerFlavour
 from clusters.ports.gateway import Manifest
@@ -167,7 +166,7 @@ class PodStore:
             preemptible=preemptibility_of(pod) is not Preemptibility.NON_PREEMPTIBLE,
             never_preempts=spec.get("preemptionPolicy") == "Never",
             queue=_queue(pod),
-            pod_group=str((meta.get("annotations") or {}).get(kai_flavour.POD_GROUP) or "")[:253],
+            pod_group=str((meta.get("annotations") or {}).get(kai.POD_GROUP) or "")[:253],
             device=shared_device(pod)[:64],
             role=marks.get(ROLE, "")[:63],
             gpu_milli=asked.gpu,
@@ -199,7 +198,7 @@ class PodStore:
 def _queue(pod: Manifest) -> str:
     """As it says itself, whichever scheduler it says it to."""
     said = pod["metadata"].get("annotations") or {}
-    return str(labels(pod).get(kai_flavour.QUEUE_LABEL) or said.get(volcano_flavour.QUEUE) or "")[:253]
+    return str(labels(pod).get(kai.QUEUE_LABEL) or said.get(volcano.QUEUE) or "")[:253]
 
 
 def _is_news(manifest: Manifest, row: StoredPod) -> bool:

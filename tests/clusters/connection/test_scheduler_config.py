@@ -7,7 +7,7 @@ import pytest
 from clusters.backends.memory import MemoryGateway, MemoryStore, store_of
 from clusters.connection.services.scheduler_config import budgets_in, guarantees_on, missing_causes, other_queues_in
 from clusters.flavours.registry import flavour_for
-from clusters.flavours.volcano.config import CONF, KEY, NO_PREEMPT, UNREAD
+from clusters.flavours.volcano_config import CONF, KEY, NO_PREEMPT, UNREAD
 from clusters.inventory.models import Cluster
 from clusters.ports.errors import ClusterError, ClusterUnreachable, NotAuthorized
 from clusters.ports.gateway import Kind, Manifest, ObjectRef

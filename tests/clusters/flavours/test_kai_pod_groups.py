@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clusters.flavours.kai.status import FREE, RUNS, STARTED, pod_group_events
+from clusters.flavours.kai_status import FREE, RUNS, STARTED, pod_group_events
 from clusters.flavours.registry import flavour_for
 from clusters.ports.flavour import PodStatusReason
 from clusters.ports.gateway import Kind, Manifest

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from clusters.flavours.kueue.flavour import Kueue
+from clusters.flavours.kueue import Kueue
 from clusters.ports.flavour import NOTHING, DesiredState, PoolSpec, ProjectSpec
 from clusters.ports.gateway import Manifest
 from clusters.ports.ownership import stamped

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from clusters.flavours.registry import flavour_for
-from clusters.flavours.volcano.status import NOT_TRIED
+from clusters.flavours.volcano import NOT_TRIED
 from clusters.ports.flavour import DesiredState, PodStatusReason
 from clusters.ports.gateway import Manifest
 from clusters.ports.kinds import VOLCANO_QUEUE

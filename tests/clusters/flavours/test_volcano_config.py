@@ -5,7 +5,7 @@ import json
 import pytest
 
 from clusters.flavours.registry import flavour_for
-from clusters.flavours.volcano.config import (
+from clusters.flavours.volcano_config import (
     ANYWHERE,
     ASSUMED,
     ASSUMED_DOMAINS,
@@ -28,7 +28,7 @@ from clusters.flavours.volcano.config import (
     ignores_domains,
     leaves_out,
 )
-from clusters.flavours.volcano.guarantees import guarantees_of
+from clusters.flavours.volcano_guarantees import guarantees_of
 from clusters.ports.flavour import Facts
 from clusters.ports.gateway import Manifest
 from scheduling.model.decisions import BELOW_MINIMUM, Cause, OutcomeKind

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from clusters.flavours.registry import flavour_for
-from clusters.flavours.volcano.status import NOT_THERE, NOT_TRIED, STANDS, pod_group_events
+from clusters.flavours.volcano import NOT_THERE, NOT_TRIED, STANDS, pod_group_events
 from clusters.ports.gateway import Manifest
 from clusters.ports.kinds import VOLCANO_POD_GROUP
 from clusters.watch.rules import sanitize

@@ -9,8 +9,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from clusters.flavours.objects import MOST_LEVELS
 from clusters.flavours.registry import flavour_for
-from clusters.flavours.volcano.flavour import CEILING
-from clusters.flavours.volcano.status import pod_group_events
+from clusters.flavours.volcano import CEILING, pod_group_events
 from clusters.inventory.models import Cluster, DirtyOwner, NodePool
 from clusters.inventory.selectors import domains_of
 from clusters.inventory.services.inventory import update_node_pool

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clusters.flavours.kai.status import redirected_event
+from clusters.flavours.kai_status import redirected_event
 from clusters.flavours.registry import flavour_for
 from clusters.ports.gateway import Manifest
 from clusters.ports.kinds import POD

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from clusters.connection.rules.rights import required_access
-from clusters.flavours.kueue.status import POSITION_IN_QUEUE, QUEUE_POSITION, VISIBILITY_API
+from clusters.flavours.kueue_status import POSITION_IN_QUEUE, QUEUE_POSITION, VISIBILITY_API
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.ports.errors import ClusterBusy, ClusterError, ClusterRefused, ClusterUnreachable, Invalid, NotAuthorized

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, Final, TypeVar
 
-from clusters.flavours.volcano.flavour import (
+from clusters.flavours.volcano import (
     GROUP,
     MIN_RUNTIME,
     PREEMPTABLE,

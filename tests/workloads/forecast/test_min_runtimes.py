@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from clusters.flavours.volcano.flavour import MIN_RUNTIME
+from clusters.flavours.volcano import MIN_RUNTIME
 from clusters.ports.kinds import POD
 from clusters.ports.pods import is_terminal
 from clusters.sandbox.services.gateway import SandboxGateway

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from clusters.connection.services.scheduler_config import guarantee_on
-from clusters.flavours.kueue.capabilities import INTEGRATIONS, UNREAD
+from clusters.flavours.kueue_capabilities import INTEGRATIONS, UNREAD
 from clusters.inventory.models import Cluster
 from clusters.ports.errors import NotServed
 from clusters.ports.gateway import Kind, ListPage

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from clusters.flavours.kai.status import RUNS, STARTED
+from clusters.flavours.kai_status import RUNS, STARTED
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest

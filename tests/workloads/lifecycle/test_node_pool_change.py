@@ -3,7 +3,7 @@
 import pytest
 from django.utils import timezone
 
-from clusters.flavours.kueue.flavour import ANY_PLACES
+from clusters.flavours.kueue import ANY_PLACES
 from clusters.inventory.models import NodePool
 from clusters.inventory.services.inventory import update_node_pool
 from clusters.ports.kinds import VOLCANO_POD_GROUP

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusters.flavours.volcano.status import STANDS
+from clusters.flavours.volcano import STANDS
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest
 from clusters.ports.kinds import VOLCANO_POD_GROUP

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusters.flavours.kai.status import EVICTED, UNEXPLAINED
+from clusters.flavours.kai_status import EVICTED, UNEXPLAINED
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind, Manifest
 from clusters.ports.kinds import EVENT, KAI_POD_GROUP, POD, WORKLOAD_KINDS

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
-from portal.demo import lab
+from portal.demo import organisation
 from portal.demo.play import load
 from portal.kit.errors import Conflict, ValidationFailed
 from portal.kit.models import Heartbeat
@@ -38,13 +38,13 @@ class Command(BaseCommand):
         if kubeconfig:
             self._connect(kubeconfig)
         else:
-            lab.leave()
+            organisation.pause_lab()
         call_command("sandbox_speed", str(settings.RUNG_DEMO_SPEED))
         Heartbeat.objects.all().delete()
 
     def _connect(self, kubeconfig: Path) -> None:
         try:
-            cluster = lab.connect(kubeconfig.read_bytes())
+            cluster = organisation.connect_lab(kubeconfig.read_bytes())
         except (Conflict, ValidationFailed) as error:
             raise CommandError(f"The lab could not be connected: {error}") from error
         self.stdout.write(f"Connected {cluster.name}: Kubernetes {cluster.version}.")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from clusters.flavours.volcano.config import CDP, SHIPPED, VolcanoConfig, conf_of
+from clusters.flavours.volcano_config import CDP, SHIPPED, VolcanoConfig, conf_of
 from clusters.ports.flavour import HELD_BY_RUNG, Enforced, Facts, Guarantee
 from scheduling.model.decisions import Cause
 

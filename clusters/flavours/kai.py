@@ -10,8 +10,8 @@ Sources: KAI 0.17 (`scheduling.run.ai/v2` Queue) and the messages its scheduler 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from clusters.flavours import kai_status
 from clusters.flavours import objects as flavours_objects
-from clusters.flavours.kai import status as kai_status
 from clusters.flavours.objects import go_duration, plain_number
 from clusters.flavours.rendering import render_job
 from clusters.ports.flavour import DesiredState, Guarantee, JobSpec, PodStatusReason, PoolSpec, QueueSpec, Traits

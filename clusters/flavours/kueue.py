@@ -7,11 +7,10 @@ field `suspend` is never written here; a workload that is stopped is no object a
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from clusters.flavours import kueue_capabilities, kueue_status
 from clusters.flavours import objects as flavours_objects
-from clusters.flavours.kueue import capabilities as kueue_capabilities
-from clusters.flavours.kueue import status as kueue_status
-from clusters.flavours.kueue.capabilities import GUARANTEES, QUEUED_WHOLE, guarantees_of, warnings_for
-from clusters.flavours.kueue.status import VISIBILITY_API
+from clusters.flavours.kueue_capabilities import GUARANTEES, QUEUED_WHOLE, guarantees_of, warnings_for
+from clusters.flavours.kueue_status import VISIBILITY_API
 from clusters.flavours.rendering import render_job
 from clusters.ports.flavour import (
     DesiredState,
