@@ -34,7 +34,7 @@ from kubernetes import client, watch  # isort: skip
 from clusters.backends.kubernetes.gateway import KubernetesGateway
 from clusters.inventory.models import Cluster
 from clusters.ports.connection import CheckedAddress, Connection
-from clusters.ports.kinds import POD
+from clusters.ports.objects import POD
 from clusters.ports.pods import scaled
 from clusters.watch.models import ObservedPod, ObserverLease
 from clusters.watch.services.informers import ClusterWatch

@@ -274,7 +274,7 @@ RUNG_STREAMS = {"tick": 1.0, "beat": 10.0, "longest": 3600.0, "of_one": 10, "mos
 
 # --- REST ---------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK: dict[str, Any] = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["tenants.access.api.credentials.BearerAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["tenants.access.api.authentication.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_PARSER_CLASSES": ["portal.kit.api.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["portal.kit.api.parsers.PlainJSONRenderer"],

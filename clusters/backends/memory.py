@@ -11,10 +11,19 @@ from datetime import UTC, datetime
 from threading import RLock
 from typing import Any, Final
 
-from clusters.ports.errors import ClusterError, ClusterRefused, ObjectConflict, VersionConflict, VersionExpired
-from clusters.ports.gateway import Kind, ListPage, Manifest, ObjectRef, WatchEvent
-from clusters.ports.kinds import NAMESPACE, PRIORITY_CLASS, kind_of, ref_of
-from clusters.ports.ownership import is_managed
+from clusters.ports.gateway import (
+    ClusterError,
+    ClusterRefused,
+    Kind,
+    ListPage,
+    Manifest,
+    ObjectConflict,
+    ObjectRef,
+    VersionConflict,
+    VersionExpired,
+    WatchEvent,
+)
+from clusters.ports.objects import NAMESPACE, PRIORITY_CLASS, is_managed, kind_of, ref_of
 
 MemoryKey = tuple[str, str, str]
 Fault = Callable[[str, ObjectRef], ClusterError | None]

@@ -16,8 +16,7 @@ from clusters.flavours.objects import go_duration, plain_number
 from clusters.flavours.rendering import render_job
 from clusters.ports.flavour import DesiredState, Guarantee, JobSpec, PodStatusReason, PoolSpec, QueueSpec, Traits
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import KAI_POD_GROUP, KAI_QUEUE, KAI_SHARD, KAI_TOPOLOGY, NAMESPACE, PRIORITY_CLASS
-from clusters.ports.ownership import owned
+from clusters.ports.objects import KAI_POD_GROUP, KAI_QUEUE, KAI_SHARD, KAI_TOPOLOGY, NAMESPACE, PRIORITY_CLASS, owned
 from scheduling.model.decisions import Cause
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from clusters.flavours import pod_status
 from clusters.ports.flavour import GANG_INCOMPLETE, WAITS_FOR_VICTIMS, PodStatusReason
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import KAI_POD_GROUP
+from clusters.ports.objects import KAI_POD_GROUP
 from clusters.ports.pods import moment_of
 
 EVICT: Final = "Evict"

@@ -29,8 +29,15 @@ from clusters.ports.flavour import (
     Traits,
 )
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import GANG_POD_GROUP, GANG_WORKLOAD, LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
-from clusters.ports.ownership import owned
+from clusters.ports.objects import (
+    GANG_POD_GROUP,
+    GANG_WORKLOAD,
+    LIMIT_RANGE,
+    NAMESPACE,
+    PRIORITY_CLASS,
+    RESOURCE_QUOTA,
+    owned,
+)
 from clusters.ports.pod_templates import gang_templates
 from clusters.ports.workload_kinds import kind_for
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility

@@ -25,7 +25,7 @@ from clusters.ports.flavour import (
     Traits,
 )
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import (
+from clusters.ports.objects import (
     KUEUE_COHORT,
     KUEUE_FLAVOR,
     KUEUE_LOCAL_QUEUE,
@@ -35,8 +35,8 @@ from clusters.ports.kinds import (
     KUEUE_WORKLOAD,
     NAMESPACE,
     PRIORITY_CLASS,
+    owned,
 )
-from clusters.ports.ownership import owned
 from clusters.ports.pod_templates import parts_in
 from clusters.ports.workload_kinds import KINDS, kind_for
 from scheduling.model.resources import Limit, decimal_text

@@ -15,7 +15,7 @@ from typing import Any, Final
 from clusters.flavours.pod_status import config_document
 from clusters.ports.flavour import HELD_BY_RUNG, Facts, Guarantee
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import CONFIG_MAP
+from clusters.ports.objects import CONFIG_MAP
 from clusters.ports.workload_kinds import KINDS
 from scheduling.model.decisions import OutcomeKind
 from scheduling.model.preemptibility import FairSharingStrategy, Preemptibility

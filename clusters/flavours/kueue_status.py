@@ -17,8 +17,7 @@ from clusters.flavours import pod_status
 from clusters.flavours.pod_status import ADMITTED, LEFT_OUT, QUEUED
 from clusters.ports.flavour import PodStatusReason, VisibilityApi
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import POD
-from clusters.ports.ownership import owned
+from clusters.ports.objects import POD, owned
 
 QUEUE_POSITION: Final = "QueuePosition"
 """Reason of an event that tells of a job's place among all that wait in its queue."""

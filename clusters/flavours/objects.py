@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from clusters.ports.flavour import DesiredState, PoolSpec, PriorityLevel, ProjectSpec
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.ownership import owned
+from clusters.ports.objects import owned
 from portal.kit.errors import Problem
 
 POOL: Final = "rung.dev/node-pool"

@@ -15,8 +15,7 @@ from typing import Any, Final
 from clusters.flavours.objects import HOSTNAME, PLACEMENT, POOL
 from clusters.ports.flavour import JobSpec, PoolSpec
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import SERVICE
-from clusters.ports.ownership import GENERATION, MANAGED_BY, MANAGER, OWNER, owned
+from clusters.ports.objects import GENERATION, MANAGED_BY, MANAGER, OWNER, SERVICE, owned
 from clusters.ports.pod_templates import FoundPart, TemplateShape, WorkloadKind, parts_in
 from clusters.ports.pods import PREEMPTIBILITY_LABEL
 from clusters.ports.workload_kinds import kind_for

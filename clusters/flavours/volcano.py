@@ -50,8 +50,15 @@ from clusters.ports.flavour import (
     Traits,
 )
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import NAMESPACE, PRIORITY_CLASS, VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
-from clusters.ports.ownership import OWNER, owned
+from clusters.ports.objects import (
+    NAMESPACE,
+    OWNER,
+    PRIORITY_CLASS,
+    VOLCANO_HYPER_NODE,
+    VOLCANO_POD_GROUP,
+    VOLCANO_QUEUE,
+    owned,
+)
 from clusters.ports.pod_templates import gang_templates
 from clusters.ports.workload_kinds import kind_for
 from scheduling.model.preemptibility import Preemptibility

@@ -16,7 +16,7 @@ from typing import Any, Final
 from clusters.flavours.pod_status import config_document
 from clusters.ports.flavour import Facts
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import CONFIG_MAP
+from clusters.ports.objects import CONFIG_MAP
 from scheduling.model.decisions import BELOW_MINIMUM, INSIDE_MIN_RUNTIME, Cause, OutcomeKind
 
 CDP: Final = "cdp"

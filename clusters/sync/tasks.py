@@ -5,7 +5,7 @@ from celery import shared_task
 
 from clusters.connection.services.work_limits import try_slot
 from clusters.inventory.models import Cluster, ClusterState
-from clusters.ports.errors import TransientClusterError
+from clusters.ports.gateway import TransientClusterError
 from clusters.sync.services.disconnect import continue_removal
 from clusters.sync.services.reconcile import forget_old_runs, reconcile
 from clusters.sync.services.reconcile import sweep as sweep_clusters

@@ -22,8 +22,7 @@ from math import isnan
 from typing import Any, Final, TypeAlias
 
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import EVENT, KAI_POD_GROUP, NODE, POD
-from clusters.ports.ownership import ANSWERED, FINGERPRINT, SCHEDULING, fingerprint_of
+from clusters.ports.objects import ANSWERED, EVENT, FINGERPRINT, KAI_POD_GROUP, NODE, POD, SCHEDULING, fingerprint_of
 from clusters.ports.pod_templates import scheduling_fields
 from clusters.ports.workload_kinds import kind_for
 

@@ -6,7 +6,7 @@ from celery import shared_task
 from clusters.connection.services.work_limits import try_slot
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.inventory.services.dirty_owners import notify_observe
-from clusters.ports.errors import ClusterError, TransientClusterError
+from clusters.ports.gateway import ClusterError, TransientClusterError
 from clusters.watch.services.informers import observe_cluster
 from clusters.watch.services.observations import prune as prune_observed
 from clusters.watch.services.observer import unwatched

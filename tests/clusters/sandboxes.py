@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import EVENT, NODE, POD, ref_of
-from clusters.ports.ownership import MANAGED_BY, MANAGER, OWNER
+from clusters.ports.objects import EVENT, MANAGED_BY, MANAGER, NODE, OWNER, POD, ref_of
 from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.workload_kinds import kind_for
 from clusters.sandbox.models import SandboxClock

@@ -14,7 +14,7 @@ from clusters.inventory.models import Cluster
 from clusters.ports.connection import Connection
 from clusters.ports.flavour import DesiredState, JobSpec, TopologyDomain
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from clusters.ports.kinds import (
+from clusters.ports.objects import (
     KAI_QUEUE,
     KAI_TOPOLOGY,
     NAMESPACE,

@@ -14,7 +14,7 @@ from clusters.flavours.kai import NODE_POOL_LABEL
 from clusters.flavours.kai_status import RUNS
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import KAI_POD_GROUP, KAI_QUEUE, PRIORITY_CLASS, ref_of
+from clusters.ports.objects import KAI_POD_GROUP, KAI_QUEUE, PRIORITY_CLASS, ref_of
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM

@@ -13,10 +13,9 @@ import pytest
 from clusters.flavours.registry import flavour_for
 from clusters.flavours.volcano_config import CONF, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, UNREAD
 from clusters.inventory.services.inventory import mark_dirty
-from clusters.ports.errors import ClusterRefused, NotAuthorized
 from clusters.ports.flavour import DesiredState, TopologyDomain
-from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import (
+from clusters.ports.gateway import ClusterRefused, NotAuthorized, ObjectRef
+from clusters.ports.objects import (
     CONFIG_MAP,
     KAI_TOPOLOGY,
     PRIORITY_CLASS,

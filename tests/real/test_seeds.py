@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import EVENT, kind_of
+from clusters.ports.objects import EVENT, kind_of
 from clusters.ports.pod_templates import templates_in
 from clusters.ports.workload_kinds import kind_named
 from tenants.access.models import Role, User

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from clusters.ports.kinds import KAI_QUEUE, PRIORITY_CLASS, RESOURCE_QUOTA, VOLCANO_QUEUE, ref_of
+from clusters.ports.objects import KAI_QUEUE, PRIORITY_CLASS, RESOURCE_QUOTA, VOLCANO_QUEUE, ref_of
 from clusters.sync.models import OrphanedObject
 from clusters.sync.services.scheduler_switch import SwitchPlan, plan_switch, switch_flavour
 from portal.kit.security.actors import SYSTEM

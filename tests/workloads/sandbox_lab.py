@@ -6,7 +6,7 @@ from typing import Any
 from clusters.flavours.volcano_config import CONF, KEY
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from clusters.ports.kinds import kind_of_workload
+from clusters.ports.objects import kind_of_workload
 from clusters.ports.workload_kinds import kind_for
 from clusters.sandbox.models import SandboxClock
 from clusters.sandbox.services.gateway import SandboxGateway

@@ -19,8 +19,7 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import NodePool
 from clusters.ports.flavour import GANG_INCOMPLETE, WAITS_FOR_VICTIMS, JobSpec, PodStatusReason, PoolSpec
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import kind_of
-from clusters.ports.ownership import hash_of, stamped
+from clusters.ports.objects import hash_of, kind_of, stamped
 from clusters.ports.pod_templates import OnChange
 from clusters.ports.workload_kinds import kind_for
 from clusters.sync.rules.diff import Changes

@@ -16,7 +16,7 @@ from django.utils import timezone
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.gateway import Manifest
-from clusters.ports.ownership import stamped
+from clusters.ports.objects import stamped
 from clusters.sync.rules.diff import Change as ObjectChange
 from clusters.sync.rules.diff import Create, Delete, Fenced, NameConflict, Replace, Update, diff
 from clusters.sync.selectors import desired_state

@@ -17,7 +17,7 @@ from portal.kit.db.transactions import rollback_scope
 from portal.kit.errors import BadRequest, NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
-from tenants.access.api.credentials import reads_of
+from tenants.access.api.authentication import reads_of
 from workloads.policies.models import Owner, Policy
 from workloads.policies.rules.merge import PolicyKind, Scope
 from workloads.policies.selectors import effective_policy_at, owner_at, reaching_among, visible_policies

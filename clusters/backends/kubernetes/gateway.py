@@ -30,18 +30,22 @@ from clusters.backends.kubernetes.protocol import (
 from clusters.backends.kubernetes.transport import LIMITS, Answer, HttpTransport, StreamIdle, TransportLimits
 from clusters.backends.rate_limit import MOST, RateLimiter
 from clusters.ports.connection import CheckedAddress, Connection
-from clusters.ports.errors import (
+from clusters.ports.gateway import (
     ClusterBusy,
     ClusterError,
     ClusterRefused,
     ClusterUnreachable,
+    Kind,
+    ListPage,
+    Manifest,
     NotServed,
+    ObjectRef,
     VersionConflict,
     VersionExpired,
+    WatchEvent,
+    collect_pages,
 )
-from clusters.ports.gateway import Kind, ListPage, Manifest, ObjectRef, WatchEvent, collect_pages
-from clusters.ports.kinds import CREATION_ORDER, NAMESPACE, ref_of
-from clusters.ports.ownership import MANAGER
+from clusters.ports.objects import CREATION_ORDER, MANAGER, NAMESPACE, ref_of
 
 PAGE: Final = 500
 SMALL_PAGE: Final = 2000

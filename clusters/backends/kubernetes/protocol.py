@@ -14,24 +14,26 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from clusters.ports.errors import (
+from clusters.ports.gateway import (
     AdmissionDenied,
     ClusterBusy,
     ClusterError,
     ClusterRefused,
     ClusterUnreachable,
     Invalid,
+    Kind,
+    Manifest,
     NotAuthorized,
     NotServed,
     NotSynced,
     ObjectConflict,
+    ObjectRef,
     QuotaExceeded,
     VersionConflict,
     VersionExpired,
+    WatchEvent,
 )
-from clusters.ports.gateway import Kind, Manifest, ObjectRef, WatchEvent
-from clusters.ports.kinds import WHOLE_MAPS
-from clusters.ports.ownership import MANAGED_BY, MANAGER, is_managed
+from clusters.ports.objects import MANAGED_BY, MANAGER, WHOLE_MAPS, is_managed
 
 DEEP: Final = 254  # levels of nesting: as many as orjson writes; it reads 1024, too many to walk through in Python
 NO_ACCOUNT: Final = "error looking up service account"  # of a namespace that was made a moment ago

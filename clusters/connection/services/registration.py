@@ -45,7 +45,7 @@ from clusters.inventory.services.inventory import (
     pause,
 )
 from clusters.ports.connection import Connection, parse_server_url
-from clusters.ports.errors import ClusterError, CredentialUnreadable
+from clusters.ports.gateway import ClusterError, CredentialUnreadable
 from portal.audit.services import record, record_refusals
 from portal.kit.db.transactions import external_call
 from portal.kit.errors import Conflict, ValidationFailed

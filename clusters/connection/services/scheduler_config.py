@@ -14,11 +14,18 @@ from typing import Any, Final, Protocol
 from clusters.flavours.kai import CAUSES, shard_settings, value_of
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
-from clusters.ports.errors import ClusterError, NotAuthorized, NotServed, TransientClusterError
 from clusters.ports.flavour import HELD_BY_RUNG, NOT_HELD, Facts, Guarantee, SchedulerFlavour
-from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef
-from clusters.ports.kinds import BUDGET, KUEUE_COHORT, KUEUE_QUEUE, kind_of_workload
-from clusters.ports.ownership import is_managed
+from clusters.ports.gateway import (
+    ClusterError,
+    ClusterGateway,
+    Kind,
+    Manifest,
+    NotAuthorized,
+    NotServed,
+    ObjectRef,
+    TransientClusterError,
+)
+from clusters.ports.objects import BUDGET, KUEUE_COHORT, KUEUE_QUEUE, is_managed, kind_of_workload
 from clusters.ports.workload_kinds import KINDS
 from scheduling.forecast.cycle import Flavour
 from scheduling.forecast.eviction_matrix import EvictionSettings

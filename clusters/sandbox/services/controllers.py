@@ -16,9 +16,8 @@ from zlib import crc32
 
 import structlog
 
-from clusters.ports.errors import ClusterError
-from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import NAMESPACE, NODE, POD, kind_of
+from clusters.ports.gateway import ClusterError, Manifest
+from clusters.ports.objects import NAMESPACE, NODE, POD, kind_of
 from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.pods import annotations, controller_of, is_leaving, is_terminal, phase, stamp
 from clusters.ports.workload_kinds import kind_for

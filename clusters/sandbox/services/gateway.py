@@ -16,9 +16,8 @@ from django.utils import timezone
 from clusters.flavours import kueue_capabilities
 from clusters.flavours.kueue_status import SHOWN_QUEUE, VISIBILITY_API
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import ClusterRefused, VersionExpired
-from clusters.ports.gateway import Kind, ListPage, Manifest, ObjectRef, WatchEvent
-from clusters.ports.kinds import KUEUE_WORKLOAD
+from clusters.ports.gateway import ClusterRefused, Kind, ListPage, Manifest, ObjectRef, VersionExpired, WatchEvent
+from clusters.ports.objects import KUEUE_WORKLOAD
 from clusters.sandbox.models import SandboxClock, SandboxObject
 from clusters.sandbox.services import admission
 from clusters.sandbox.services.kubelet import lines

@@ -15,7 +15,7 @@ import structlog
 from clusters.flavours.kueue_capabilities import CONF, facts_of, fair_sharing
 from clusters.flavours.registry import flavour_for
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import KUEUE_FLAVOR, KUEUE_LOCAL_QUEUE, KUEUE_QUEUE, POD
+from clusters.ports.objects import KUEUE_FLAVOR, KUEUE_LOCAL_QUEUE, KUEUE_QUEUE, POD
 from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.pods import (
     condition,

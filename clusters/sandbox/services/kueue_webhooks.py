@@ -15,7 +15,7 @@ from clusters.flavours.kueue import PRIORITY_LABEL, QUEUE_LABEL, REQUIRED_TOPOLO
 from clusters.flavours.objects import HOSTNAME
 from clusters.flavours.registry import flavour_for
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import KUEUE_FLAVOR, KUEUE_PRIORITY, KUEUE_TOPOLOGY, KUEUE_WORKLOAD, NODE, POD
+from clusters.ports.objects import KUEUE_FLAVOR, KUEUE_PRIORITY, KUEUE_TOPOLOGY, KUEUE_WORKLOAD, NODE, POD
 from clusters.ports.pods import annotations, condition_is_true, controller_of, is_leaving, is_terminal, labels
 from clusters.ports.workload_kinds import kind_for
 from clusters.sandbox.rules import SLOT

@@ -12,7 +12,7 @@ from clusters.flavours.kai import NODE_POOL_LABEL, QUEUE_LABEL
 from clusters.flavours.objects import POOL, duration_micros, sum_or_unlimited
 from clusters.ports.flavour import Traits
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import KAI_QUEUE, KUEUE_COHORT, KUEUE_QUEUE, VOLCANO_QUEUE
+from clusters.ports.objects import KAI_QUEUE, KUEUE_COHORT, KUEUE_QUEUE, VOLCANO_QUEUE
 from clusters.ports.pods import GPU_RESOURCE, amounts, annotations, labels, moment_of, scaled
 from clusters.sandbox.services.store import ObjectStore
 from scheduling.model.preemptibility import QueuePreemptionPolicy

@@ -12,7 +12,7 @@ from typing import Final
 from clusters.flavours.registry import flavour_for
 from clusters.ports.flavour import Traits
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import GANG_POD_GROUP, KAI_QUEUE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
+from clusters.ports.objects import GANG_POD_GROUP, KAI_QUEUE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
 from clusters.sandbox import rules as sandbox_rules
 from clusters.sandbox.services.admission import start_leaving
 from clusters.sandbox.services.snapshot import SandboxSnapshot, SnapshotPool, read_snapshot

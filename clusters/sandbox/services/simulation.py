@@ -15,7 +15,7 @@ from django.utils import timezone
 from clusters.flavours.objects import POOL
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import NODE
+from clusters.ports.objects import NODE
 from clusters.ports.pods import GPU_PRODUCT, GPU_RESOURCE
 from clusters.sandbox.models import SandboxClock
 from clusters.sandbox.services import controllers, kubelet, kueue_controller, scheduler

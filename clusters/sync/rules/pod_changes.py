@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from clusters.ports.gateway import Manifest
-from clusters.ports.ownership import APPLIED_HASH, hash_of
+from clusters.ports.objects import APPLIED_HASH, hash_of
 from clusters.ports.pod_templates import OnChange, WorkloadKind, scheduling_fields
 from clusters.ports.workload_kinds import kind_for
 from clusters.sync.rules.diff import Changes, FieldChange

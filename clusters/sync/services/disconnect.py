@@ -23,9 +23,8 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.inventory.services.dirty_owners import notify_removal
 from clusters.inventory.services.inventory import pause
-from clusters.ports.errors import ClusterError, NotServed
-from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef
-from clusters.ports.kinds import NAMESPACE, WORKLOAD_KINDS, ref_of
+from clusters.ports.gateway import ClusterError, ClusterGateway, Kind, Manifest, NotServed, ObjectRef
+from clusters.ports.objects import NAMESPACE, WORKLOAD_KINDS, ref_of
 from clusters.sync.models import SyncRun, SyncState
 from clusters.sync.rules.diff import Delete
 from clusters.sync.services import sync_runs

@@ -15,7 +15,7 @@ from clusters.inventory.services.dirty_owners import notify_dry_run, notify_sync
 from clusters.inventory.services.inventory import paused_conflict
 from clusters.ports.flavour import PriorityLevel
 from clusters.ports.gateway import ObjectRef
-from clusters.ports.ownership import is_managed, owner_of
+from clusters.ports.objects import is_managed, owner_of
 from clusters.sync.models import Adoption, Drift, DriftKind
 from clusters.sync.rules.apply_order import body_of
 from clusters.sync.rules.diff import Change, Create, Delete, Fenced, NameConflict, Replace

@@ -11,11 +11,18 @@ from threading import Lock
 from typing import Final
 from uuid import UUID
 
-from clusters.ports.errors import NotAuthorized, NotServed
 from clusters.ports.flavour import DesiredState
-from clusters.ports.gateway import ClusterGateway, Kind, ListPage, Manifest, ObjectRef, WatchEvent
-from clusters.ports.kinds import NAMESPACE, ref_of
-from clusters.ports.ownership import is_managed, owner_of
+from clusters.ports.gateway import (
+    ClusterGateway,
+    Kind,
+    ListPage,
+    Manifest,
+    NotAuthorized,
+    NotServed,
+    ObjectRef,
+    WatchEvent,
+)
+from clusters.ports.objects import NAMESPACE, is_managed, owner_of, ref_of
 from clusters.sync.rules.diff import DesiredObjects, holds
 
 OLDEST: Final = 600.0

@@ -14,11 +14,9 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, DirtyOwner
 from clusters.inventory.services import dirty_owners
 from clusters.inventory.services.dirty_owners import DirtyScope
-from clusters.ports.errors import VersionExpired
 from clusters.ports.flavour import DesiredState
-from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef
-from clusters.ports.kinds import ref_of
-from clusters.ports.ownership import is_managed, owner_of
+from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef, VersionExpired
+from clusters.ports.objects import is_managed, owner_of, ref_of
 from clusters.sync.models import Adoption, Drift, DriftKind
 from clusters.sync.rules.diff import Change, Create, DesiredObjects, by_place, diff, differences
 from clusters.sync.selectors import desired_state, unversioned_state

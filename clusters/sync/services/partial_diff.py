@@ -15,11 +15,9 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.inventory.services import dirty_owners
 from clusters.inventory.services.dirty_owners import DirtyScope
-from clusters.ports.errors import ClusterError, FlavourSwitched
 from clusters.ports.flavour import DesiredState
-from clusters.ports.gateway import ClusterGateway, Manifest, ObjectRef
-from clusters.ports.kinds import NAMESPACE, ref_of
-from clusters.ports.ownership import owner_of
+from clusters.ports.gateway import ClusterError, ClusterGateway, FlavourSwitched, Manifest, ObjectRef
+from clusters.ports.objects import NAMESPACE, owner_of, ref_of
 from clusters.sync.selectors import desired_state
 from clusters.sync.services.applier import thread_limit_of
 from clusters.sync.services.sync_runs import RunRecorder

@@ -16,9 +16,15 @@ from clusters.connection.services.scheduler_config import refresh_scheduler_conf
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.inventory.services.dirty_owners import notify_removal, notify_sync
 from clusters.inventory.services.inventory import pause
-from clusters.ports.errors import ClusterChanged, ClusterError, ClusterRefused, TransientClusterError
-from clusters.ports.gateway import ClusterGateway, ObjectRef
-from clusters.ports.ownership import owner_of
+from clusters.ports.gateway import (
+    ClusterChanged,
+    ClusterError,
+    ClusterGateway,
+    ClusterRefused,
+    ObjectRef,
+    TransientClusterError,
+)
+from clusters.ports.objects import owner_of
 from clusters.sync.models import SyncRun
 from clusters.sync.rules.apply_order import body_of
 from clusters.sync.rules.diff import Change

@@ -14,8 +14,8 @@ from django.utils import timezone
 from clusters.inventory.models import Cluster
 from clusters.inventory.services import dirty_owners
 from clusters.inventory.services.dirty_owners import notify_sync
-from clusters.ports.errors import ClusterError
-from clusters.ports.ownership import owner_of
+from clusters.ports.gateway import ClusterError
+from clusters.ports.objects import owner_of
 from clusters.sync.models import SyncOutcome, SyncRun, SyncState
 from clusters.sync.rules.apply_order import body_of
 from clusters.sync.rules.diff import Change, Create, Delete, Fenced, NameConflict, Replace, Update

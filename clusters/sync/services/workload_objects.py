@@ -15,11 +15,19 @@ from clusters.connection.services.gateways import gateway_for
 from clusters.flavours.registry import flavour_for
 from clusters.flavours.rendering import service_for
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import ClusterRefused, NotAuthorized, NotServed, NotSynced, ObjectConflict, VersionConflict
 from clusters.ports.flavour import JobSpec, SchedulerFlavour
-from clusters.ports.gateway import ClusterGateway, Manifest, ObjectRef
-from clusters.ports.kinds import NAMESPACE, kind_of, ref_of
-from clusters.ports.ownership import generation_of, is_managed, owner_of, stamped
+from clusters.ports.gateway import (
+    ClusterGateway,
+    ClusterRefused,
+    Manifest,
+    NotAuthorized,
+    NotServed,
+    NotSynced,
+    ObjectConflict,
+    ObjectRef,
+    VersionConflict,
+)
+from clusters.ports.objects import NAMESPACE, generation_of, is_managed, kind_of, owner_of, ref_of, stamped
 from clusters.ports.pod_templates import FoundPart, TemplateShape, parts_in
 from clusters.ports.workload_kinds import kind_for
 from clusters.sync.rules.diff import field_changes

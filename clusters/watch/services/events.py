@@ -19,7 +19,7 @@ from django.db.models import Q
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import EVENT, POD, WORKLOAD_KINDS
+from clusters.ports.objects import EVENT, POD, WORKLOAD_KINDS
 from clusters.ports.pods import moment_of
 from clusters.watch.models import ClusterEvent, ObservedObject, ObservedPod
 from clusters.watch.services.watch_buffer import CHUNK, WatchBatch, batched, number

@@ -20,9 +20,8 @@ import structlog
 from clusters.connection.services.gateways import credential_version, gateway_for
 from clusters.flavours.registry import EVENT_SOURCE_KEYS, LABELLED_EVENT_SOURCE_KEYS, flavour_for
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import ClusterChanged, ClusterError, ClusterRefused, VersionExpired
-from clusters.ports.gateway import ClusterGateway, Kind
-from clusters.ports.kinds import EVENT, NODE, POD, WORKLOAD_KINDS
+from clusters.ports.gateway import ClusterChanged, ClusterError, ClusterGateway, ClusterRefused, Kind, VersionExpired
+from clusters.ports.objects import EVENT, NODE, POD, WORKLOAD_KINDS
 from clusters.watch.rules import version_of
 from clusters.watch.services.objects import stored_fingerprints
 from clusters.watch.services.observations import NEWEST, Observation, ObservedChanges, lease_of, store_changes

@@ -22,7 +22,7 @@ from django.db.models.functions import Now
 from clusters.flavours.registry import COMPANION_KEYS, EVENT_SOURCE_KEYS, flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.flavour import PodStatusReason
-from clusters.ports.kinds import EVENT, NODE, POD, WORKLOAD_KINDS
+from clusters.ports.objects import EVENT, NODE, POD, WORKLOAD_KINDS
 from clusters.watch.models import ClusterEvent, ObservedObject, ObservedPod, ObserverLease
 from clusters.watch.rules import JobStatus
 from clusters.watch.services.events import adopt_events, store_events, store_scheduler_events

@@ -14,7 +14,7 @@ from clusters.flavours.rendering import ROLE
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.flavour import PodStatusReason, SchedulerFlavour
 from clusters.ports.gateway import Manifest
-from clusters.ports.ownership import owner_of
+from clusters.ports.objects import owner_of
 from clusters.ports.pods import (
     DEFAULT_GRACE,
     condition,

@@ -20,8 +20,7 @@ from django.utils import timezone
 from clusters.connection.models import MetricsSource
 from clusters.connection.services.gateways import gpu_readings_of, metrics_connection_of
 from clusters.inventory.models import Cluster, ClusterState, Node, NodePool
-from clusters.ports.errors import ClusterError
-from clusters.ports.gateway import GpuUtilization
+from clusters.ports.gateway import ClusterError, GpuUtilization
 from clusters.watch.models import Average, GpuUse, ObservedPod, Sample
 from clusters.watch.selectors import ALL, CLUSTER, NODE_POOL, RESOLUTIONS, Metric, SampleOwner, Samples, samplers
 from portal.kit.messaging.concurrency import map_concurrently, no_work

@@ -20,10 +20,9 @@ from django.db import transaction
 from clusters.flavours.pod_status import QUEUED
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import ClusterError, Invalid
 from clusters.ports.flavour import VisibilityApi
-from clusters.ports.gateway import ClusterGateway, Manifest, ObjectRef
-from clusters.ports.kinds import EVENT
+from clusters.ports.gateway import ClusterError, ClusterGateway, Invalid, Manifest, ObjectRef
+from clusters.ports.objects import EVENT
 from clusters.watch.models import ClusterEvent, ObservedObject
 from clusters.watch.services.events import store_events
 from clusters.watch.services.observations import Observation, handlers

@@ -17,10 +17,8 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import structlog
 
-from clusters.ports.errors import ClusterBusy, ClusterError, VersionExpired
-from clusters.ports.gateway import ClusterGateway, Kind, Manifest, WatchEvent
-from clusters.ports.kinds import NODE, POD
-from clusters.ports.ownership import FINGERPRINT, is_managed
+from clusters.ports.gateway import ClusterBusy, ClusterError, ClusterGateway, Kind, Manifest, VersionExpired, WatchEvent
+from clusters.ports.objects import FINGERPRINT, NODE, POD, is_managed
 from clusters.watch.rules import sanitize, sanitize_all, version_of
 
 log = structlog.get_logger(__name__)

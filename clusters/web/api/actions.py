@@ -23,7 +23,7 @@ from clusters.inventory.services.inventory import (
     set_pod_security,
     unpause,
 )
-from clusters.ports.errors import ClusterError
+from clusters.ports.gateway import ClusterError
 from clusters.sync.models import Drift, SyncRun
 from clusters.sync.services.drift import adopt, repair, request_dry_run
 from clusters.sync.services.scheduler_switch import plan_switch, switch_flavour

@@ -22,7 +22,7 @@ from clusters.inventory.services.inventory import (
     set_pod_security,
     update_node_pool,
 )
-from clusters.ports.errors import ClusterError
+from clusters.ports.gateway import ClusterError
 from clusters.sync.models import Drift
 from clusters.sync.selectors import comparison_of
 from clusters.sync.services.drift import REPAIRABLE, adopt, repair, request_dry_run

@@ -24,7 +24,7 @@ from clusters.connection.services.registration import (
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.inventory.services.inventory import pause, unpause
-from clusters.ports.errors import ClusterError
+from clusters.ports.gateway import ClusterError
 from clusters.sync.models import SyncState
 from clusters.sync.services.disconnect import forget_cluster, managed_counts, references_to, removal_of, request_removal
 from clusters.sync.services.reconcile import CHANGED

@@ -1,20 +1,16 @@
-"""Access keys over REST: authenticate a request by one, exchange it for a token, create, read and revoke keys.
+"""Access keys over REST: create, read and revoke them, and exchange one for a token.
 
 Tokens are given by `POST /api/v1/token` in every spelling that Run:ai's clients use, and by `POST /api/v2/token` as
 OAuth 2.0 has it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.authentication import BaseAuthentication, get_authorization_header
-from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -22,7 +18,6 @@ from portal.kit.api.lists import id_number
 from portal.kit.api.parsers import StrictFormParser
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import operation, rendered, validated_body
-from portal.kit.db.read_cache import Reads, cached_reads, current_reads
 from portal.kit.errors import BadRequest, NotFound, RungError, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of, client_ip, request_origin
@@ -45,77 +40,9 @@ from tenants.access.serializers.subjects import (
 from tenants.access.serializers.subjects import AccessKeyList as KeysSchema
 from tenants.access.serializers.subjects import AdministeredKeyList as KeysOfAll
 from tenants.access.services import credentials
-from tenants.access.services.credentials import Subject, exchange, subject_of_token, throttle_guess
 from tenants.access.services.credentials import Token as Given
+from tenants.access.services.credentials import exchange, throttle_guess
 from tenants.organisation.models import Department, Project
-
-SCHEME = b"bearer"
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """A subject as DRF wants a user."""
-
-    subject: Subject
-
-    is_authenticated = True
-    is_anonymous = False
-
-    @property
-    def pk(self) -> str:
-        """The id of the account or the person; throttles use it."""
-        return self.subject.id
-
-
-@dataclass(frozen=True, slots=True)
-class Credential:
-    """What `request.auth` holds: the actor of the request, and the settings read for it."""
-
-    actor: Actor
-    reads: Reads
-
-    @property
-    def read_only(self) -> bool:
-        """True for an access key that only reads; `Route` refuses its writes."""
-        return self.actor.limits is not None and self.actor.limits.read_only
-
-
-class BearerAuthentication(BaseAuthentication):
-    """`Authorization: Bearer <token>` of `POST /api/v1/token`. Whoever is shut out, and old secrets, end at once."""
-
-    def authenticate(self, request: Request) -> tuple[Any, Any] | None:
-        """Caller and credential; None without a bearer header; AuthenticationFailed (401) for a bad token."""
-        parts = get_authorization_header(request).split()
-        if not parts or parts[0].lower() != SCHEME:
-            return None
-        reads = current_reads()
-        with cached_reads(reads):
-            subject = subject_of_token(parts[1].decode("latin-1")) if len(parts) == 2 else None
-        if subject is None:
-            raise AuthenticationFailed("Invalid or expired token.", code="bad_token")
-        actor = subject.actor(request_origin(request))
-        return Caller(subject), Credential(actor, reads)
-
-    def authenticate_header(self, request: Request) -> str:
-        """Named in a 401."""
-        return "Bearer"
-
-
-def reads_of(request: Request) -> Reads | None:
-    """For `cached_reads`: what was read to authenticate the request; None where it has no bearer token."""
-    return request.auth.reads if isinstance(request.auth, Credential) else None
-
-
-class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # the library leaves it untyped
-    """How the OpenAPI document names it."""
-
-    target_class = "tenants.access.api.credentials.BearerAuthentication"
-    name = "bearer"
-
-    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        """A JWT in the Authorization header."""
-        return {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}
-
 
 CLIENT_ID: Final = ("appid", "clientid", "client_id")
 CLIENT_SECRET: Final = ("appsecret", "clientsecret", "client_secret")

@@ -19,7 +19,7 @@ from clusters.connection.rules.connection_form_data import ConnectionFormData
 from clusters.connection.services.gateways import connection_of, credential_version, rotate_credentials
 from clusters.connection.services.registration import change_connection, register_cluster
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import CredentialUnreadable
+from clusters.ports.gateway import CredentialUnreadable
 from portal.audit.models import AuditRecord
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM

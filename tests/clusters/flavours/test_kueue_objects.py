@@ -8,7 +8,7 @@ import pytest
 from clusters.flavours.kueue import Kueue
 from clusters.ports.flavour import NOTHING, DesiredState, PoolSpec, ProjectSpec
 from clusters.ports.gateway import Manifest
-from clusters.ports.ownership import stamped
+from clusters.ports.objects import stamped
 from clusters.ports.pod_templates import WorkloadKind, templates_in
 from clusters.ports.workload_kinds import KINDS, kind_named
 from clusters.sync.rules.diff import diff

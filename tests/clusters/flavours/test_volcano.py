@@ -9,8 +9,7 @@ from clusters.flavours.registry import flavour_for
 from clusters.flavours.volcano import NOT_TRIED
 from clusters.ports.flavour import DesiredState, PodStatusReason
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import VOLCANO_QUEUE
-from clusters.ports.ownership import stamped
+from clusters.ports.objects import VOLCANO_QUEUE, stamped
 from clusters.ports.pod_templates import WorkloadKind, templates_in
 from clusters.ports.workload_kinds import KINDS, kind_named
 from clusters.sync.rules.apply_order import in_waves, is_lowering, is_raising

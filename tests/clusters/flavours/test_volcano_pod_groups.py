@@ -7,7 +7,7 @@ import pytest
 from clusters.flavours.registry import flavour_for
 from clusters.flavours.volcano import NOT_THERE, NOT_TRIED, STANDS, pod_group_events
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import VOLCANO_POD_GROUP
+from clusters.ports.objects import VOLCANO_POD_GROUP
 from clusters.watch.rules import sanitize
 
 NOT_READY = "pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable"

@@ -9,7 +9,7 @@ from django.db.models import F
 from clusters.backends.memory import MemoryGateway, MemoryStore
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind, ListPage, Manifest, ObjectRef
-from clusters.ports.kinds import KAI_QUEUE, NAMESPACE
+from clusters.ports.objects import KAI_QUEUE, NAMESPACE
 from clusters.sync.models import SyncState
 from clusters.sync.rules.diff import by_place, diff
 from clusters.sync.services import object_lists

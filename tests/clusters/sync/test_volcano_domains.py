@@ -15,7 +15,7 @@ from clusters.inventory.selectors import domains_of
 from clusters.inventory.services.inventory import update_node_pool
 from clusters.ports.flavour import PoolSpec, TopologyDomain
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP
+from clusters.ports.objects import VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP
 from clusters.sandbox.services.gateway import SandboxGateway
 from clusters.sync.selectors import desired_state
 from clusters.sync.services.reconcile import reconcile

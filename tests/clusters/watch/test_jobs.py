@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from clusters.flavours.registry import flavour_for
-from clusters.ports.errors import ClusterRefused
-from clusters.ports.gateway import Kind, Manifest
+from clusters.ports.gateway import ClusterRefused, Kind, Manifest
 from clusters.sandbox.services import gateway as backend
 from clusters.sandbox.services import store
 from clusters.watch.models import ObservedPod

@@ -11,9 +11,8 @@ from clusters.backends.memory import forget_all
 from clusters.connection.services.gateways import gateway_for
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.inventory.services.inventory import pause, unpause
-from clusters.ports.errors import ClusterBusy, ClusterChanged, ClusterRefused
-from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import POD, ref_of
+from clusters.ports.gateway import ClusterBusy, ClusterChanged, ClusterRefused, Kind, Manifest
+from clusters.ports.objects import POD, ref_of
 from clusters.sandbox.services import gateway as backend
 from clusters.watch.models import ObservedPod, ObserverLease
 from clusters.watch.services import observations

@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from clusters.flavours.volcano import MIN_RUNTIME
-from clusters.ports.kinds import POD
+from clusters.ports.objects import POD
 from clusters.ports.pods import is_terminal
 from clusters.sandbox.services.gateway import SandboxGateway
 from portal.kit.security.actors import SYSTEM

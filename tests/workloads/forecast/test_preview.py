@@ -8,7 +8,7 @@ import pytest
 
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
-from clusters.ports.kinds import KAI_QUEUE
+from clusters.ports.objects import KAI_QUEUE
 from clusters.sandbox.services.gateway import SandboxGateway
 from clusters.sandbox.services.queues import dialect_of
 from clusters.sandbox.services.store import ObjectStore

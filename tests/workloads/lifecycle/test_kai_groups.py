@@ -10,7 +10,7 @@ from clusters.flavours.kai_status import RUNS, STARTED
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import EVENT, KAI_POD_GROUP
+from clusters.ports.objects import EVENT, KAI_POD_GROUP
 from clusters.watch.models import ClusterEvent, ObservedObject
 from clusters.watch.rules import sanitize_all
 from clusters.watch.services.observations import Observation, ObservedChanges, lease_of, store_changes

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from clusters.flavours.volcano_config import ASSUMED, STANDS, WITHOUT
-from clusters.ports.kinds import KUEUE_WORKLOAD
+from clusters.ports.objects import KUEUE_WORKLOAD
 from clusters.sandbox.services.gateway import SandboxGateway
 from portal.kit.security.actors import SYSTEM
 from scheduling.model.decisions import Cause

@@ -5,7 +5,7 @@ import pytest
 from clusters.flavours.volcano import STANDS
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import VOLCANO_POD_GROUP
+from clusters.ports.objects import VOLCANO_POD_GROUP
 from clusters.watch.models import ClusterEvent
 from clusters.watch.rules import sanitize_all
 from clusters.watch.services.observations import ObservedChanges, lease_of, store_changes

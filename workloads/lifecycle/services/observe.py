@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.ports.flavour import WAITS_FOR_VICTIMS, PodStatusReason
-from clusters.ports.kinds import kind_of_workload
+from clusters.ports.objects import kind_of_workload
 from clusters.ports.workload_kinds import KINDS
 from clusters.watch.models import ObservedObject, ObservedPod
 from clusters.watch.rules import ACTIVE, BLOCKED, MISSING, SUSPENDED, JobStatus

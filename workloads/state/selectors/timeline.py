@@ -10,9 +10,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from clusters.connection.services.gateways import gateway_for
-from clusters.ports.errors import ClusterError
-from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import POD
+from clusters.ports.gateway import ClusterError, ObjectRef
+from clusters.ports.objects import POD
 from clusters.watch.models import ClusterEvent, ObservedPod
 from clusters.watch.rules import LogText, clean_message, tail
 from portal.kit.api.parsers import rfc3339

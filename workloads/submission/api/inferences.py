@@ -14,7 +14,7 @@ from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import BadRequest, Problem, RungError, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
-from tenants.access.api.credentials import reads_of
+from tenants.access.api.authentication import reads_of
 from workloads.intake.rules.native.objects import TYPES
 from workloads.intake.rules.native.reader import COUNTS
 from workloads.intake.services import read_scaled, refusals

@@ -13,7 +13,7 @@ from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
-from tenants.access.api.credentials import reads_of
+from tenants.access.api.authentication import reads_of
 from tenants.organisation.models import Project
 from workloads.dictionary.rules.resolution import Effective
 from workloads.dictionary.selectors import category_of

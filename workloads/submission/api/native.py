@@ -17,7 +17,7 @@ from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import BadRequest, Conflict, NotFound, RungError, ValidationFailed, raise_with
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
-from tenants.access.api.credentials import reads_of
+from tenants.access.api.authentication import reads_of
 from tenants.organisation.models import Project
 from workloads.dictionary.selectors import type_named
 from workloads.intake import NativeBody, WorkloadSpec

@@ -32,7 +32,7 @@ from portal.kit.api.serializers import (
 from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import BadRequest, Conflict, ValidationFailed
 from portal.kit.security.request_identity import actor_of
-from tenants.access.api.credentials import reads_of
+from tenants.access.api.authentication import reads_of
 from tenants.access.selectors import CLUSTER_ID, DEPARTMENT_ID, PROJECT_ID
 from tenants.organisation.models import Project
 from workloads.intake.rules.native.objects import TYPES

@@ -9,10 +9,9 @@ from clusters.connection.services.gateways import gateway_for
 from clusters.inventory.models import Cluster, ClusterState, DirtyOwner
 from clusters.inventory.services.dirty_owners import FEW
 from clusters.inventory.services.inventory import mark_dirty
-from clusters.ports.errors import ClusterRefused, NotAuthorized
 from clusters.ports.flavour import DesiredState
-from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import NAMESPACE, RESOURCE_QUOTA
+from clusters.ports.gateway import ClusterRefused, Manifest, NotAuthorized, ObjectRef
+from clusters.ports.objects import NAMESPACE, RESOURCE_QUOTA
 from clusters.sync.models import Drift, DriftKind, SyncState
 from clusters.sync.services import partial_diff
 from clusters.sync.services.reconcile import reconcile

@@ -14,11 +14,9 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, DirtyOwner
 from clusters.inventory.services.dirty_owners import MOST, enqueue
 from clusters.inventory.services.inventory import mark_dirty, request_reconcile
-from clusters.ports.errors import ClusterError, ClusterRefused, VersionConflict
 from clusters.ports.flavour import DesiredState
-from clusters.ports.gateway import Kind, Manifest, ObjectRef, WatchEvent
-from clusters.ports.kinds import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
-from clusters.ports.ownership import generation_of
+from clusters.ports.gateway import ClusterError, ClusterRefused, Kind, Manifest, ObjectRef, VersionConflict, WatchEvent
+from clusters.ports.objects import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS, generation_of
 from clusters.sync.models import Drift, SyncRun, SyncState
 from clusters.sync.services import object_lists
 from clusters.sync.services.reconcile import reconcile

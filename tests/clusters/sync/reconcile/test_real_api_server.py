@@ -13,7 +13,7 @@ from clusters.inventory.models import Cluster
 from clusters.inventory.services.inventory import mark_dirty
 from clusters.ports.flavour import DesiredState
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
+from clusters.ports.objects import NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
 from clusters.sync.models import Drift, SyncState
 from clusters.sync.services import object_lists
 from clusters.sync.services.drift import adopt
