@@ -1,12 +1,8 @@
 """kube-scheduler, plain and with gangs: ResourceQuotas, PriorityClasses, PodGroups, and its guarantees. Pure.
 
-Source: kube-scheduler 1.36, its default preemption and the PriorityClass scope of resource quotas.
-
-Sources: Kubernetes 1.36 documentation of resource quotas and pod priority; messages as its scheduler and quota
-admission write them.
-
-Sources: Kubernetes 1.36 (`scheduling.k8s.io/v1alpha2`, an alpha that a cluster serves only where it was switched on),
-and what its scheduler was seen to write. Specs of both kinds never change: a change is made by deleting and creating.
+Sources: Kubernetes 1.36, its documentation of default preemption, resource quotas and pod priority, and messages as
+its scheduler and quota admission were observed to write them. Gangs are objects of `scheduling.k8s.io/v1alpha2`, an
+alpha that a cluster serves only where it was enabled. Specs of both kinds never change: a change deletes and creates.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

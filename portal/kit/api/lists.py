@@ -185,6 +185,12 @@ def number_in(query: Mapping[str, str], name: str, default: int, lowest: int, hi
     return int(text)
 
 
+def bounds_in(query: Mapping[str, str], *, size: int = PAGE) -> slice:
+    """The rows of the page that `offset` and `limit` name; `size` without a limit. Raises BadRequest."""
+    offset = number_in(query, "offset", 0, 0, LARGEST_OFFSET)
+    return slice(offset, offset + number_in(query, "limit", size, 1, LARGEST_PAGE))
+
+
 def id_number(text: str) -> int | None:
     """The number that an id is; None for a text that is none, or one longer than any."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER else None

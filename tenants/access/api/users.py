@@ -14,14 +14,12 @@ from rest_framework.response import Response
 
 from clusters.inventory.models import Cluster
 from portal.kit.api.lists import (
-    LARGEST_OFFSET,
     LARGEST_PAGE,
     NAME_SEARCH,
-    PAGE,
     Column,
     as_time,
+    bounds_in,
     filters,
-    number_in,
     ordering,
 )
 from portal.kit.api.parsers import rfc3339
@@ -87,9 +85,7 @@ class Users(Route):
         """One page, by name unless `sortBy` says otherwise."""
         query = request.query_params
         rows = _wanted(request).order_by(ordering(query, COLUMNS, "username"), "pk")
-        offset = number_in(query, "offset", 0, 0, LARGEST_OFFSET)
-        limit = number_in(query, "limit", LARGEST_PAGE, 1, LARGEST_PAGE)
-        return Response([user_json(each) for each in rows[offset : offset + limit]])
+        return Response([user_json(each) for each in rows[bounds_in(query, size=LARGEST_PAGE)]])
 
     @operation("create_user", "Create a user", UserCreated, 201, request=UserCreate)
     def post(self, request: Request) -> Response:
@@ -232,8 +228,7 @@ class OwnRules(Route):
     def get(self, request: Request) -> Response:
         """One page, oldest first."""
         query, found = request.query_params, _own(request)
-        offset = number_in(query, "offset", 0, 0, LARGEST_OFFSET)
-        page = found[offset : offset + number_in(query, "limit", PAGE, 1, LARGEST_PAGE)]
+        page = found[bounds_in(query)]
         rules = {"totalRecords": len(found), "displayRecords": len(page), "accessRules": page}
         return Response({"accessRules": rules})
 
