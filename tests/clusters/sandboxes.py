@@ -9,8 +9,7 @@ from clusters.ports.objects import EVENT, MANAGED_BY, MANAGER, NODE, OWNER, POD,
 from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.workload_kinds import kind_for
 from clusters.sandbox.models import SandboxClock
-from clusters.sandbox.services.gateway import SandboxGateway
-from clusters.sandbox.services.simulation import TickResult, tick
+from clusters.sandbox.services.simulation import SandboxGateway, TickResult, tick
 
 TEAM: Final = "runai-team"
 LEVELS: Final = {"very-low": 25, "low": 40, "medium": 80, "high": 125, "very-high": 150}

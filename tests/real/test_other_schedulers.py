@@ -27,7 +27,7 @@ from clusters.ports.objects import (
 from clusters.ports.pod_templates import templates_in
 from clusters.ports.workload_kinds import kind_named
 from clusters.sync.models import SyncState
-from clusters.sync.services import object_lists
+from clusters.sync.services import object_reads
 from clusters.sync.services.reconcile import reconcile
 from clusters.sync.services.workload_objects import apply_job, delete_job
 from clusters.watch.models import ObservedPod
@@ -77,7 +77,7 @@ def test_every_object_is_taken_as_it_is_and_a_quota_change_is_one_update(real: R
         assert each["kind"] != "Queue" or found["spec"].items() >= each["spec"].items()  # and its defaults
     before = {name: each["metadata"]["resourceVersion"] for name, each in live.items()}
 
-    object_lists.forget(real.cluster.pk)
+    object_reads.forget(real.cluster.pk)
     assert reconcile(real.cluster).written == 0
     assert {name: each["metadata"]["resourceVersion"] for name, each in real.live().items()} == before
 

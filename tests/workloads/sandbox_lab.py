@@ -9,8 +9,7 @@ from clusters.ports.gateway import Kind, Manifest, ObjectRef
 from clusters.ports.objects import kind_of_workload
 from clusters.ports.workload_kinds import kind_for
 from clusters.sandbox.models import SandboxClock
-from clusters.sandbox.services.gateway import SandboxGateway
-from clusters.sandbox.services.simulation import tick
+from clusters.sandbox.services.simulation import SandboxGateway, tick
 from clusters.sync.services.reconcile import reconcile
 from clusters.watch.services.informers import observe_cluster
 from portal.kit.security.actors import SYSTEM, Actor

@@ -19,7 +19,7 @@ from clusters.connection.models import ClusterCredential, CredentialKind, Metric
 from clusters.inventory.models import Cluster
 from clusters.ports.connection import CheckedAddress, Connection, checked_address
 from clusters.ports.gateway import ClusterGateway, ClusterUnreachable, CredentialUnreadable, GpuUtilization
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.sandbox.services.simulation import SandboxGateway
 from portal.audit.services import record
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import Actor

@@ -20,11 +20,19 @@ from clusters.ports.objects import is_managed, owner_of, ref_of
 from clusters.sync.models import Adoption, Drift, DriftKind
 from clusters.sync.rules.diff import Change, Create, DesiredObjects, by_place, diff, differences
 from clusters.sync.selectors import desired_state, unversioned_state
-from clusters.sync.services import object_lists, scheduler_migration
+from clusters.sync.services import object_reads, scheduler_migration
 from clusters.sync.services.applier import thread_limit_of
 from clusters.sync.services.drift import adopted_uids
-from clusters.sync.services.object_lists import CachedState, ObjectLists, pages_of
-from clusters.sync.services.partial_diff import PartialState, Preflight, diff_owners, generation_of, wanted_of
+from clusters.sync.services.object_reads import (
+    CachedState,
+    ObjectLists,
+    PartialState,
+    Preflight,
+    diff_owners,
+    generation_of,
+    pages_of,
+    wanted_of,
+)
 from clusters.sync.services.sync_runs import RunRecorder, follows_abandoned_run
 from portal.kit.messaging.concurrency import flat_map_concurrently, map_concurrently, no_work
 
@@ -170,10 +178,10 @@ def _goal(cluster: Cluster, early: _DesiredObjects | None = None) -> _DesiredObj
 def _remember(cluster: Cluster, state: DesiredState, listing: ObjectLists, changes: Sequence[Change]) -> None:
     """Only where nothing differs: after changes the next run lists everything."""
     if changes:
-        object_lists.forget(cluster.pk)
+        object_reads.forget(cluster.pk)
         return
     seen = CachedState(cluster.uid, cluster.flavour, state, listing.versions, listing.owners)
-    object_lists.remember(cluster.pk, seen)
+    object_reads.remember(cluster.pk, seen)
 
 
 def _warm(journal: RunRecorder, gateway: ClusterGateway) -> ObservedState | None:
@@ -183,7 +191,7 @@ def _warm(journal: RunRecorder, gateway: ClusterGateway) -> ObservedState | None
     """
     cluster = journal.run.cluster
     uncounted = unversioned_state(cluster)
-    seen = object_lists.recall(cluster.pk)
+    seen = object_reads.recall(cluster.pk)
     if seen is None or not seen.holds_for(uid=cluster.uid, flavour=cluster.flavour, state=uncounted):
         return None
     if scheduler_migration.is_leaving(cluster):
@@ -203,9 +211,9 @@ def _warm(journal: RunRecorder, gateway: ClusterGateway) -> ObservedState | None
         # owners that become dirty after this point wait for the next run, though nothing was listed since
         look = replace(_as_look(cluster, found, None), generation=generation) if found else None
     if look and not look.changes:
-        object_lists.remember(cluster.pk, replace(seen, versions=versions))
+        object_reads.remember(cluster.pk, replace(seen, versions=versions))
     else:
-        object_lists.forget(cluster.pk)
+        object_reads.forget(cluster.pk)
     return look
 
 

@@ -32,8 +32,8 @@ from clusters.sync.services import scheduler_migration, sync_runs
 from clusters.sync.services.applier import Applier, dry_run_changes
 from clusters.sync.services.disconnect import waiting_removals
 from clusters.sync.services.drift import forget_adoptions, keepers, record_drift
+from clusters.sync.services.object_reads import Preflight, preflight
 from clusters.sync.services.observed_state import ObservedState, extras, read_observed_state
-from clusters.sync.services.partial_diff import Preflight, preflight
 from clusters.sync.services.sync_runs import RunRecorder, close_dead_runs
 from portal.kit.errors import Conflict as StateConflict
 from portal.kit.security.actors import SYSTEM, Actor

@@ -1,28 +1,34 @@
-"""Nodes of every cluster, as they were last observed."""
+"""Node pools and nodes over REST: pools as Run:ai's clients read, create and change them, nodes as last observed."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Case, CharField, Q, QuerySet, Value, When
+from django.db.models import Case, CharField, Count, Prefetch, Q, QuerySet, Value, When
 from django.db.models.functions import Coalesce
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.inventory.models import Cluster, Node
+from clusters.flavours.objects import MOST_LEVELS
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster, Node, NodePool
+from clusters.inventory.services.inventory import create_node_pool, delete_node_pool, update_node_pool
 from clusters.sync.selectors import STALE_AFTER
 from clusters.watch.selectors import allocated_by_node
-from clusters.web.serializers.inventory import NodesSchema
-from portal.kit.api.lists import Column, as_uuid, filters, ordering, without_cursor
-from portal.kit.api.parsers import rfc3339
+from clusters.web.serializers.inventory import NodePoolCreate, NodePoolUpdate, NodesSchema, PoolSchema, PoolsSchema
+from portal.kit.api.lists import Column, as_time, as_uuid, filters, ordering, without_cursor
+from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.api.routes import Route, RoutePermission, count_route
-from portal.kit.api.serializers import FILTERS, PAGES, operation
-from portal.kit.errors import NotFound
+from portal.kit.api.serializers import FILTERS, PAGES, map_pointers, operation, rendered, validated_body
+from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.request_identity import actor_of
 from scheduling.model.resources import Resources
-from tenants.access.selectors import CLUSTER_ID, POOL_NAME
+from tenants.access.rules import Permission
+from tenants.access.selectors import CLUSTER_ID, POOL_NAME, require
+from tenants.organisation.api import cluster_of
 from tenants.quotas.api.pool_quotas import CLUSTER, ZERO, group_entry, sum_by_group, text_in
 from tenants.usage.serializers import (
     POOL,
@@ -35,6 +41,200 @@ from tenants.usage.serializers import (
     telemetry_parameters,
 )
 
+ADMIN: Final = RoutePermission(Permission.MANAGE_CLUSTERS, "cluster")
+POOL_COLUMNS: Final = {
+    "name": Column("name"),
+    "clusterId": Column("cluster_id", as_uuid, CLUSTER_ID),
+    "phase": Column("phase"),
+    "createdAt": Column("created_at", as_time),
+    "updatedAt": Column("updated_at", as_time),
+}
+POINTERS: Final = {
+    "/label_key": "/labelKey",
+    "/label_value": "/labelValue",
+    "/is_default": "/isDefault",
+    "/gpu_placement": "/schedulingConfiguration/placementStrategy/gpu",
+    "/topology_levels": "/topologyLevels",
+    **{f"/topology_levels/{index}": f"/topologyLevels/{index}" for index in range(MOST_LEVELS + 1)},
+}
+NO_TIME: Final = frozenset({"", "0", "0s"})
+
+
+class NodePools(Route):
+    """Node pools of every cluster; new ones."""
+
+    access = {"GET": RoutePermission(), "POST": ADMIN}
+
+    @operation("get_nodepools", "List node pools", PoolsSchema, parameters=[*PAGES, *FILTERS])
+    def get(self, request: Request) -> Response:
+        """One page, by name unless `sortBy` says otherwise."""
+        path = ordering(request.query_params, POOL_COLUMNS, "name")
+        rows = _wanted_pools(request).order_by(path, "-pk" if path.startswith("-") else "pk")
+        page = without_cursor(rows, request).rows
+        return Response({"nodepools": [pool_json(each) for each in page]})
+
+    @operation("create_nodepool", "Create a node pool", PoolSchema, 201, request=NodePoolCreate)
+    def post(self, request: Request) -> Response:
+        """The nodes that carry one label, from now on scheduled apart."""
+        actor, body = actor_of(request), validated_body(NodePoolCreate, request.data)
+        cluster = cluster_of(body["clusterId"])
+        require(actor, Permission.MANAGE_CLUSTERS, cluster=cluster)
+        refuse_unsupported(body)
+        with map_pointers(POINTERS):
+            pool = create_node_pool(
+                cluster=cluster,
+                name=body["name"],
+                label_key=body["labelKey"],
+                label_value=body["labelValue"],
+                gpu_placement=_placement(body),
+                topology_levels=body.get("topologyLevels") or (),
+                is_default=bool(body.get("isDefault")),
+                actor=actor,
+            )
+        return Response(pool_json(_pool(pool.pk)), status=201)
+
+
+class NodePoolDetail(Route):
+    """A node pool by id."""
+
+    access = {"GET": RoutePermission(), "PUT": ADMIN, "PATCH": ADMIN, "DELETE": ADMIN}
+
+    @operation("get_nodepool", "Read a node pool", PoolSchema)
+    def get(self, request: Request, pool_id: int) -> Response:
+        """The node pool."""
+        return Response(pool_json(_pool(pool_id)))
+
+    @operation("update_nodepool", "Change a node pool", PoolSchema, request=NodePoolUpdate)
+    def put(self, request: Request, pool_id: int) -> Response:
+        """What is absent stays: every field is optional here too."""
+        return _change(request, pool_id)
+
+    @operation("patch_nodepool", "Update a node pool", PoolSchema, request=NodePoolUpdate)
+    def patch(self, request: Request, pool_id: int) -> Response:
+        """What is absent stays."""
+        return _change(request, pool_id)
+
+    @operation("delete_nodepool", "Delete a node pool", status=204)
+    def delete(self, request: Request, pool_id: int) -> Response:
+        """Gone; 409 while quotas name it, and for the default beside others."""
+        actor, pool = actor_of(request), _pool(pool_id)
+        require(actor, Permission.MANAGE_CLUSTERS, cluster=pool.cluster)
+        delete_node_pool(pool=pool, actor=actor)
+        return Response(status=204)
+
+
+def _change(request: Request, pool_id: int) -> Response:
+    actor, pool = actor_of(request), _pool(pool_id)
+    require(actor, Permission.MANAGE_CLUSTERS, cluster=pool.cluster)
+    body = validated_body(NodePoolUpdate, request.data)
+    refuse_unsupported(body)
+    with map_pointers(POINTERS):
+        update_node_pool(
+            pool=pool,
+            actor=actor,
+            label_key=body.get("labelKey"),
+            label_value=body.get("labelValue"),
+            gpu_placement=_placement(body),
+            topology_levels=body.get("topologyLevels"),
+            is_default=body.get("isDefault"),
+        )
+    return Response(pool_json(_pool(pool_id)))
+
+
+def _wanted_pools(request: Request) -> QuerySet[NodePool]:
+    return _pools().filter(filters(request.query_params.get("filterBy", ""), POOL_COLUMNS, actor_of(request)))
+
+
+NodePoolCount = count_route(
+    "count_nodepools", "Count node pools", "The number of node pools the filter finds.", _wanted_pools
+)
+
+
+def _pools() -> QuerySet[NodePool]:
+    takes = Q(nodes__ready=True, nodes__unschedulable=False)
+    nodes = Prefetch("nodes", queryset=Node.objects.only("name", "pool_id").order_by("name"))
+    counted = (
+        NodePool.objects.select_related("cluster")
+        .prefetch_related(nodes)
+        .annotate(there=Count("nodes"), usable=Count("nodes", filter=takes))
+    )
+    return counted.annotate(
+        phase=Case(
+            When(there=0, then=Value("Empty")),
+            When(usable=0, then=Value("Unschedulable")),
+            default=Value("Ready"),
+            output_field=CharField(),
+        )
+    )
+
+
+def _pool(key: int) -> NodePool:
+    found = _pools().filter(pk=key).first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def pool_json(pool: NodePool) -> dict[str, Any]:
+    """Nodepool. The placement is told where the scheduler has one for each pool."""
+    settings: dict[str, Any] = {}
+    if flavour_for(pool.cluster.flavour).traits.places_by_pool:
+        settings["schedulingConfiguration"] = {"placementStrategy": {"gpu": pool.gpu_placement}}
+    phase: str = getattr(pool, "phase", "Empty")
+    status = {**settings, "conditions": [], "nodes": [node.name for node in pool.nodes.all()]}
+    about = {"tenantId": TENANT_ID, "phase": phase, "phaseMessage": PHASES[phase], "status": status}
+    return rendered(PoolSchema, pool, **about, **settings)
+
+
+PHASES: Final[Mapping[str, str]] = {
+    "Empty": "No node has its label.",
+    "Unschedulable": "None of its nodes is schedulable.",
+    "Ready": "",
+}
+
+
+def _placement(body: Mapping[str, Any]) -> str | None:
+    """The strategy by its newer or its older name. ValidationFailed where they differ, or CPUs ask for their own."""
+    ways = {
+        "/schedulingConfiguration/placementStrategy": (body.get("schedulingConfiguration") or {}).get(
+            "placementStrategy"
+        ),
+        "/placementStrategy": body.get("placementStrategy"),
+    }
+    said = {pointer: way for pointer, way in ways.items() if way}
+    for pointer, way in said.items():
+        if way.get("cpu") == "spread":
+            text = _("The placement strategy for CPUs is not supported. Leave it empty.")
+            raise ValidationFailed.at(f"{pointer}/cpu", "unsupported", text)
+    found = {str(way["gpu"]) for way in said.values() if way.get("gpu")}
+    if len(found) > 1:
+        raise ValidationFailed.at(
+            "/placementStrategy/gpu", "contradiction", _("The two placement strategies for GPUs must be the same.")
+        )
+    return found.pop() if found else None
+
+
+def refuse_unsupported(body: Mapping[str, Any]) -> None:
+    """What would be lost without a word."""
+    optimization = body.get("gpuResourceOptimization") or {}
+    told = (body.get("schedulingConfiguration") or {}).get("minGuaranteedRuntime") or ""
+    bad = {
+        "/overProvisioningRatio": body.get("overProvisioningRatio") not in {None, 1},
+        "/gpuNetworkAccelerationDetection": body.get("gpuNetworkAccelerationDetection") == "Use",
+        "/gpuNetworkAccelerationLabelKey": bool(body.get("gpuNetworkAccelerationLabelKey")),
+        "/gpuResourceOptimization/swapEnabled": bool(optimization.get("swapEnabled")),
+        "/gpuResourceOptimization/nodeLevelSchedulerEnabled": bool(optimization.get("nodeLevelSchedulerEnabled")),
+    }
+    for pointer in (name for name, wrong in bad.items() if wrong):
+        raise ValidationFailed.at(pointer, "unsupported", _("Not supported. Remove this field."))
+    if body.get("networkTopologyId"):
+        text = _("Set the topology levels in topologyLevels.")
+        raise ValidationFailed.at("/networkTopologyId", "unsupported", text)
+    if told not in NO_TIME:
+        text = _("Minimum runtimes are set for departments and projects, not for node pools.")
+        raise ValidationFailed.at("/schedulingConfiguration/minGuaranteedRuntime", "unsupported", text)
+
+
 MILLI: Final = 1000
 EFFECTS: Final = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 COLUMNS: Final = {
@@ -46,7 +246,6 @@ COLUMNS: Final = {
     "nvLinkCliqueId": Column("unknown"),
     "clusterUuid": Column("cluster_id", as_uuid, CLUSTER_ID),
 }
-SEARCH: Final = OpenApiParameter("search", str, description="Part of the name.")
 
 
 class Nodes(Route):
@@ -54,7 +253,7 @@ class Nodes(Route):
 
     access = {"GET": RoutePermission()}
 
-    @operation("get_tenant_nodes", "List nodes", NodesSchema, parameters=[*PAGES, *FILTERS, SEARCH])
+    @operation("get_tenant_nodes", "List nodes", NodesSchema, parameters=[*PAGES, *FILTERS, NAME_SEARCH])
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
         return _page(_wanted(request), request)
@@ -70,7 +269,7 @@ class ClusterNodes(Route):
         "List a cluster's nodes",
         NodesSchema,
         deprecated=True,
-        parameters=[OpenApiParameter("nodeName", str, description="Exact name."), *PAGES, *FILTERS, SEARCH],
+        parameters=[OpenApiParameter("nodeName", str, description="Exact name."), *PAGES, *FILTERS, NAME_SEARCH],
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
@@ -89,7 +288,11 @@ def _wanted(request: Request) -> QuerySet[Node]:
 
 
 NodeCount = count_route(
-    "count_tenant_nodes", "Count nodes", "The number of nodes the filter finds.", _wanted, parameters=[*FILTERS, SEARCH]
+    "count_tenant_nodes",
+    "Count nodes",
+    "The number of nodes the filter finds.",
+    _wanted,
+    parameters=[*FILTERS, NAME_SEARCH],
 )
 
 

@@ -24,7 +24,7 @@ from clusters.ports.gateway import (
     WatchEvent,
 )
 from clusters.ports.objects import NAMESPACE, POD, PRIORITY_CLASS, owned
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.sandbox.services.simulation import SandboxGateway
 from tests.clusters.backends.real_gateways import gateway_to_lab
 from tests.clusters.specs import pod_template
 from tests.factories.clusters import build_cluster

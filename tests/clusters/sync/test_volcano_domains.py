@@ -16,7 +16,7 @@ from clusters.inventory.services.inventory import update_node_pool
 from clusters.ports.flavour import PoolSpec, TopologyDomain
 from clusters.ports.gateway import Manifest, ObjectRef
 from clusters.ports.objects import VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.sync.selectors import desired_state
 from clusters.sync.services.reconcile import reconcile
 from clusters.watch.services.informers import observe_cluster

@@ -9,7 +9,7 @@ from clusters.connection.services.scheduler_config import guarantee_on
 from clusters.flavours.kueue_capabilities import INTEGRATIONS, UNREAD
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind, ListPage, NotServed
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM

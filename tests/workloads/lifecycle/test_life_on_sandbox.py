@@ -3,7 +3,7 @@
 import pytest
 
 from clusters.ports.objects import WORKLOAD_KINDS, ref_of
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.watch.models import ObservedPod
 from portal.kit.security.actors import SYSTEM, Actor
 from tests.factories.cast import acting

@@ -6,7 +6,7 @@ import pytest
 
 from clusters.flavours.volcano_config import ASSUMED, STANDS, WITHOUT
 from clusters.ports.objects import KUEUE_WORKLOAD
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.sandbox.services.simulation import SandboxGateway
 from portal.kit.security.actors import SYSTEM
 from scheduling.model.decisions import Cause
 from tenants.organisation.models import Project

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from clusters.ports.objects import WORKLOAD_KINDS, owner_of
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.watch.models import ObservedPod
 from portal.kit.errors import Conflict
 from portal.kit.security.actors import SYSTEM

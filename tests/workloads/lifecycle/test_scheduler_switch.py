@@ -8,7 +8,7 @@ from django.utils import timezone
 from clusters.inventory.services.workload_hooks import WorkloadSample
 from clusters.ports.gateway import Manifest
 from clusters.ports.objects import GANG_POD_GROUP, GANG_WORKLOAD, KAI_QUEUE
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.sync.models import OrphanedObject
 from clusters.sync.services.scheduler_switch import SwitchPlan, plan_switch, switch_flavour
 from portal.kit.security.actors import SYSTEM
