@@ -17,7 +17,7 @@ from clusters.web.api.actions import (
     Unpause,
 )
 from clusters.web.api.clusters import ClusterConnection, ClusterDetail, ClusterMetricsSource, Clusters, ForecastAccuracy
-from clusters.web.api.metrics import ClusterMetrics, NodeMetrics, PoolMetrics
+from clusters.web.api.metrics import ClusterMetrics, NodeMetrics, NodeTelemetry, PoolMetrics
 from clusters.web.api.nodes import (
     ClusterNodes,
     NodeCount,
@@ -25,7 +25,6 @@ from clusters.web.api.nodes import (
     NodePoolDetail,
     NodePools,
     Nodes,
-    NodeTelemetry,
 )
 from clusters.web.views.clusters import (
     change_node_pool,

@@ -1,6 +1,6 @@
 """Node pools and nodes over REST: pools as Run:ai's clients read, create and change them, nodes as last observed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -17,29 +17,16 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.inventory.services.inventory import create_node_pool, delete_node_pool, update_node_pool
 from clusters.sync.selectors import STALE_AFTER
-from clusters.watch.selectors import allocated_by_node
 from clusters.web.serializers.inventory import NodePoolCreate, NodePoolUpdate, NodesSchema, PoolSchema, PoolsSchema
-from portal.kit.api.lists import Column, as_time, as_uuid, filters, ordering, without_cursor
+from portal.kit.api.lists import NAME_SEARCH, Column, as_time, as_uuid, filters, ordering, without_cursor
 from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, PAGES, map_pointers, operation, rendered, validated_body
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.request_identity import actor_of
-from scheduling.model.resources import Resources
 from tenants.access.rules import Permission
 from tenants.access.selectors import CLUSTER_ID, POOL_NAME, require
 from tenants.organisation.api import cluster_of
-from tenants.quotas.api.pool_quotas import CLUSTER, ZERO, group_entry, sum_by_group, text_in
-from tenants.usage.serializers import (
-    POOL,
-    Group,
-    TelemetrySchema,
-    parse_telemetry_type,
-    parse_uuid,
-    parse_words,
-    telemetry,
-    telemetry_parameters,
-)
 
 ADMIN: Final = RoutePermission(Permission.MANAGE_CLUSTERS, "cluster")
 POOL_COLUMNS: Final = {
@@ -340,68 +327,3 @@ def node_json(node: Node) -> dict[str, Any]:
 
 def _taint(taint: Mapping[str, Any]) -> dict[str, Any]:
     return {"key": taint["key"], "value": taint.get("value") or "", "effect": taint["effect"]}
-
-
-OfNode = Callable[[Node, Resources], float]
-
-
-def _usable(node: Node) -> bool:
-    return node.ready and not node.unschedulable
-
-
-OF_NODES: Final[Mapping[str, OfNode | None]] = {
-    "READY_GPU_NODES": lambda node, held: bool(node.gpu_milli) and node.ready,
-    "READY_GPUS": lambda node, held: node.gpu_milli / 1000 if node.ready else 0,
-    "TOTAL_GPU_NODES": lambda node, held: bool(node.gpu_milli),
-    "TOTAL_GPUS": lambda node, held: node.gpu_milli / 1000,
-    "IDLE_ALLOCATED_GPUS": None,
-    "FREE_GPUS": lambda node, held: max(node.gpu_milli - held.gpu, 0) / 1000 if _usable(node) else 0,
-    "ALLOCATED_GPUS": lambda node, held: held.gpu / 1000,
-    "TOTAL_CPU_CORES": lambda node, held: node.cpu_milli / 1000,
-    "USED_CPU_CORES": None,
-    "ALLOCATED_CPU_CORES": lambda node, held: held.cpu / 1000,
-    "TOTAL_GPU_MEMORY_BYTES": None,
-    "USED_GPU_MEMORY_BYTES": None,
-    "TOTAL_CPU_MEMORY_BYTES": lambda node, held: node.memory_bytes,
-    "USED_CPU_MEMORY_BYTES": None,
-    "ALLOCATED_CPU_MEMORY_BYTES": lambda node, held: held.memory,
-    "FULLY_FREE_GPU_NODES": lambda node, held: bool(node.gpu_milli) and _usable(node) and not held.gpu,
-}
-"""None: nothing that Rung reads measures it."""
-
-
-NODE_GROUPS: Final[Mapping[str, Callable[[Node], Group]]] = {
-    "ClusterId": lambda node: group_entry("ClusterId", node.cluster_id, node.cluster.name),
-    "Nodepool": lambda node: group_entry("Nodepool", node.pool.name if node.pool else ""),
-    "Node": lambda node: group_entry("Node", node.name),
-}
-
-
-class NodeTelemetry(Route):
-    """Nodes now."""
-
-    access = {"GET": RoutePermission()}
-
-    @operation(
-        "get_node_telemetry",
-        "Read node telemetry",
-        TelemetrySchema,
-        parameters=telemetry_parameters(OF_NODES, NODE_GROUPS, CLUSTER, POOL),
-    )
-    def get(self, request: Request) -> Response:
-        """One number, or one per group. None at all of a type that Rung does not measure."""
-        query = request.query_params
-        name = parse_telemetry_type(query, OF_NODES)
-        by = parse_words(query, "groupBy", NODE_GROUPS, most=2)
-        reading = OF_NODES[name]
-        cluster, pool = parse_uuid(query, "clusterId"), text_in(request, "nodepoolName")
-        wanted = (Q(cluster=cluster) if cluster else Q()) & (Q(pool__name=pool) if pool else Q())
-        if reading is None:
-            return telemetry(name, [])
-        nodes = list(Node.objects.filter(wanted).select_related("cluster", "pool").order_by("cluster__name", "name"))
-        held = allocated_by_node(Cluster.objects.filter(pk=cluster) if cluster else Cluster.objects.all())
-        told = (
-            (tuple(NODE_GROUPS[each](node) for each in by), reading(node, held.get((node.cluster_id, node.name), ZERO)))
-            for node in nodes
-        )
-        return telemetry(name, sum_by_group(told, grouped=bool(by)))
