@@ -91,7 +91,7 @@ RESTART_TRIES: Final = 50
 PAUSE_SECONDS: Final = 0.1
 
 
-class ReconnectingConsumer(Consumer):  # type: ignore[misc]  # Celery has no types
+class ReconnectingConsumer(Consumer):
     """Celery's consumer, for which a dead process of the pool is a reason to start again."""
 
     connection_errors: tuple[type[BaseException], ...]
