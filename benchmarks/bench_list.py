@@ -35,7 +35,7 @@ from tenants.access.services.credentials import exchange
 from tenants.access.services.subjects import create_service_account
 from tenants.organisation.models import Project
 from tests.support import database, postgres
-from workloads.lifecycle.serializers.workloads import workload_json
+from workloads.lifecycle.serializers import workload_json
 from workloads.state.models import Workload
 
 SMALL = 1_000

@@ -34,7 +34,7 @@ from workloads.lifecycle.services.actions import delete
 from workloads.preemption.models import PreemptionRecord
 from workloads.preemption.selectors import was_moved
 from workloads.state.models import Workload, WorkloadEvent
-from workloads.state.selectors.timeline import events_of
+from workloads.state.selectors.workloads import events_of
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
 

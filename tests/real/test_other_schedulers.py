@@ -41,7 +41,7 @@ from tests.real.other_schedulers import QUEUES, RACKED, Real, clear
 from tests.real.product import Product, fresh, grant
 from tests.support.kube import KubeError
 from tests.support.lab import LabCluster
-from workloads.state.selectors.timeline import events_of
+from workloads.state.selectors.workloads import events_of
 
 pytestmark = pytest.mark.lab
 NOT_READY = (

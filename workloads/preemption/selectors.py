@@ -19,8 +19,7 @@ from workloads.forecast.selectors.waiting import queue_position
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.state.models import EventType, Phase, Workload, WorkloadEvent
 from workloads.state.rules import ENDED
-from workloads.state.selectors.timeline import OTHERS
-from workloads.state.selectors.workloads import object_name, workload_id, workload_ids
+from workloads.state.selectors.workloads import OTHERS, object_name, workload_id, workload_ids
 
 CONSOLIDATE: Final = "consolidate"
 

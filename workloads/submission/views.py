@@ -37,7 +37,7 @@ from workloads.forecast.services.storage import foretell
 from workloads.intake import IntakeRefused, WorkloadSpec, read_native
 from workloads.intake.serializers import SubmitTarget, as_manifest, document_of, of_form, of_manifests
 from workloads.intake.services import grants_of, read_fields, read_text
-from workloads.lifecycle.serializers.workloads import action_request
+from workloads.lifecycle.serializers import action_request
 from workloads.lifecycle.views.detail import as_yaml
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import workload_or_404

@@ -84,7 +84,7 @@ def test_an_end_waits_until_everything_before_it_is_told(
 ) -> None:
     keys = [happens(workload, phase) for phase in (Phase.RUNNING, Phase.PENDING, Phase.RUNNING, Phase.COMPLETED)]
     Workload.objects.filter(pk=workload.pk).update(deleted_at=timezone.now() if gone else None)
-    monkeypatch.setattr("workloads.state.selectors.timeline.MOST", 2)
+    monkeypatch.setattr("workloads.state.selectors.workloads.MOST", 2)
     told: list[str] = ["0"]
     ends = []
     for _visit in range(3):

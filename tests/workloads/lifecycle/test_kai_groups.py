@@ -20,11 +20,11 @@ from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.workloads.sandbox_lab import fresh
 from workloads.forecast.selectors.waiting import why_waiting
 from workloads.lifecycle.selectors import alerts_for
-from workloads.lifecycle.serializers.workloads import workload_json
+from workloads.lifecycle.serializers import workload_json
 from workloads.lifecycle.services.observe import on_observation
 from workloads.lifecycle.services.pending_reasons import queued_among
 from workloads.state.models import Phase, Workload, WorkloadEvent
-from workloads.state.selectors.timeline import events_of, timeline
+from workloads.state.selectors.workloads import events_of, timeline
 
 pytestmark = pytest.mark.django_db
 

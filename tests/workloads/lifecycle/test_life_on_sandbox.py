@@ -18,7 +18,7 @@ from workloads.lifecycle.services.actions import delete, resume, stop
 from workloads.preemption.models import PreemptionRecord
 from workloads.preemption.selectors import eviction_timeline, eviction_timelines
 from workloads.state.models import Phase, Workload
-from workloads.state.selectors.timeline import timeline
+from workloads.state.selectors.workloads import timeline
 
 pytestmark = pytest.mark.django_db
 

@@ -16,7 +16,7 @@ from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, pytor
 from tests.workloads.sandbox_lab import Lab, fresh
 from workloads.lifecycle.services.actions import stop
 from workloads.state.models import Phase, Workload
-from workloads.state.selectors.timeline import events_of
+from workloads.state.selectors.workloads import events_of
 
 pytestmark = pytest.mark.django_db
 

@@ -29,8 +29,8 @@ from portal.kit.errors import BadRequest, NotFound
 from portal.kit.security.request_identity import actor_of
 from tenants.access.selectors import CLUSTER_ID, POOL_NAME
 from workloads.lifecycle.selectors import homes_of, owners_of, visible_pods
-from workloads.lifecycle.serializers.pods import (
-    ENDED,
+from workloads.lifecycle.serializers import (
+    POD_ENDED,
     EventsSchema,
     HistorySchema,
     PodsSchema,
@@ -39,8 +39,15 @@ from workloads.lifecycle.serializers.pods import (
     record_json,
 )
 from workloads.state.models import Workload
-from workloads.state.selectors.timeline import MOST_ENTRIES, containers_of, hidden_namespaces, logs, pods_of, quietly
-from workloads.state.selectors.workloads import workload_or_404
+from workloads.state.selectors.workloads import (
+    MOST_ENTRIES,
+    containers_of,
+    hidden_namespaces,
+    logs,
+    pods_of,
+    quietly,
+    workload_or_404,
+)
 
 COLUMNS: Final = {
     "clusterId": Column("cluster_id", as_uuid, CLUSTER_ID),
@@ -103,7 +110,7 @@ def _wanted(request: Request) -> QuerySet[ObservedPod]:
         raise BadRequest.at("/completed", "out_of_range", "completed is true, false or all.", allowed=COMPLETED)
     if completed is None:
         return rows
-    return rows.filter(phase__in=ENDED) if completed else rows.exclude(phase__in=ENDED)
+    return rows.filter(phase__in=POD_ENDED) if completed else rows.exclude(phase__in=POD_ENDED)
 
 
 PodCount = count_route(

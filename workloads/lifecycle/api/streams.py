@@ -27,9 +27,9 @@ from tenants.access.selectors import (
     PROJECT_ID,
     PROJECT_NAME,
 )
-from workloads.lifecycle.serializers.pods import ChangeEventSchema, StreamEventSchema
+from workloads.lifecycle.serializers import ChangeEventSchema, StreamEventSchema
 from workloads.state.models import EventType, Phase, Workload, WorkloadEvent
-from workloads.state.selectors.timeline import (
+from workloads.state.selectors.workloads import (
     CurrentPhase,
     change_json,
     changes_after,
@@ -40,8 +40,8 @@ from workloads.state.selectors.timeline import (
     is_in_feed,
     newest_entry,
     quietly,
+    workload_or_404,
 )
-from workloads.state.selectors.workloads import workload_or_404
 from workloads.state.services import place_events
 
 SINCE: Final = OpenApiParameter(

@@ -48,7 +48,7 @@ from workloads.forecast.serializers import (
     start_estimate_json,
 )
 from workloads.forecast.services.start_scoring import shown_estimate
-from workloads.lifecycle.serializers.workloads import (
+from workloads.lifecycle.serializers import (
     PENDING_REASONS,
     Batch,
     BatchResult,

@@ -27,11 +27,10 @@ from workloads.dictionary.models import Priority
 from workloads.forecast.rules.messages import gpu_time_text
 from workloads.lifecycle.forms import WorkloadFilter
 from workloads.lifecycle.selectors import alerts_for
-from workloads.lifecycle.serializers.workloads import batch_action_request
+from workloads.lifecycle.serializers import batch_action_request
 from workloads.lifecycle.services.actions import MOST, VERBS, EndingWorkload, act_on_all, before_many, chosen
 from workloads.state.models import Workload
-from workloads.state.selectors.timeline import unsaved_gpu_seconds
-from workloads.state.selectors.workloads import FAILED_TO_APPLY, visible_workloads
+from workloads.state.selectors.workloads import FAILED_TO_APPLY, unsaved_gpu_seconds, visible_workloads
 
 MENU: Final = (
     ("home", gettext_noop("Home"), "home"),

@@ -43,7 +43,7 @@ from workloads.notifications.services.webhooks import (
     webhook_message,
 )
 from workloads.state.models import WorkloadEvent
-from workloads.state.selectors.timeline import change_json, hidden_namespaces, quietly
+from workloads.state.selectors.workloads import change_json, hidden_namespaces, quietly
 from workloads.state.services import PLACED_AT_ONCE, place_events
 
 BATCH: Final = 2000

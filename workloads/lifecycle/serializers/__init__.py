@@ -1,1 +1,0 @@
-"""Workloads and pods as REST sends them."""
