@@ -114,7 +114,7 @@ def parse_ours(source: Source, _events: int) -> int:
     """Bytes to what is handed to the store."""
     gateway, gathering = source.gateway(), WatchBatchBuilder(POD, str(FIRST), managed_only=False)
     for event in gateway.watch(POD, since=str(FIRST), wait=1200):
-        gathering.told(event)
+        gathering.add(event)
         if gathering.version == str(FIRST + source.events):
             break
     gateway.close()

@@ -117,7 +117,7 @@ class MemoryGateway:
             if live is None:
                 raise ClusterRefused(f"{ref.kind.kind} {ref.name} is not there.")
             if live["metadata"]["resourceVersion"] != observed["metadata"].get("resourceVersion"):
-                raise VersionConflict(f"{ref.kind.kind} {ref.name} was changed by somebody else: read it again.")
+                raise VersionConflict(f"{ref.kind.kind} {ref.name} was changed by another writer: read it again.")
             _refuse_immutable(ref, live, manifest)
             status = {"status": live["status"]} if "status" in live else {}
             return self._write("MODIFIED", ref, {**manifest, "metadata": _merged(live, manifest), **status})

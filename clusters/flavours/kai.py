@@ -30,7 +30,7 @@ def value_of(shard: Manifest) -> str:
 
 
 CAUSES: Final = {"consolidation": Cause.CONSOLIDATE, "reclaim": Cause.RECLAIM, "preempt": Cause.PREEMPT}
-"""Actions that a SchedulingShard may disable, and what then evicts nobody."""
+"""Actions that a SchedulingShard may disable, and what they would evict."""
 NOT_MODELLED: Final = {
     "usageDBConfig": "time-based fair share",
     "minRuntime": "default minimum runtimes",
@@ -93,7 +93,7 @@ class Kai:
         placements=flavours_objects.PLACEMENTS,
         places_by_pool=True,
         minimum="own",
-        told_minimum=("Job",),
+        settable_minimum=("Job",),
         event_sources={KAI_POD_GROUP: kai_status.pod_group_events},
         labelled_events=(KAI_POD_GROUP,),
         retells=kai_status.redirected_event,
@@ -124,7 +124,7 @@ class Kai:
     def render(self, job: JobSpec) -> list[Manifest]:
         """The workload's object with scheduler, queue, preemptibility and priority at every pod template.
 
-        Of a Job KAI starts any pod it can, unless it is told how many belong together.
+        Of a Job KAI starts any pod it can, unless the minimum of the gang is set.
         """
         manifests = render_job(job, labels={QUEUE_LABEL: job.queue, **_shard(job.pool)}, scheduler=SCHEDULER)
         for each in manifests:
@@ -134,7 +134,7 @@ class Kai:
         return manifests
 
     def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> PodStatusReason:
-        """Evicted by whom and how, or the reason a pod group waits with KAI's own numbers."""
+        """Evicted by which pod and how, or the reason a pod group waits with KAI's own numbers."""
         return kai_status.interpret(pod, events)
 
     def semantics(self) -> Sequence[Guarantee]:

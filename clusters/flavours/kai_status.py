@@ -1,9 +1,9 @@
 """What KAI says of a pod in Rung's words. Pure.
 
 KAI speaks through the pod groups that it makes of workloads: `pg-<name>-<uid>` after the object whose pods they are,
-with a number behind it where an object has several. Why a group waits stands in its conditions, told here as events
-about that object, and in those of its pods; who was evicted for whom, and that too few pods are there for the group to
-be tried at all, only in events about the group.
+with a number behind it where an object has several. Why a group waits is in its conditions, read here as events
+about that object, and in those of its pods; which pod was evicted for which, and that too few pods exist to try the
+group at all, only in events about the group.
 Source: KAI 0.17, messages as they were seen; that of a group that is not ready from its source.
 """
 
@@ -58,7 +58,7 @@ PENDING: Final = (
     ("NoDomain", "NoDomain", NO_DOMAIN),
     ("Job is not ready for scheduling", GANG_INCOMPLETE, TOO_FEW),
 )
-"""KAI's word, ours, and how its numbers are written; what stands first counts where several hold."""
+"""KAI's word, ours, and how its numbers are written; the first counts where several hold."""
 SOURCE: Final = "kai-scheduler"
 STARTED: Final = "kai.scheduler/last-start-timestamp"
 EVICTED: Final = "kai.scheduler/last-eviction-timestamp"
@@ -69,7 +69,7 @@ FREE: Final = "KAI names nothing any more that holds it back."
 
 
 def interpret(pod: Manifest, events: Sequence[Manifest]) -> PodStatusReason:
-    """Evicted by whom and how, or the reason a pod group waits with KAI's own numbers."""
+    """Evicted by which pod and how, or the reason a pod group waits with KAI's own numbers."""
     texts = pod_status.disruption_texts(pod, events, EVICT, "Evicted", "Preempted", pod_status.PODS_EVICTED)
     if said := [_evicted(text) for text in texts]:
         return next((each for each in said if each.preemptor), said[0])
@@ -127,12 +127,12 @@ def redirected_event(event: Manifest) -> Manifest | None:
     about = event.get("involvedObject") or {}
     if (about.get("apiVersion"), about.get("kind")) != (KAI_POD_GROUP.api_version, KAI_POD_GROUP.kind):
         return None
-    told = REDIRECTED.get(str(event.get("reason")))
-    return told(event) if told else None
+    redirect = REDIRECTED.get(str(event.get("reason")))
+    return redirect(event) if redirect else None
 
 
 def _victim(event: Manifest) -> Manifest | None:
-    """The same sentence about a pod made anew is the same event counted once more: here it is another one."""
+    """The same message about a recreated pod increments the count of the event: here it is another one."""
     metadata = event["metadata"]
     found = VICTIM.search(str(event.get("message", "")))
     if found is None or found["namespace"] != metadata.get("namespace"):
@@ -192,6 +192,6 @@ def _evicted(text: str) -> PodStatusReason:
 
 
 def _taker(named: str) -> str:
-    """The uid in the name of a pod group is that of a workload's object, or of a pod that stands alone."""
+    """The uid in the name of a pod group is that of a workload's object, or of a bare pod."""
     uids = UID.findall(named) if "/pg-" in named else []
     return f"uid:{uids[-1]}" if uids else named

@@ -186,7 +186,7 @@ class Kube:
         return render_job(job, labels={})
 
     def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> PodStatusReason:
-        """Evicted by whom, refused by which quota, or waiting for which nodes. An empty pod: none could be created."""
+        """Evicted by which pod, refused by which quota, or waiting for nodes. An empty pod: none could be created."""
         if said := list(pod_status.disruption_texts(pod, events, "Preempted")):
             return _preempted(said)
         for text in pod_status.messages(events, "FailedCreate"):
@@ -267,7 +267,7 @@ def _metadata(project: ProjectSpec, name: str) -> dict[str, Any]:
 
 
 def _preempted(said: Sequence[str]) -> PodStatusReason:
-    """The condition is certain but may name nobody; then an event does."""
+    """The condition is certain but may name no preemptor; then an event does."""
     for text in said:
         if match := pod_status.BY_POD.search(text):
             return PodStatusReason("Preempted", text, preemptor=f"uid:{match[1]}", cause="preempt")
@@ -286,7 +286,7 @@ WAITS_FOR_OTHERS: Final = "waiting for minCount pods from a gang"
 TOPOLOGY_DRAWBACK: Final = (
     "It requires one topology domain: this scheduler never evicts for such gangs, regardless of priority."
 )
-BY_GROUP: Final = "podgroup"  # in the scheduler's words: whoever gains is a gang
+BY_GROUP: Final = "podgroup"  # in the scheduler's words: the preemptor is a gang
 
 
 class KubeGangs(Kube):

@@ -144,7 +144,7 @@ class Kueue:
         return manifests
 
     def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> PodStatusReason:
-        """Evicted by whom and how, waiting in which queue for how much, or admitted and without a node."""
+        """Evicted by which workload and how, waiting in which queue for how much, or admitted and without a node."""
         return kueue_status.interpret(pod, events)
 
     def semantics(self) -> Sequence[Guarantee]:
@@ -156,7 +156,7 @@ class Kueue:
 
 
 def _places(job: JobSpec) -> dict[str, str]:
-    """All pods on nodes with one value of a label. Two roles have to be told to share it; Kueue joins no more."""
+    """All pods on nodes with one value of a label. Two roles must be configured to share it; Kueue joins no more."""
     key = ((job.manifest.get("metadata") or {}).get("annotations") or {}).get(flavours_objects.TOPOLOGY_KEY)
     kind = kind_for(str(job.manifest["apiVersion"]), str(job.manifest["kind"]))
     if not key or kind is None:

@@ -198,7 +198,7 @@ def fair_sharing(facts: Facts) -> tuple[FairSharingStrategy, ...]:
 
 
 def forecast_warnings(facts: Facts, foretold: str) -> tuple[str, ...]:
-    """What people are told of it whose workload takes from other projects."""
+    """Notes for owners of workloads that take quota from other projects."""
     reclaims = foretold in {OutcomeKind.RECLAIMS, OutcomeKind.PREEMPTS_AND_RECLAIMS}
     return (RANDOM,) if facts.get("fair") and reclaims else ()
 

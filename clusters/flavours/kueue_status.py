@@ -2,8 +2,8 @@
 
 Source: Kueue 0.19, `visibility.kueue.x-k8s.io/v1beta2`, which its own process serves; positions there begin with 0.
 
-Kueue speaks through an object of its own beside the job, its Workload. What stands in that object's conditions is
-told here as events about the job, so that it is kept, found again and read like everything else that is said of a
+Kueue speaks through an object of its own beside the job, its Workload. That object's conditions are
+read here as events about the job, so that they are stored, found and read like every other event of a
 job. Source: Kueue 0.19, conditions QuotaReserved, Admitted, Preempted and Finished, and its messages as they were
 seen.
 """
@@ -49,7 +49,7 @@ def _rows(items: Any) -> list[dict[str, Any]]:
 
 
 def _job_of(waiting: dict[str, Any]) -> dict[str, Any]:
-    """Empty where nobody is named."""
+    """Empty where no preemptor is named."""
     owners = waiting["metadata"].get("ownerReferences")
     named = [each for each in owners or () if isinstance(each, dict) and each.get("uid") and each.get("name")]
     return next((each for each in named if each.get("controller")), named[0] if named else {})
@@ -70,7 +70,7 @@ def probe_job(namespace: str, queue: str) -> Manifest:
 
 
 def failing_webhook(message: str) -> str:
-    """The webhook that nobody answers for, in the API server's words; empty: something else is wrong, or nothing."""
+    """The webhook that does not respond, in the API server's words; empty: something else is wrong, or nothing."""
     found = WEBHOOK.search(message)
     return found["webhook"] if found else ""
 
@@ -123,13 +123,13 @@ def interpret(pod: Manifest, events: Sequence[Manifest]) -> PodStatusReason:
 
 
 def workload_events(workload: Manifest) -> Iterator[Manifest]:
-    """What a Workload of Kueue says, as events about the job it stands for: how it is queued, and each preemption."""
+    """A Workload of Kueue, as events about its job: how it is queued, and each preemption."""
     said = {each.get("type"): each for each in (workload.get("status") or {}).get("conditions") or ()}
     about = pod_status.controller_of(workload)
     if about is None:
         return
-    if standing := _left_out(said, about) or _conditions_of(said):
-        reason, found = standing
+    if condition := _left_out(said, about) or _conditions_of(said):
+        reason, found = condition
         yield _event(workload, about, "queue", reason, found)
     preempted = said.get(PREEMPTED, {})
     if preempted.get("status") == "True":

@@ -106,7 +106,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 def levels_with_hostname(levels: Sequence[str]) -> tuple[str, ...]:
-    """As schedulers are told them: down to the single node, so that what they let go has its places on nodes."""
+    """As schedulers get them: down to the single node, so that admitted pods are assigned to nodes."""
     return (*levels, *(() if HOSTNAME in levels else (HOSTNAME,)))
 
 

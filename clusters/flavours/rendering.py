@@ -38,7 +38,7 @@ def harden_pod(spec: dict[str, Any], level: str) -> None:
 
 
 def harden_context(owner: dict[str, Any], level: str) -> None:
-    """The securityContext of a pod, or of what stands for all pods of an object."""
+    """The securityContext of a pod, or of the template for all pods of an object."""
     context = owner.setdefault("securityContext", {})
     context.setdefault("seccompProfile", {"type": "RuntimeDefault"})
     if level == RESTRICTED:
@@ -46,7 +46,7 @@ def harden_context(owner: dict[str, Any], level: str) -> None:
 
 
 def harden_containers(part: dict[str, Any], level: str, *, alone: bool = False) -> None:
-    """Every container below; `alone`: no pod's securityContext stands above, so it says everything itself."""
+    """Every container below; `alone`: there is no securityContext of the pod, so it sets everything itself."""
     for member in CONTAINERS:
         for each in part.get(member) or []:
             harden_container(each, level, alone=alone)

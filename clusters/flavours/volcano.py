@@ -80,7 +80,7 @@ WAITING: Final = frozenset({PENDING, "Inqueue", "Unknown"})
 SCHEDULED: Final = "Scheduled"
 LAST: Final = "lastTransitionTime"
 SOURCE: Final = "volcano"
-STANDS: Final = {
+PHASE_WORDS: Final = {
     PENDING: "Volcano holds it in the queue: its action enqueue found no free resources and does not evict.",
     "Inqueue": "Volcano admitted it. It starts when its minimum of pods fits.",
     "Running": "Its minimum of pods fits.",
@@ -114,12 +114,12 @@ def pod_group_events(group: Manifest) -> Iterator[Manifest]:
     A condition that is over stays as it was beside its successor: only the phase tells which one holds.
     """
     about, phase = _about(group), str((group.get("status") or {}).get("phase", ""))
-    if about is None or phase not in STANDS:
+    if about is None or phase not in PHASE_WORDS:
         return
     waits = pod_status.condition(group, UNSCHEDULABLE, status="True") or {}
     said, since = str(waits.get("message", "")), waits.get(LAST)
     reason = pod_status.QUEUED if phase == PENDING else pod_status.ADMITTED
-    words = f"{STANDS[phase]} Message: {said}" if said and phase == PENDING else STANDS[phase]
+    words = f"{PHASE_WORDS[phase]} Message: {said}" if said and phase == PENDING else PHASE_WORDS[phase]
     at = since if phase in WAITING else (pod_status.condition(group, SCHEDULED, status="True") or {}).get(LAST)
     yield pod_status.event_of(group, about, "queue", source=SOURCE, reason=reason, message=words, at=at)
     if said and phase in WAITING - {PENDING}:
@@ -130,7 +130,7 @@ def pod_group_events(group: Manifest) -> Iterator[Manifest]:
 
 
 def _about(group: Manifest) -> Mapping[str, Any] | None:
-    """Whose pods it groups; itself where it stands beside a workload of Rung's; None: it is nobody's that is known."""
+    """The owner of the pods that it groups; itself where it belongs to a workload of Rung's; None: unknown."""
     metadata = group["metadata"]
     if (owner := pod_status.controller_of(group)) or OWNER not in (metadata.get("labels") or {}):
         return owner
@@ -181,7 +181,7 @@ def _at_limit(events: Sequence[Manifest]) -> Iterator[PodStatusReason]:
 
 
 CEILING: Final = "rung.ceiling"
-NOBODY: Final = "rung.nobody"
+NO_NODE: Final = "rung.nobody"
 """A node that is none: the ceiling holds no nodes, but Volcano wants it to have a member."""
 NOWHERE: Final = 0
 """A tier without HyperNodes."""
@@ -191,7 +191,7 @@ DIGEST: Final = 10
 
 def hyper_nodes(pools: Iterable[PoolSpec]) -> Iterator[Manifest]:
     """topology.volcano.sh/v1alpha1 HyperNodes: the ceiling, then the domains of every pool, narrowest first."""
-    yield _hyper_node(CEILING, "cluster", MOST_LEVELS + 1, [("Node", NOBODY)])
+    yield _hyper_node(CEILING, "cluster", MOST_LEVELS + 1, [("Node", NO_NODE)])
     for pool in pools:
         for depth in range(len(pool.topology_levels), 0, -1):
             yield from _domains_at_depth(pool, depth)
@@ -315,14 +315,14 @@ class Volcano:
         """
         may_be_evicted = job.preemptibility != Preemptibility.NON_PREEMPTIBLE
         marks = {QUEUE: job.queue, PREEMPTABLE: str(may_be_evicted).lower()}
-        young = {MIN_RUNTIME: go_duration(job.min_runtime_minutes)} if job.min_runtime_minutes else {}
-        manifests = render_job(job, labels={}, annotations={**marks, **young}, scheduler=SCHEDULER)
+        runtime = {MIN_RUNTIME: go_duration(job.min_runtime_minutes)} if job.min_runtime_minutes else {}
+        manifests = render_job(job, labels={}, annotations={**marks, **runtime}, scheduler=SCHEDULER)
         if manifests and job.min_member > 1 and _join(manifests[0], job):
             return [_pod_group(job, {PREEMPTABLE: marks[PREEMPTABLE]}), *manifests]
         return manifests
 
     def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> PodStatusReason:
-        """Preempted or reclaimed (Volcano names nobody who gains), or why it or its group waits."""
+        """Preempted or reclaimed (Volcano names no preemptor), or why it or its group waits."""
         return interpret(pod, events)
 
     def semantics(self) -> Sequence[Guarantee]:
@@ -392,6 +392,6 @@ def _pod_group(job: JobSpec, annotations: Mapping[str, str]) -> Manifest:
 
 
 def _level(job: JobSpec) -> dict[str, str]:
-    """At the group and its pods: that they wait for a domain is told from it."""
+    """At the group and its pods: waiting for a domain is read from it."""
     level = required_level(job)
     return {flavours_objects.TOPOLOGY_KEY: level} if level else {}

@@ -1,9 +1,9 @@
 """What a cluster's Volcano configuration means: actions, plugins and the victims they protect. Pure.
 
 Source: Volcano 1.15, `Session.Preemptable` and `Session.Reclaimable`. The first tier that leaves anybody decides. One
-that leaves nobody decides nothing: the next is asked about everybody again, so that a veto holds only where it is
+that leaves no victim decides nothing: the next gets all candidates again, so that a veto holds only where it is
 made in every tier that is asked. Inside a tier only who is in the lists of all plugins goes; but where two lists have
-nobody in common, the next plugin's counts alone, so that a veto is safe only when it is the last.
+no victim in common, the next plugin's counts alone, so that a veto is safe only when it is the last.
 
 Source: Volcano 1.15. As shipped, its actions neither preempt nor reclaim, and the proportion plugin knows no deserved
 quota. The text is a stranger's: read strictly, within bounds; only words that are known here are kept of it.
@@ -42,7 +42,7 @@ def spared_from(tiers: Sequence[Tier]) -> Iterator[Cause]:
 
 
 def opened_to(tiers: Sequence[Tier]) -> Iterator[Cause]:
-    """The actions that take whoever is old enough, whatever its priority or quota, when the tiers before say nobody."""
+    """Actions that evict any old enough workload, whatever its priority or quota, if earlier tiers name none."""
     for action in VOTERS:
         if any(CDP in voters and LENIENT.issuperset(voters) for voters in _voters(tiers, action)):
             yield action
@@ -57,7 +57,7 @@ def _voters(tiers: Iterable[Tier], action: Cause) -> Iterator[list[str]]:
 
 
 def _has_the_last_word(voters: Sequence[str]) -> bool:
-    """Of two the first is as good: nobody comes after the second."""
+    """Of two the first is as good: no plugin follows the second."""
     return voters[-1] == CDP or (len(voters) == 2 and voters[0] == CDP)
 
 
@@ -110,13 +110,14 @@ NO_DOMAINS: Final = (
     "over any nodes, so Rung rejects them."
 )
 NOT_SPARED: Final = (
-    f"Volcano's plugin {CDP} does not keep young work from the action {{actions}}: a tier that it empties leaves the "
-    "choice to the next, and a plugin after it may bring back whom it spared. It has to stand last in every tier whose "
-    "plugins are asked."
+    f"Volcano's plugin {CDP} does not protect workloads inside their minimum runtime from the action {{actions}}: "
+    "a tier that it empties leaves the choice to the next, and a plugin after it may add "
+    "victims that it spared. It must be last in every tier whose plugins are asked."
 )
 OPENED: Final = (
-    f"Volcano's plugin {CDP} alone says in one tier whom the action {{actions}} takes: where the tiers before it leave "
-    "nobody, whoever is old enough is evicted, whatever its priority or quota. Switch it off there for that action."
+    f"Volcano's plugin {CDP} alone chooses in one tier the victims of the action {{actions}}: where the tiers before "
+    "it leave none, any workload past its minimum runtime is evicted, whatever its priority or quota. Disable it there "
+    "for that action."
 )
 
 ANYWHERE: Final = f"its configuration lacks the plugin {TOPOLOGY}, so the gang would be spread"
@@ -136,7 +137,7 @@ WITHOUT: Final = {
     (Cause.RECLAIM,): "Nothing is reclaimed for it from other projects: Volcano's configuration on this cluster "
     "lacks the action reclaim.",
 }
-STANDS: Final = "Volcano's plugin gang limits preemption on this cluster: pods that a job needs are never evicted."
+GANG_LIMITS: Final = "Volcano's plugin gang limits preemption on this cluster: pods that a job needs are never evicted."
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ class VolcanoConfig:
 
     @property
     def unspared(self) -> tuple[str, ...]:
-        """Actions that take young work in spite of the plugin cdp."""
+        """Actions that evict workloads inside their minimum runtime in spite of the plugin cdp."""
         takers = (each for each in (Cause.PREEMPT, Cause.RECLAIM) if each in self.actions)
         return tuple(each for each in takers if each not in self.spares)
 
@@ -161,7 +162,7 @@ class VolcanoConfig:
 
     @property
     def keeps_minimum(self) -> bool:
-        """The plugin gang is asked about preemption, which it is unless told otherwise."""
+        """The plugin gang is asked about preemption, which is the default."""
         return "gang" in self.plugins and self.plugins["gang"].get("enablePreemptable") is not False
 
     @property
@@ -175,7 +176,7 @@ class VolcanoConfig:
 
     @property
     def has_departments(self) -> bool:
-        """What stands above a project's queue counts."""
+        """Queues above a project's queue count."""
         return self.has_deserved and self.plugins["capacity"].get("enableHierarchy") is True
 
 
@@ -248,26 +249,26 @@ def leaves_out(facts: Facts) -> frozenset[str]:
     """Causes of evictions for which it has no action; where nothing could be read, it is as shipped."""
     conf = conf_of(facts) or SHIPPED
     missing = {Cause.PREEMPT, Cause.RECLAIM} - set(conf.actions)
-    spared = {of_young for cause, of_young in INSIDE_MIN_RUNTIME.items() if cause in conf.spares}
+    spared = {unprotected for cause, unprotected in INSIDE_MIN_RUNTIME.items() if cause in conf.spares}
     return frozenset(missing | spared | ({BELOW_MINIMUM} if conf.keeps_minimum else set()))
 
 
 def forecast_warnings(facts: Facts, foretold: str) -> tuple[str, ...]:
-    """What people are told of it whose workload waits or evicts others."""
+    """Notes for owners of workloads that wait or evict others."""
     conf = conf_of(facts)
     if foretold == OutcomeKind.PLACED:
         return ()
     if conf is None:
         return (ASSUMED,)
-    return tuple(_why_nobody(conf) if foretold == OutcomeKind.PENDING else _doubts(conf))
+    return tuple(_why_none(conf) if foretold == OutcomeKind.PENDING else _doubts(conf))
 
 
-def _why_nobody(conf: VolcanoConfig) -> Iterator[str]:
+def _why_none(conf: VolcanoConfig) -> Iterator[str]:
     missing = tuple(cause for cause in (Cause.PREEMPT, Cause.RECLAIM) if cause not in conf.actions)
     if missing:
         yield WITHOUT[missing]
     if conf.keeps_minimum and Cause.PREEMPT not in missing:
-        yield STANDS
+        yield GANG_LIMITS
 
 
 def _doubts(conf: VolcanoConfig) -> Iterator[str]:
@@ -288,5 +289,5 @@ def ignores_domains(facts: Facts) -> str:
 
 
 def domain_warnings(facts: Facts) -> tuple[str, ...]:
-    """What people are told whose gang asks for one domain."""
+    """Notes for owners of gangs that ask for one domain."""
     return () if facts else (ASSUMED_DOMAINS,)

@@ -203,7 +203,7 @@ def _not_taken_back(conf: VolcanoConfig) -> dict[str, bool]:
 
 
 def _lost_time(conf: VolcanoConfig) -> tuple[Enforced, str] | None:
-    """Of being left alone while young. What evicts nobody is not held back either."""
+    """Of minimum runtimes. Actions that evict nothing need no guarantee."""
     actions = " and ".join(conf.unspared)
     if CDP not in conf.plugins:
         why = "Without the plugin cdp preempt and reclaim evict workloads regardless of their runtime"

@@ -23,7 +23,7 @@ class TemplateShape(StrEnum):
 class OnChange(StrEnum):
     """What happens when pods are to be described otherwise while some of them run: what another priority needs."""
 
-    ANEW = "anew"  # the API server never changes the template: the object is made anew once no pod of it runs
+    ANEW = "anew"  # the API server never changes the template: the object is recreated once no pod of it runs
     RESTART = "restart"  # its controller would restart every pod at once: written once no pod of it runs
     NEW_PODS = "new-pods"  # written at once: pods that are there stay, pods created later have it
     NEXT_RUN = "next-run"  # written at once: the run that is under way stays, the next one has it
@@ -31,7 +31,7 @@ class OnChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TemplatePath:
-    """Where pods are described; '*' stands for every key or item.
+    """Where pods are described; '*' matches every key or item.
 
     `replicas` are relative pointers, from the described object, to counts that are multiplied (absent counts as one);
     `less_with` names a sibling that takes one off the last count. Role '*' is the name of the last '*'.

@@ -36,7 +36,7 @@ def record(
         action=action,
         result=str(result),
         project_id=str(project_id),
-        detail=_storable(_told(actor, detail or {})),
+        detail=_storable(_with_key(actor, detail or {})),
         at=timezone.now(),
     )
 
@@ -84,7 +84,7 @@ def _subject(actor: Actor) -> dict[str, Any]:
     }
 
 
-def _told(actor: Actor, detail: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_key(actor: Actor, detail: Mapping[str, Any]) -> Mapping[str, Any]:
     """The detail, and by which of their keys a person asked."""
     key = actor.limits.key if actor.limits else ""
     return {**detail, "byAccessKey": key} if key else detail

@@ -5,7 +5,7 @@ department to its projects. Rows are read at every question, or once within `cac
 changed role or a disabled account counts from the next request on. What roles allow is the table of
 `tenants.access.rules`.
 
-Access rules to read: memberships with subject, role and scope as columns, as far as somebody may look at them.
+Access rules to read: memberships with subject, role and scope as columns, as far as an actor may see them.
 
 Run:ai's words: a membership is an access rule, the whole installation the scope `tenant`.
 """
@@ -96,7 +96,7 @@ class Access:
 
     @property
     def is_platform_admin(self) -> bool:
-        """True for superusers and for whoever holds every right without scope."""
+        """True for superusers and for holders of every permission without scope."""
         return any(grant.everywhere and grant.verbs == ALL_PERMISSIONS for grant in self.grants)
 
     @property
@@ -222,7 +222,7 @@ def _access_of_user(user_id: str) -> Access:
 def has_platform_admin(*, using: str = DEFAULT_DB_ALIAS) -> bool:
     """Can anybody sign in who may do everything: a superuser, or a person with such a role, directly or by a group?
 
-    The same as `Standing.is_platform_admin`, of all people at once.
+    The same as `Access.is_platform_admin`, of all people at once.
     """
     if User.objects.using(using).filter(is_active=True, is_superuser=True).exists():
         return True
@@ -253,16 +253,12 @@ def require(
     cluster: Cluster | None = None,
 ) -> None:
     """Raise unless allowed: Absent for what the actor may not even see, else Denied."""
-    standing = access_for(actor)
-    if standing.can(verb, project=project, department=department, cluster=cluster):
+    access = access_for(actor)
+    if access.can(verb, project=project, department=department, cluster=cluster):
         return
-    if project is not None and not standing.can(Permission.VIEW_PROJECT, project=project):
+    if project is not None and not access.can(Permission.VIEW_PROJECT, project=project):
         raise NotFound
-    if (
-        project is None
-        and department is not None
-        and not standing.can(Permission.VIEW_DEPARTMENT, department=department)
-    ):
+    if project is None and department is not None and not access.can(Permission.VIEW_DEPARTMENT, department=department):
         raise NotFound
     raise Forbidden(
         _("Permission denied. You need the permission “%(verb)s”.") % {"verb": verb.value.replace("_", " ")}
@@ -284,13 +280,13 @@ _SCOPE_COLUMNS: Final = ("project", "department", "cluster")
 
 def visible_rules(actor: Actor) -> QuerySet[Membership]:
     """Rules of the places where the actor may look at access; everybody's for those who may look everywhere."""
-    standing = access_for(actor)
-    if standing.can(Permission.VIEW_ACCESS):
+    access = access_for(actor)
+    if access.can(Permission.VIEW_ACCESS):
         return Membership.objects.all()
     return Membership.objects.filter(
-        Q(project__in=standing.projects(Permission.VIEW_ACCESS))
-        | Q(department__in=standing.departments(Permission.VIEW_ACCESS))
-        | Q(cluster__in=standing.clusters(Permission.VIEW_ACCESS))
+        Q(project__in=access.projects(Permission.VIEW_ACCESS))
+        | Q(department__in=access.departments(Permission.VIEW_ACCESS))
+        | Q(cluster__in=access.clusters(Permission.VIEW_ACCESS))
     )
 
 

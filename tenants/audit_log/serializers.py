@@ -119,8 +119,8 @@ def metadata_of(row: AuditRecord) -> dict[str, str]:
 
 def csv_row(row: Any) -> list[str]:
     """The same as cells."""
-    told_as = log_json(row)
-    return [_text(told_as[name]) for name in FIELDS]
+    shown = log_json(row)
+    return [_text(shown[name]) for name in FIELDS]
 
 
 def _text(value: Any) -> str:

@@ -168,7 +168,7 @@ class DepartmentDetail(Route):
 
     @operation("update_department", "Change a department", OrgUnitSchema, request=OrgUnitChange)
     def put(self, request: Request, unit_id: int) -> Response:
-        """Every quota anew; what else is absent stays."""
+        """Replace every quota; other absent fields stay."""
         actor = actor_of(request)
         row, body = _department(actor, unit_id), validated_body(OrgUnitChange, request.data)
         check_supported(body, pools=False)
@@ -195,7 +195,7 @@ class DepartmentResources(Route):
 
     @operation("update_department_resources", "Set a department's quotas", ENTRIES, request=ENTRIES)
     def put(self, request: Request, unit_id: int) -> Response:
-        """Every quota anew: pools that are not named have none."""
+        """Replace every quota: pools that are not named have none."""
         return _set_department_resources(request, unit_id, whole=True)
 
     @operation("patch_department_resources", "Change a department's quotas", ENTRIES, request=ENTRIES)
@@ -285,7 +285,7 @@ class ProjectDetail(Route):
 
     @operation("update_project", "Change a project", OrgUnitSchema, request=ProjectChange)
     def put(self, request: Request, unit_id: int) -> Response:
-        """Every quota anew; what else is absent stays."""
+        """Replace every quota; other absent fields stay."""
         actor = actor_of(request)
         project, body = _project(actor, unit_id), validated_body(ProjectChange, request.data)
         check_supported(body)
@@ -313,7 +313,7 @@ class ProjectResources(Route):
 
     @operation("update_project_resources", "Set a project's quotas", ENTRIES, request=ENTRIES)
     def put(self, request: Request, unit_id: int) -> Response:
-        """Every quota anew: pools that are not named have none."""
+        """Replace every quota: pools that are not named have none."""
         return _set_project_resources(request, unit_id, whole=True)
 
     @operation("patch_project_resources", "Change a project's quotas", ENTRIES, request=ENTRIES)

@@ -49,8 +49,8 @@ def project_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 def project_detail(request: HttpRequest, name: str) -> HttpResponse:
     """One project. A foreign one is absent."""
-    standing = access_for(actor_of(request))
-    project = standing.projects().select_related("department", "cluster").filter(name=name).first()
+    access = access_for(actor_of(request))
+    project = access.projects().select_related("department", "cluster").filter(name=name).first()
     if project is None:
         raise Http404
     flavour = flavour_for(project.cluster.flavour)
@@ -62,12 +62,10 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
         "trend": trend_of(project, span=span, now=timezone.now()),
         "span": span,
         "spans": TITLES.items(),
-        **_borrowing(project, standing, span),
+        **_borrowing(project, access, span),
         "back": _("%(span)s ago") % {"span": TITLES[span]},
         "rows": rows,
-        "recipes": _snippets(request, project, rows)
-        if standing.can(Permission.MANAGE_PROJECT, project=project)
-        else [],
+        "recipes": _snippets(request, project, rows) if access.can(Permission.MANAGE_PROJECT, project=project) else [],
         "members": project.memberships.select_related("user", "service_account", "group", "role"),
         "caps": project.priority_caps.all(),
         "limits": limits_of(project),
@@ -77,7 +75,7 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
         "scheduler": flavour.title,
         "kept": guarantee_on(project.cluster, MIN_RUNTIME),
         "changes": quota_changes(project),
-        "may_submit": standing.can(Permission.SUBMIT, project=project),
+        "may_submit": access.can(Permission.SUBMIT, project=project),
     }
     return render(request, "tenants/organisation/project.html", context)
 
@@ -89,7 +87,7 @@ def _borrowing(project: Project, access: Access, span: str) -> dict[str, Any]:
 
 
 def _snippets(request: HttpRequest, project: Project, rows: Sequence[PoolQuota]) -> list[ApiSnippet]:
-    """For whoever changes quotas by program, or keeps them in files."""
+    """For users who change quotas by program, or keep them in files."""
     document = yaml_text([project_document(project, rows)])
     command = rung_text(["apply", "-f", "-", "--plan"], document)
     return snippets_for(

@@ -289,10 +289,10 @@ def _spans(pod: ObservedPod) -> Iterator[tuple[datetime, datetime | None, Mappin
 
 
 def _sums(steps: Iterable[Counter[str]]) -> Iterator[Counter[str]]:
-    standing: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for step in steps:
-        standing.update(step)
-        yield standing
+        counts.update(step)
+        yield counts
 
 
 LONG_WAIT: Final = timedelta(minutes=10)

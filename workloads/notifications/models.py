@@ -42,8 +42,8 @@ class NotificationChannel(models.Model):
     @property
     def bound_to(self) -> tuple[str, ...]:
         """To whom the password may be sent: a change of any of it needs the password again."""
-        told = (str(self.config.get(key) or "") for key in ("smtpHost", "smtpPort", "username"))
-        return ("notification-channel", str(self.pk), *told)
+        values = (str(self.config.get(key) or "") for key in ("smtpHost", "smtpPort", "username"))
+        return ("notification-channel", str(self.pk), *values)
 
 
 class Subscription(DeferredRequest):

@@ -41,8 +41,8 @@ def needed_pods(pods: Sequence[ObservedPod]) -> set[int]:
     uids = [pod.uid for pod in pods]
     unended = PreemptionRecord.objects.filter(pod_uid__in=uids, gone_at=None)
     nameless = PreemptionRecord.objects.filter(preemptor_uid__in=uids, preemptor=None, preemptor_name="")
-    told = {*unended.values_list("pod_uid", flat=True), *nameless.values_list("preemptor_uid", flat=True)}
-    return {pod.pk for pod in pods if pod.owner_id in owners or pod.uid in told}
+    described = {*unended.values_list("pod_uid", flat=True), *nameless.values_list("preemptor_uid", flat=True)}
+    return {pod.pk for pod in pods if pod.owner_id in owners or pod.uid in described}
 
 
 UID: Final = "uid:"
@@ -295,13 +295,13 @@ def _afterwards(records: Sequence[PreemptionRecord], asked: datetime) -> Iterato
     """
     record = records[0]
     words = {Phase.PENDING.value: "Requeued.", Phase.RUNNING.value: "Running again."}
-    told = record.victim.timeline.filter(type=EventType.PREEMPTION, at__lte=record.at).order_by("-at", "-pk").first()
+    start = record.victim.timeline.filter(type=EventType.PREEMPTION, at__lte=record.at).order_by("-at", "-pk").first()
     seen: set[str] = set()
     later = ObservedPod.objects.filter(owner_id=str(record.victim_id), cluster=record.cluster_id, created_at__gte=asked)
     pods = list(later.exclude(uid__in=[each.pod_uid for each in records]).values_list("created_at", "started_at"))
     made = min((made for made, _started in pods), default=None)
     started = min((started for _made, started in pods if started), default=None)
-    moves = record.victim.timeline.filter(type=EventType.PHASE, phase__in=words, pk__gt=told.pk if told else 0)
+    moves = record.victim.timeline.filter(type=EventType.PHASE, phase__in=words, pk__gt=start.pk if start else 0)
     for entry in moves.order_by("pk")[:20]:
         if entry.phase not in seen and (entry.phase != Phase.RUNNING or Phase.PENDING in seen):
             seen.add(entry.phase)

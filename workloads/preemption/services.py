@@ -68,11 +68,11 @@ def record_evictions(
     events = _events(cluster, ending)
     known = {row.pod_uid: row for row in PreemptionRecord.objects.filter(cluster=cluster, pod_uid__in=ending)}
     for uid, pod in ending.items():
-        victim, told = victims[pod.owner_id], events.get(uid, [])
-        reading = _read(cluster, pod, told, readings.get(uid))
+        victim, described = victims[pod.owner_id], events.get(uid, [])
+        reading = _read(cluster, pod, described, readings.get(uid))
         if uid in known:
             _complete(cluster, known[uid], pod, reading)
-        elif at := _moment(pod, told, reading):
+        elif at := _moment(pod, described, reading):
             record, created = _record(cluster, pod, victim, reading, at)
             if created:
                 fresh[pod.owner_id].append(record)

@@ -43,7 +43,7 @@ TONES: Final = {
 def reports(request: HttpRequest) -> HttpResponse:
     """My reports, newest first, and a form for another one."""
     actor = actor_of(request)
-    form = ReportForm(form_data(request), standing=access_for(actor), now=timezone.now())
+    form = ReportForm(form_data(request), access=access_for(actor), now=timezone.now())
     if shown := suggestions(request, form) or form_snippets(request, form, lambda: report_create_request(form.asked)):
         return shown
     if request.method == "POST" and form.is_valid():

@@ -87,33 +87,33 @@ class PodCounts:
         return self.running + self.starting + self.waiting + self.leaving
 
 
-def next_phase(current: str, desired: str, standing: PodCounts) -> str:
+def next_phase(current: str, desired: str, counts: PodCounts) -> str:
     """The phase that follows, or the current one when nothing moves (or the table forbids it)."""
-    following = _wanted_phase(current, desired, standing)
+    following = _wanted_phase(current, desired, counts)
     return following if following == current or may_move(current, following) else current
 
 
-def _wanted_phase(current: str, desired: str, standing: PodCounts) -> str:
+def _wanted_phase(current: str, desired: str, counts: PodCounts) -> str:
     if current in ENDED or desired == "Deleted":
         return current
-    if standing.job in {"succeeded", "failed"}:
-        return "Completed" if standing.job == "succeeded" else "Failed"
+    if counts.job in {"succeeded", "failed"}:
+        return "Completed" if counts.job == "succeeded" else "Failed"
     if desired == "Stopped":
-        return "Stopping" if standing.live else "Stopped"
-    return _running_phase(current, standing)
+        return "Stopping" if counts.live else "Stopped"
+    return _running_phase(current, counts)
 
 
-def _running_phase(current: str, standing: PodCounts) -> str:
-    if standing.running + standing.starting == 0 and standing.job == "queued":
+def _running_phase(current: str, counts: PodCounts) -> str:
+    if counts.running + counts.starting == 0 and counts.job == "queued":
         return "Pending"
-    if standing.running + standing.starting == 0:
-        return "Pending" if standing.waiting or current in HOLDING or current == "Initializing" else current
-    present = standing.running + standing.succeeded
-    if present >= standing.wanted:
+    if counts.running + counts.starting == 0:
+        return "Pending" if counts.waiting or current in HOLDING or current == "Initializing" else current
+    present = counts.running + counts.succeeded
+    if present >= counts.wanted:
         return "Running"
     if current in HOLDING:
-        return "Running" if present >= standing.min_member and standing.min_member < standing.wanted else "Degraded"
-    if present >= standing.min_member and not standing.starting:
+        return "Running" if present >= counts.min_member and counts.min_member < counts.wanted else "Degraded"
+    if present >= counts.min_member and not counts.starting:
         return "Running"
     return "Initializing"
 

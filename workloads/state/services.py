@@ -128,13 +128,13 @@ def move(
         **_spent(workload, at),
         **changes,
     }
-    standing = Workload.objects.filter(
+    unchanged = Workload.objects.filter(
         pk=workload.pk,
         phase=workload.phase,
         desired_phase=workload.desired_phase,
         generation=workload.generation,
     )
-    if standing.update(**values) != 1:
+    if unchanged.update(**values) != 1:
         return False
     for name, value in values.items():
         setattr(workload, name, value)

@@ -1,7 +1,7 @@
 """Requests to an API server (paths, update bodies), and its responses: objects, lists, watch events, errors.
 
 The API server records who wrote which field (`metadata.managedFields`, paths in the FieldsV1 form). What is recorded
-under our name and is no longer wanted goes. Everything else stays: what others wrote, and what nobody wrote because
+under our name and is no longer wanted goes. Everything else stays: what others wrote, and what no manager wrote because
 the server filled it in after the request, such as a Job's selector. A default that counts as ours comes back by
 itself.
 """

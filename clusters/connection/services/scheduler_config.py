@@ -349,8 +349,8 @@ def kind_warnings(cluster: Cluster, kind: str) -> tuple[str, ...]:
 def domain_warnings(cluster: Cluster) -> tuple[str, ...]:
     """Warnings for gangs that require one topology domain there."""
     traits = flavour_for(cluster.flavour).traits
-    told = () if traits.configuration is None else traits.configuration.domain_cautions_of(cluster.configured)
-    return (*((traits.rigid,) if traits.rigid else ()), *told)
+    answered = () if traits.configuration is None else traits.configuration.domain_cautions_of(cluster.configured)
+    return (*((traits.rigid,) if traits.rigid else ()), *answered)
 
 
 def guarantees_on(cluster: Cluster) -> Sequence[Guarantee]:

@@ -45,7 +45,7 @@ ENDLESS: Final = frozenset(
 
 
 def run_seconds(pod: Manifest) -> int | None:
-    """Seconds of the sandbox's time; None: until somebody stops it."""
+    """Seconds of the sandbox's time; None: until it is stopped."""
     owner = controller_of(pod)
     if owner and owner["kind"] in ENDLESS:
         return None

@@ -101,8 +101,8 @@ def _volcano(store: ObjectStore) -> Iterator[Queue]:
 def _listed(resources: Mapping[str, Any]) -> Limit:
     """A resource list. What it leaves out, and what it writes for "unlimited", is no bound."""
     most, found = amounts(volcano.UNLIMITED), amounts(resources)
-    told = {part: getattr(found, part) for name, (part, _unit) in PARTS.items() if name in resources}
-    return Limit(**{part: None if amount >= getattr(most, part) else amount for part, amount in told.items()})
+    listed = {part: getattr(found, part) for name, (part, _unit) in PARTS.items() if name in resources}
+    return Limit(**{part: None if amount >= getattr(most, part) else amount for part, amount in listed.items()})
 
 
 def _kueue(store: ObjectStore) -> Iterator[Queue]:
@@ -157,15 +157,19 @@ def _flavors(spec: Mapping[str, Any]) -> Iterator[tuple[str, Limit, Limit]]:
     """Flavor, nominalQuota, borrowingLimit."""
     for group in spec.get("resourceGroups") or ():
         for flavor in group.get("flavors") or ():
-            told = {str(each["name"]): each for each in flavor.get("resources") or ()}
-            yield str(flavor["name"]), _quota(told, "nominalQuota", least=0), _quota(told, "borrowingLimit", least=None)
+            amounts = {str(each["name"]): each for each in flavor.get("resources") or ()}
+            yield (
+                str(flavor["name"]),
+                _quota(amounts, "nominalQuota", least=0),
+                _quota(amounts, "borrowingLimit", least=None),
+            )
 
 
-def _quota(told: Mapping[str, Mapping[str, Any]], field: str, *, least: int | None) -> Limit:
+def _quota(amounts: Mapping[str, Mapping[str, Any]], field: str, *, least: int | None) -> Limit:
     """`least`: what a resource means that says nothing."""
     found: dict[str, int | None] = {}
     for name, (part, unit) in PARTS.items():
-        text = told.get(name, {}).get(field)
+        text = amounts.get(name, {}).get(field)
         amount = least if text is None else scaled(str(text), unit)
         found[part] = None if amount is None or amount >= getattr(kueue.MOST, part) else amount
     return Limit(**found)

@@ -37,7 +37,7 @@ from scheduling.model.snapshot import Strategy
 
 VERSION = "v1.36.3-sandbox"
 BUILT_IN: Final = {kueue_capabilities.CONF: kueue_capabilities.of_everything()}
-"""What is there though nobody made it: the sandbox's Kueue manages every kind."""
+"""Objects that exist without having been created: the sandbox's Kueue manages every kind."""
 
 
 class SandboxGateway:
@@ -95,7 +95,7 @@ class SandboxGateway:
                 store.flush()
 
     def watch(self, kind: Kind, *, since: str, wait: float = 0.0, metadata_only: bool = False) -> Iterator[WatchEvent]:
-        """Changes are compacted: an object changed twice since then comes once, as it stands now."""
+        """Changes are compacted: an object changed twice since then comes once, in its current state."""
         start = self._start(since)
         rows = self._rows(kind).filter(version__gt=start).exclude(Q(deleted=True) & Q(created_version__gt=start))
         for row in rows.order_by("version"):

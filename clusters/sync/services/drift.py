@@ -82,9 +82,9 @@ def _by_class(cluster: Cluster) -> str:
 def _kept_by(pods: Sequence[ObservedPod], names: Mapping[str, str]) -> str:
     if not pods:
         return "No pods keep the old value."
-    told = ", ".join(_called(pod, names) for pod in pods[:NAMED])
+    described = ", ".join(_called(pod, names) for pod in pods[:NAMED])
     more = f" and {len(pods) - NAMED} more" if len(pods) > NAMED else ""
-    return f"{len(pods)} pods keep their old value until they are recreated: {told}{more}."
+    return f"{len(pods)} pods keep their old value until they are recreated: {described}{more}."
 
 
 def _called(pod: ObservedPod, names: Mapping[str, str]) -> str:

@@ -205,7 +205,7 @@ class Preflight:
     who: tuple[str, str] | ClusterError
     scope: DirtyScope | None = None
     wanted: OwnersState | None = None
-    stands: Mapping[ObjectRef, Manifest | ClusterError | None] = field(default_factory=dict)
+    observed: Mapping[ObjectRef, Manifest | ClusterError | None] = field(default_factory=dict)
 
     def identity(self) -> tuple[str, str]:
         """The identity that the cluster reports. Raises ClusterError."""
@@ -222,7 +222,7 @@ class PartialState:
 
 
 def preflight(journal: RunRecorder, gateway: ClusterGateway) -> Preflight:
-    """Who the cluster is, what the touched owners want, and how what was touched stands: all at a time."""
+    """Who the cluster is, what the touched owners want, and the state of the touched objects: all at a time."""
     cluster = journal.run.cluster
     scope = None if journal.run.dry_run else dirty_owners.dirty_scope_of(cluster, now=timezone.now())
     who: list[tuple[str, str] | ClusterError] = []
@@ -241,8 +241,8 @@ def preflight(journal: RunRecorder, gateway: ClusterGateway) -> Preflight:
         idle=journal.keep_up,
         meanwhile=lambda: wanted.append(read_owners_state(cluster, scope) if scope else None),
     )
-    stands = {ref: each for ref, each in answers if ref is not None}
-    return Preflight(who[0], scope, wanted[0], stands)
+    observed = {ref: each for ref, each in answers if ref is not None}
+    return Preflight(who[0], scope, wanted[0], observed)
 
 
 def read_owners_state(cluster: Cluster, scope: DirtyScope) -> OwnersState | None:
@@ -276,10 +276,10 @@ def diff_owners(
         return None
     whole = wanted.generation != scope.generation
     asked = {ref_of(each): each for each in wanted.manifests if whole or _is_meant(scope, each)}
-    stands = dict(known.stands) if known else {}
-    missing = [ref for ref in asked if ref not in stands]
-    stands |= dict(map_concurrently(missing, gateway.get, threads=thread_limit_of(gateway), idle=journal.keep_up))
-    return PartialState(wanted, asked, [found for ref in asked if (found := _given(stands[ref]))])
+    observed = dict(known.observed) if known else {}
+    missing = [ref for ref in asked if ref not in observed]
+    observed |= dict(map_concurrently(missing, gateway.get, threads=thread_limit_of(gateway), idle=journal.keep_up))
+    return PartialState(wanted, asked, [found for ref in asked if (found := _given(observed[ref]))])
 
 
 def generation_of(cluster: Cluster) -> int:

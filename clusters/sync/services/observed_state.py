@@ -238,7 +238,7 @@ def _follow(journal: RunRecorder, gateway: ClusterGateway, seen: CachedState) ->
 
 
 def extras(journal: RunRecorder, gateway: ClusterGateway, look: ObservedState) -> Sequence[Change]:
-    """What of ours stands in the namespaces of a near look and nobody wants. Deletions come last, so it may come late.
+    """Our objects in the namespaces of a partial read that are not wanted. Deletions come last, so it may come late.
 
     The server's cache is asked: for its store a list waits up to 0.1 s. What has come a moment ago and is missed there
     is found by the next look at everything. A deletion names the uid.

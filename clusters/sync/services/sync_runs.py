@@ -154,7 +154,7 @@ def finish(
     `owners`: what the run was about (None: everything); `left`: owners of what still differs. A cluster is synced to
     the generation before the first that an owner still waits for; a newer generation is due at once.
 
-    The cluster's row is locked first, as by whoever changes what it should hold or forgets it: two that took it and
+    The cluster's row is locked first, as by every writer of its desired state or its removal: two that took it and
     its touches in opposite orders would wait for each other, and one of them, perhaps the admin's, would fail.
     """
     cluster = Cluster.objects.select_for_update().only("generation", *PLANNED).filter(pk=run.cluster_id).first()

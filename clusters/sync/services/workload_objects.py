@@ -69,7 +69,7 @@ def apply_job(
         else:
             delete_job(cluster, job)
     manifests = [stamped(with_pods_hash(manifest)) for manifest in _rendered(flavour, job)]
-    if not manifests or ((pods_wait or not pods_run) and _stands_on_another(gateway, manifests[:-1])):
+    if not manifests or ((pods_wait or not pods_run) and _is_on_another(gateway, manifests[:-1])):
         delete_job(cluster, job)
     written: dict[str, str | bool] = {}
     for manifest in manifests:
@@ -78,7 +78,7 @@ def apply_job(
 
 
 def _rendered(flavour: SchedulerFlavour, job: JobSpec) -> list[Manifest]:
-    """In the flavour; an inference's address comes first, as all that stands beside a workload's own object."""
+    """In the flavour; an inference's address comes first, as every companion of a workload's own object."""
     manifests = flavour.render(job)
     address = service_for(job) if manifests else None
     return [address, *manifests] if address else manifests
@@ -102,7 +102,7 @@ def delete_job(cluster: Cluster, job: JobSpec) -> None:
     scheduler_migration.mark_recreated(cluster, job.id)
 
 
-def _stands_on_another(gateway: ClusterGateway, beside: Sequence[Manifest]) -> bool:
+def _is_on_another(gateway: ClusterGateway, beside: Sequence[Manifest]) -> bool:
     """Pods that name a group are never left with another one than they were made for."""
     seen = ((gateway.get(ref_of(manifest)), manifest) for manifest in beside)
     return any(observed is not None and needs_replacing(observed, manifest) for observed, manifest in seen)

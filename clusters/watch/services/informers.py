@@ -55,7 +55,7 @@ def observe_cluster(cluster: Cluster) -> Observation:
 
 
 def kinds_of(cluster: Cluster) -> list[Kind]:
-    """What is watched: nodes, pods, events, the objects of workloads, what stands beside them, and what reconcile owns.
+    """What is watched: nodes, pods, events, the objects of workloads, their companion objects, and what reconcile owns.
 
     Each kind once.
     """
@@ -154,7 +154,7 @@ class Informer(threading.Thread):
             return
         begun = time.monotonic()
         for event in self._gateway.watch(self.kind, since=self._since, wait=self._wait):
-            self._inbox.told(self.kind, event)
+            self._inbox.add(self.kind, event)
             self._since = version_of(event.manifest["metadata"].get("resourceVersion"))
             if self._inbox.closed:
                 return

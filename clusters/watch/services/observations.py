@@ -146,7 +146,7 @@ def _whose(look: WatchBatch | None, *, moved: bool) -> Collection[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Changes since the last look. `pods` holds new, changed and gone ones; `readings` their standing by pod uid.
+    """Changes since the last look. `pods` holds new, changed and gone ones; `readings` their status by pod uid.
 
     `jobs` is by owner id (the workload's id), for every job object that changed; `events` are new ones, oldest first.
     """

@@ -133,12 +133,12 @@ class PodStore:
     def _replaced(self, changes: PodChanges) -> list[ObservedPod]:
         """A name that a new pod has taken belongs to no other one any more."""
         new = {(row.namespace, row.name): row.uid for row in changes.fresh if row.gone_at is None}
-        told = {row.uid for row in changes.rows}
+        reported = {row.uid for row in changes.rows}
         parts = (
             self._rows().filter(gone_at__isnull=True, name__in=part) for part in batched({name for _, name in new})
         )
         same = (row for part in parts for row in part)
-        return self._ended(row for row in same if (row.namespace, row.name) in new and row.uid not in told)
+        return self._ended(row for row in same if (row.namespace, row.name) in new and row.uid not in reported)
 
     def _ended(self, rows: Iterable[ObservedPod]) -> list[ObservedPod]:
         ended = list(rows)

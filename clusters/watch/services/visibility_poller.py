@@ -1,7 +1,7 @@
 """Poll what no watch reports: the order of pending jobs in their queues, and whether webhooks accept jobs.
 
 Places become events about the jobs, one per job that is rewritten. A scheduler whose webhook for jobs does not answer
-keeps every job of the cluster from being made: that stands as an event about the cluster itself, until a job made on
+keeps every job of the cluster from being made: that is an event about the cluster itself, until a job made on
 trial is taken again. Bounded: some queues at a time, and only those in which something waits.
 
 What to ask is read, and what was answered is stored, in the turns in which everything else of the cluster is stored.
@@ -160,11 +160,11 @@ def _store_rejection(cluster: Cluster, shut: str, at: datetime) -> None:
             log.warning("observer.jobs_refused", cluster=cluster.name, message=shut)
     elif rows.delete()[0]:
         log.info("observer.jobs_taken", cluster=cluster.name)
-        told = ClusterEvent(
+        event = ClusterEvent(
             cluster=cluster, uid=JOBS_ACCEPTED, **_rejection_event(JOBS_ACCEPTED, "The webhook responds again.", at)
         )
         for handler in handlers():
-            handler(cluster, Observation(at, events=(told,)))
+            handler(cluster, Observation(at, events=(event,)))
 
 
 def _rejection_event(reason: str, message: str, at: datetime) -> dict[str, object]:

@@ -79,7 +79,7 @@ class WatchBatchBuilder:
         if len(self.present) < len(found):
             log.warning("observe.not_believed", kind=self.kind.key, objects=len(found) - len(self.present))
 
-    def told(self, event: WatchEvent) -> str:
+    def add(self, event: WatchEvent) -> str:
         """Add one event of the watch; return the uid it is about. VersionExpired: it is older than the one before."""
         version = version_of(event.manifest["metadata"].get("resourceVersion"))
         if number(version) < number(self.version):
@@ -115,7 +115,7 @@ def list_or_watch(gateway: ClusterGateway, kind: Kind, *, since: str, managed_on
         gathering = WatchBatchBuilder(kind, since, managed_only)
         try:
             for event in gateway.watch(kind, since=since):
-                gathering.told(event)
+                gathering.add(event)
             return gathering.take()
         except VersionExpired:
             pass
@@ -193,13 +193,13 @@ class WatchBuffer:
                 self._says[kind.key] = {uid: each.get(FINGERPRINT, "") for uid, each in gathering.present.items()}
             self._arrived(kind.key, urgent=urgent, linger=LINGER)
 
-    def told(self, kind: Kind, event: WatchEvent) -> None:
+    def add(self, kind: Kind, event: WatchEvent) -> None:
         """One event of a watch; waits for room. Raises VersionExpired: it cannot be the next one."""
         with self._change:
             self._change.wait_for(lambda: self.closed or self._size() < ROOM)
             gathering = self._gatherings[kind.key]
             waits = str(event.manifest["metadata"].get("uid")) in gathering.present
-            uid = gathering.told(event)
+            uid = gathering.add(event)
             if event.type == "BOOKMARK":
                 self._life[kind.key] = time.monotonic()
             elif kind.key not in self._says:

@@ -1,6 +1,6 @@
 """What an admin asks of a connected cluster: beyond Run:ai, whose clusters look after themselves.
 
-Whatever takes time is a worker's: it is asked for (202), and what came of it stands in the list of syncs.
+What takes time is done by a worker: the answer is 202, and the result appears in the list of syncs.
 
 Another scheduler for a living cluster: planned, then done. Beyond Run:ai, which has one.
 """
@@ -117,7 +117,7 @@ class Differences(Route):
 
 
 class Repairs(Route):
-    """An object of ours that somebody changed."""
+    """An object of ours that was changed by another writer."""
 
     access = {"POST": ADMIN}
 

@@ -57,7 +57,7 @@ def _unallocated(figures: Any) -> float | None:
 
 
 def _average_wait(figures: Any) -> float | None:
-    """Seconds that those that wait have waited so far; None while nobody waits."""
+    """Average seconds that waiting workloads have waited so far; None while none waits."""
     return float(figures[Metric.WAITED] / figures[Metric.WAITING]) if figures.get(Metric.WAITING) else None
 
 

@@ -163,7 +163,7 @@ def _pool(key: int) -> NodePool:
 
 
 def pool_json(pool: NodePool) -> dict[str, Any]:
-    """Nodepool. The placement is told where the scheduler has one for each pool."""
+    """Nodepool. The placement is shown where the scheduler has one for each pool."""
     settings: dict[str, Any] = {}
     if flavour_for(pool.cluster.flavour).traits.places_by_pool:
         settings["schedulingConfiguration"] = {"placementStrategy": {"gpu": pool.gpu_placement}}
@@ -204,7 +204,7 @@ def _placement(body: Mapping[str, Any]) -> str | None:
 def refuse_unsupported(body: Mapping[str, Any]) -> None:
     """What would be lost without a word."""
     optimization = body.get("gpuResourceOptimization") or {}
-    told = (body.get("schedulingConfiguration") or {}).get("minGuaranteedRuntime") or ""
+    runtime = (body.get("schedulingConfiguration") or {}).get("minGuaranteedRuntime") or ""
     bad = {
         "/overProvisioningRatio": body.get("overProvisioningRatio") not in {None, 1},
         "/gpuNetworkAccelerationDetection": body.get("gpuNetworkAccelerationDetection") == "Use",
@@ -217,7 +217,7 @@ def refuse_unsupported(body: Mapping[str, Any]) -> None:
     if body.get("networkTopologyId"):
         text = _("Set the topology levels in topologyLevels.")
         raise ValidationFailed.at("/networkTopologyId", "unsupported", text)
-    if told not in NO_TIME:
+    if runtime not in NO_TIME:
         text = _("Minimum runtimes are set for departments and projects, not for node pools.")
         raise ValidationFailed.at("/schedulingConfiguration/minGuaranteedRuntime", "unsupported", text)
 
@@ -226,7 +226,7 @@ MILLI: Final = 1000
 EFFECTS: Final = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 COLUMNS: Final = {
     "name": Column("name"),
-    "status": Column("standing"),
+    "status": Column("node_status"),
     "nodePool": Column("pool_called", known=POOL_NAME),
     "gpuType": Column("gpu_type"),
     "nvLinkDomainUid": Column("unknown"),
@@ -284,10 +284,10 @@ NodeCount = count_route(
 
 
 def nodes_json() -> QuerySet[Node]:
-    """Nodes with how they stand: nobody knows that of a cluster that was not looked at for a while."""
+    """Nodes with their status: unknown in a cluster that was not observed recently."""
     stale = Q(cluster__observed_at=None) | Q(cluster__observed_at__lt=timezone.now() - STALE_AFTER)
     return Node.objects.select_related("pool").annotate(
-        standing=Case(
+        node_status=Case(
             When(stale, then=Value("Unknown")),
             When(ready=True, then=Value("Ready")),
             default=Value("NotReady"),
@@ -305,15 +305,15 @@ def _page(rows: QuerySet[Node], request: Request) -> Response:
 
 
 def node_json(node: Node) -> dict[str, Any]:
-    """Node. Its clique of NVLink stands in a label, where the node has one: domain, dot, number."""
-    standing: str = getattr(node, "standing", "Unknown")
+    """Node. Its NVLink clique is in a label, where the node has one: domain, dot, number."""
+    node_status: str = getattr(node, "node_status", "Unknown")
     domain, _dot, clique = str(node.labels.get("nvidia.com/gpu.clique", "")).partition(".")
     gpus = {"gpuInfo": {"gpuType": node.gpu_type, "gpuCount": node.gpu_milli // MILLI}} if node.gpu_milli else {}
     links = {"nvLinkDomainUid": domain, "nvLinkCliqueId": clique} if clique else {}
     return {
         "id": str(node.pk),
         "name": node.name,
-        "status": standing,
+        "status": node_status,
         "nodePool": node.pool.name if node.pool else "",
         "clusterUuid": str(node.cluster_id),
         "createdAt": rfc3339(node.joined_at or node.observed_at),

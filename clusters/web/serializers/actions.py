@@ -50,7 +50,7 @@ class ClusterCreate(ConnectionChange, ClusterUpdate):
 
 
 class ConnectionSchema(serializers.Serializer[Any]):
-    """What may be told of a connection."""
+    """What may be shown of a connection."""
 
     server = serializers.CharField()
     tlsServerName = serializers.CharField(allow_blank=True)
@@ -254,7 +254,7 @@ class SwitchEffectSchema(serializers.Serializer[Any]):
     """What becomes of the work there."""
 
     stays = WorkloadSampleSchema()
-    anew = WorkloadSampleSchema()
+    recreated = WorkloadSampleSchema()
     unexpressed = WorkloadSampleSchema()
     unmanaged = WorkloadSampleSchema(help_text="Workloads of kinds that the new scheduler is configured to ignore.")
     evicted = WorkloadSampleSchema(

@@ -19,7 +19,7 @@ STRATEGY = r"^(spread|binpack)$"
 
 
 class StatusSchema(serializers.Serializer[Any]):
-    """How Rung stands with a cluster."""
+    """The state of Rung's connection to a cluster."""
 
     state = serializers.ChoiceField(
         choices=["WaitingToConnect", "Connected", "Disconnected", "MissingPrerequisites", "ServiceIssues", "Unknown"]
@@ -199,7 +199,7 @@ def _status(cluster: Cluster) -> dict[str, Any]:
 
 
 def state_of(cluster: Cluster) -> str:
-    """One of Run:ai's words for how Rung stands with the cluster."""
+    """One of Run:ai's words for the state of the connection."""
     if cluster.state == ClusterState.PAUSED:
         return "MissingPrerequisites" if cluster.paused_reason.startswith(LACKS_RIGHTS) else "Disconnected"
     if cluster.observed_at is None:

@@ -41,7 +41,7 @@ def cluster_action_request(
 
 
 def connect_cluster_request(name: str, flavour: str, source: ConnectionSource) -> ApiRequest:
-    """A cluster taken in; its credential stands in no text."""
+    """A cluster is registered; no text contains its credential."""
     body, secrets = _connection_body(source)
     return ApiRequest("POST", CLUSTERS, {"name": name, "flavour": flavour, **body}, secrets=secrets)
 

@@ -298,8 +298,8 @@ def _scope(request: Request) -> str:
     """Whose list, and which one: everything that was asked but the place in it."""
     actor = actor_of(request)
     asked = sorted((name, value) for name, value in request.query_params.items() if name not in _PLACE)
-    told = json.dumps([actor.kind, actor.id, request.path, asked])
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+    identity = json.dumps([actor.kind, actor.id, request.path, asked])
+    return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 NAME_SEARCH: Final = OpenApiParameter("search", str, description="Part of the name.")

@@ -73,7 +73,7 @@ class AccessRoleAdmin(ServiceAdmin):
         roles.delete_role(role=obj, actor=actor)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """What cannot be changed is told in words."""
+        """What cannot be changed is shown as text."""
         if obj is None or self.has_change_permission(request, obj):
             return super().get_fields(request, obj)
         return ["name", "description", "allows"]
@@ -145,7 +145,7 @@ class AccountAdmin(SignInResetActions, ErrorsAsMessages, UserAdmin):
         return response
 
     def _over(self, request: HttpRequest, obj: Any) -> bool:
-        """Nobody sets the password of somebody who may do more."""
+        """No one sets the password of a user with more permissions."""
         return obj is None or access_rules.outranks(admin_actor(request), obj)
 
     def has_module_permission(self, request: HttpRequest) -> bool:

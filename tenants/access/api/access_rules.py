@@ -223,7 +223,7 @@ class AccessRuleBatch(Route):
         request=access_schemas.RuleBatch,
     )
     def post(self, request: Request) -> Response:
-        """Each on its own: what fails is told apart, unknown ids included."""
+        """Each on its own: failures are listed separately, unknown ids included."""
         wanted = validated_body(access_schemas.RuleBatch, request.data)
         actor, done, failed = actor_of(request), [], []
         act = memberships.revoke if wanted["action"] == "delete" else access_rules.check_revoke
@@ -249,7 +249,7 @@ class AccessRuleBatchCreate(Route):
         request=access_schemas.RulesCreation,
     )
     def post(self, request: Request) -> Response:
-        """Each on its own: what fails is told apart."""
+        """Each on its own: failures are listed separately."""
         body = validated_body(access_schemas.RulesCreation, request.data)["payload"]
         shared = {"roleId": body["roleId"], "clusterId": body.get("clusterId")}
         if len(body["subjects"]) * len(body["scopes"]) > MOST:

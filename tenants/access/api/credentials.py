@@ -174,7 +174,7 @@ class AccessKeyDetail(Route):
 
     @operation("get_access_key", "Read an access key", AccessKeySchema)
     def get(self, request: Request, key_id: UUID) -> Response:
-        """The key without its secret; somebody else's is absent."""
+        """The key without its secret; 404 for another user's."""
         return Response(rendered(AccessKeySchema, _own(actor_of(request), key_id)))
 
     @operation("delete_access_key", "Revoke an access key", status=204)
@@ -220,7 +220,7 @@ class AdministeredKeys(Route):
 
 
 class AdministeredKeyDetail(Route):
-    """Somebody's key."""
+    """A user's key."""
 
     access = {"DELETE": RoutePermission("manage_access", "installation")}
 

@@ -55,8 +55,8 @@ class ServiceAccounts(Route):
         account, secret = subjects.create_service_account(
             name=body["name"], expires_at=body.get("expiresAt"), actor=actor
         )
-        told = {"id": str(account.pk), "name": account.name, "clientId": account.client_id}
-        return Response({**told, self.shown_once[0]: secret}, status=201)
+        shown = {"id": str(account.pk), "name": account.name, "clientId": account.client_id}
+        return Response({**shown, self.shown_once[0]: secret}, status=201)
 
 
 class ServiceAccountDetail(Route):
@@ -200,4 +200,4 @@ class AdministeredApplications(credentials.AdministeredKeys):
 
 @extend_schema_view(delete=extend_schema(operation_id="delete_user_application_administration", deprecated=True))
 class AdministeredApplicationDetail(credentials.AdministeredKeyDetail):
-    """Somebody's access key."""
+    """A user's access key."""

@@ -117,7 +117,7 @@ class UserDetail(Route):
 
 
 class UserPassword(Route):
-    """Somebody's password."""
+    """A user's password."""
 
     access = {"POST": ADMINS}
     shown_once = ("tempPassword",)
@@ -130,7 +130,7 @@ class UserPassword(Route):
 
 
 class UserLogout(Route):
-    """Somebody's sessions."""
+    """A user's sessions."""
 
     access = {"POST": ADMINS}
 
@@ -245,7 +245,7 @@ class OwnRuleCount(Route):
 
 
 def _own(request: Request) -> list[dict[str, Any]]:
-    """All of them: nobody has many."""
+    """All of them: there are never many."""
     actor, text = actor_of(request), request.query_params.get("search", "").replace("\x00", "\ufffd")
     rows = with_api_columns(own_rules(actor)).order_by("pk")
     return [*_superuser(actor, text), *(own_rule(each) for each in rows.filter(matching_text(text))[:MOST])]

@@ -58,7 +58,7 @@ def hash_generated_secret(secret: str) -> str:
 
 
 def hash_chosen_secret(secret: str) -> str:
-    """For secrets that somebody thought up."""
+    """For secrets that a person chose."""
     return make_password(secret)
 
 
@@ -157,7 +157,7 @@ def revoke_own_key(*, key: AccessKey, actor: Actor) -> None:
 
 @transaction.atomic
 def revoke_any_key(*, key: AccessKey, actor: Actor) -> None:
-    """Take somebody's key away. Denied for those who do not manage access, and for keys of who may do more."""
+    """Revoke any user's key. Denied for those who do not manage access, and for keys of users with more permissions."""
     row = _locked_key(all_keys(actor), key)
     require_outranks(actor, row.owner)
     record(actor, "access-key.revoke", row, detail={**_audit_detail(row), "owner": row.owner.username})
@@ -180,7 +180,7 @@ def _check_visible(actor: Actor, project: Project | None, department: Department
 
 
 def _check_not_wider(actor: Actor, key: AccessKey) -> None:
-    """Else whoever got hold of a narrow or short-lived key could make themselves a better one."""
+    """Else a stolen narrow or short-lived key could create a better one."""
     if actor.limits is None or not actor.limits.key:
         return
     own = AccessKey.objects.filter(pk=actor.limits.key).first()

@@ -1,6 +1,6 @@
 """Users and service accounts: created, changed, disabled, deleted; and the accounts of identities of single sign-on.
 
-An account that somebody can sign in to is never taken over by an identity: not by an address, verified or not, and
+An account that a user can sign in to is never taken over by an identity: not by an address, verified or not, and
 not by a name. Its owner links it after having signed in. Only accounts that were prepared without a password are
 linked by an address.
 """
@@ -69,7 +69,7 @@ def create_user(*, email: str, actor: Actor) -> tuple[User, str]:
 
 @transaction.atomic
 def reset_password(*, user: User, actor: Actor) -> str:
-    """A temporary password for somebody else, shown once; the old one and all their sessions end."""
+    """A temporary password for another user, shown once; the old one and all their sessions end."""
     if actor.kind is ActorKind.USER and actor.id == str(user.pk):  # else a short-lived key would get a lasting password
         raise Forbidden(_("To change your own password, enter the current one."), code="own_password")
     require_outranks(actor, user)
@@ -88,7 +88,7 @@ def _set_temporary_password(user: User) -> str:
 
 
 def change_own_password(*, current: str, new: str, actor: Actor) -> None:
-    """Another password for oneself, for whoever knows the old one; all sessions end. Wrong guesses are counted."""
+    """Change the actor's own password with the old one; all sessions end. Wrong guesses are counted."""
     user = User.objects.filter(pk=int(actor.id)).first() if actor.kind is ActorKind.USER and actor.id else None
     if user is None:
         raise Forbidden(_("Only users have passwords."), code="only_people")
@@ -106,7 +106,7 @@ def change_own_password(*, current: str, new: str, actor: Actor) -> None:
 
 @transaction.atomic
 def end_sessions(*, user: User, actor: Actor) -> None:
-    """Sign somebody out of every browser. Their access keys go on: revoke these, or shut the person out."""
+    """Sign a user out of every browser. Their access keys stay valid: revoke these, or disable the user."""
     require_outranks(actor, user)
     user.end_sessions()
     record(actor, "user.logout", user)
@@ -114,7 +114,7 @@ def end_sessions(*, user: User, actor: Actor) -> None:
 
 @transaction.atomic
 def record_password_reset(*, user: User, actor: Actor) -> None:
-    """Keep that somebody's password was set by an admin."""
+    """Record that an admin set a user's password."""
     require_outranks(actor, user)
     record(actor, "user.password", user)
 
@@ -185,7 +185,7 @@ def link_identity(*, user: User, identity: Identity, actor: Actor) -> None:
 
 @transaction.atomic
 def unlink_identity(*, user: User, actor: Actor) -> None:
-    """Undo it: one's own if there is a password to come back with, somebody else's for admins. The groups go along,
+    """Undo it: one's own if there is a password to come back with, another user's for admins. The groups go along,
     for they are the provider's. Conflict for who is the last platform admin by one of them.
     """
     if actor.id != str(user.pk):
@@ -200,7 +200,7 @@ def unlink_identity(*, user: User, actor: Actor) -> None:
 
 
 def is_linked(user: User) -> bool:
-    """True where somebody can come in by single sign-on."""
+    """True where a user can sign in by single sign-on."""
     return bool(SocialAccount.objects.filter(user=user).exists())
 
 
@@ -218,7 +218,7 @@ def _linked_account(identity: Identity) -> User | None:
 def _prepared_account(identity: Identity, actor: Actor) -> User | None:
     """An account that an admin made for this address: without a password, an identity or power over others.
 
-    Nobody has come in with it yet: one that was disconnected is not taken up again by an address.
+    No user has signed in with it yet: one that was disconnected is not linked again by an address.
     """
     if not identity.email:
         return None
@@ -258,7 +258,7 @@ def _link(user: User, identity: Identity) -> None:
 
 
 def _update_profile(user: User, identity: Identity) -> None:
-    """The provider's word on name and address, where it has one; no address that is somebody else's here."""
+    """The provider's word on name and address, where it has one; no address that another user has here."""
     wanted = {"first_name": identity.first_name, "last_name": identity.last_name, "email": identity.email}
     changed = {name: value for name, value in wanted.items() if value and value != getattr(user, name)}
     if "email" in changed and User.objects.filter(email__iexact=identity.email).exclude(pk=user.pk).exists():
@@ -284,8 +284,8 @@ def _update_groups(user: User, identity: Identity, actor: Actor) -> None:
 
 def _rules(user: User) -> bool:
     """May they let others in, be it only into one project?"""
-    standing = access_for(Actor(ActorKind.USER, str(user.pk), user.username, Channel.UI))
-    return bool(standing.verbs & POWER)
+    access = access_for(Actor(ActorKind.USER, str(user.pk), user.username, Channel.UI))
+    return bool(access.verbs & POWER)
 
 
 def _as(user: User, actor: Actor) -> Actor:

@@ -98,7 +98,7 @@ def key_examples(*, address: str, client_id: str) -> list[KeyExample]:
 def keys(request: HttpRequest) -> HttpResponse:
     """Every key of mine, and a form for another one."""
     actor = actor_of(request)
-    form = AccessKeyForm(form_data(request), standing=access_for(actor))
+    form = AccessKeyForm(form_data(request), access=access_for(actor))
     if shown := suggestions(request, form) or form_snippets(request, form, lambda: create_key_request(**form.asked)):
         return shown
     if request.method == "POST" and form.is_valid():

@@ -38,7 +38,7 @@ PENDING_LOGIN_SECONDS: Final = 600
 
 @dataclass(frozen=True, slots=True)
 class PendingLogin:
-    """Somebody whose first factor was right. `digest` changes with their password."""
+    """A user whose first factor was right. `digest` changes with their password."""
 
     user_id: int
     digest: str
@@ -82,14 +82,14 @@ def pending_user(request: HttpRequest) -> tuple[PendingLogin, User] | None:
 
 
 def redirect_target(request: HttpRequest) -> str:
-    """Where somebody wanted to go, if it is on this site; else home."""
+    """The page that was requested, if it is on this site; else home."""
     wanted = request.GET.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     return wanted if is_ours else reverse("home")
 
 
 def pending_actor(request: HttpRequest, user: User) -> Actor:
-    """Somebody who is not signed in yet, as an actor."""
+    """A user who is not signed in yet, as an actor."""
     return Actor(
         kind=ActorKind.USER,
         id=str(user.pk),
@@ -226,7 +226,7 @@ def _provider() -> Provider:
 
 
 def _answer(request: HttpRequest) -> dict[str, str]:
-    """The parameters, each once: a doubled one is nobody's."""
+    """The parameters, each once: repeated ones are dropped."""
     return {name: values[0] for name, values in request.GET.lists() if len(values) == 1 and isinstance(values[0], str)}
 
 

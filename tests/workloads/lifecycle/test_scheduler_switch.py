@@ -73,7 +73,7 @@ def test_the_plan_says_what_stays_and_what_is_made_anew(lab: Lab, pair: tuple[Wo
     work = plan_switch(cluster=lab.cluster, flavour="kube").work
     runs, waits = pair
     assert (work.stays.count, work.stays.samples) == (1, ((str(runs.pk), "runs (llm-team)"),))
-    assert (work.anew.count, work.anew.samples) == (1, ((str(waits.pk), "waits (llm-team)"),))
+    assert (work.recreated.count, work.recreated.samples) == (1, ((str(waits.pk), "waits (llm-team)"),))
     assert work.unexpressed.count == 0
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusters.flavours.volcano import STANDS
+from clusters.flavours.volcano import PHASE_WORDS
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest
 from clusters.ports.objects import VOLCANO_POD_GROUP
@@ -89,7 +89,7 @@ def test_a_gang_that_is_held_outside_is_queued_until_it_is_let_in(handed_over: W
     see(cluster, group_of(handed_over, "Pending", version="1", message=words))
     held = fresh(handed_over)
     assert (held.phase, held.phase_reason) == (Phase.PENDING, "Queued")
-    assert held.phase_message == f"The scheduler holds it in a queue: {STANDS['Pending']}"
+    assert held.phase_message == f"The scheduler holds it in a queue: {PHASE_WORDS['Pending']}"
     see(cluster, group_of(handed_over, "Inqueue", version="2", message=words))
     let_in = fresh(handed_over)
     assert (let_in.phase, let_in.phase_reason) == (Phase.PENDING, pod.reason)

@@ -231,7 +231,7 @@ def _check_minimum(spec: WorkloadSpec, project: Project) -> None:
             said = f"{title} starts pods one by one"
         case "all" if spec.min_member < most:
             said = f"{title} starts all {most} pods together, or none"
-        case "own" if not kind.minimum and kind.name not in traits.told_minimum:
+        case "own" if not kind.minimum and kind.name not in traits.settable_minimum:
             said = f"{title} reads it from a field of the kind, and a {kind.kind} has none"
         case _:
             return

@@ -109,23 +109,23 @@ class StreamReader:
     def __init__(self, view: WorkloadStream, request: Request, workload: Workload, *, since: int) -> None:
         self._view, self._request, self._id, self._last = view, request, workload.pk, since
         self._hidden = hidden_namespaces(workload, actor_of(request))
-        self._standing: CurrentPhase | None = None
+        self._current: CurrentPhase | None = None
 
     def read(self) -> tuple[str, bool]:
-        """New entries, then the phase where it has changed, then the end: where it is over and all has been told.
+        """New entries, then the phase if it changed, then the end if the workload ended and every entry was sent.
 
-        Where it stands is read first: what is over then has had its last entry written.
+        The phase is read first: the last entry of a workload that has ended by then is already written.
         """
-        standing = current_phase(self._id)
-        entries, told = entries_after(self._id, self._last)
+        current = current_phase(self._id)
+        entries, complete = entries_after(self._id, self._last)
         frames = [self._entry(entry) for entry in entries]
-        if standing is not None and standing != self._standing:
-            self._standing = standing
-            frames.append(frame("phase", _phase(standing, self._quietly(standing.message)), key=str(self._last)))
-        over = standing.over if standing is not None else "deleted"
-        if over and told:
+        if current is not None and current != self._current:
+            self._current = current
+            frames.append(frame("phase", _phase(current, self._quietly(current.message)), key=str(self._last)))
+        over = current.over if current is not None else "deleted"
+        if over and complete:
             frames.append(end(over))
-        return "".join(frames), bool(over and told)
+        return "".join(frames), bool(over and complete)
 
     def still_allowed(self) -> bool:
         """Everything a new request would have to pass: token, subject, limits, the right to see it."""
@@ -139,7 +139,7 @@ class StreamReader:
 
     def _entry(self, entry: WorkloadEvent) -> str:
         self._last = entry.pk
-        told = {
+        data = {
             "at": rfc3339(entry.at),
             "type": entry.type,
             "phase": entry.phase,
@@ -147,18 +147,18 @@ class StreamReader:
             "message": self._quietly(entry.message),
             "actor": entry.actor,
         }
-        return frame("timeline", told, key=str(entry.pk))
+        return frame("timeline", data, key=str(entry.pk))
 
     def _quietly(self, text: str) -> str:
         return quietly(clean_message(text), self._hidden)
 
 
-def _phase(standing: CurrentPhase, message: str) -> dict[str, str | None]:
+def _phase(current: CurrentPhase, message: str) -> dict[str, str | None]:
     return {
-        "phase": standing.phase,
-        "phaseReason": standing.reason,
+        "phase": current.phase,
+        "phaseReason": current.reason,
         "phaseMessage": message,
-        "phaseUpdatedAt": rfc3339(standing.at),
+        "phaseUpdatedAt": rfc3339(current.at),
     }
 
 

@@ -154,10 +154,10 @@ def _move(workload: Workload, here: Outcome, pool: NodePool, there: Outcome, *, 
         "apply_error": "",
     }
     with transaction.atomic():
-        standing = Workload.objects.filter(
+        placed = Workload.objects.filter(
             pk=workload.pk, generation=workload.generation, phase=Phase.PENDING, pool_name=left
         )
-        if standing.update(generation=F("generation") + 1, **changes) != 1:
+        if placed.update(generation=F("generation") + 1, **changes) != 1:
             return False
         workload.pool_name, workload.generation = pool.name, workload.generation + 1
         message = f"After {waited} in {left}, where it {why}, it moves to {pool.name}: {WORDS[there.kind]}."
@@ -204,7 +204,7 @@ class _Workforce:
         counts = after.traits.queues_by_pool
         return SwitchEffect(
             stays=_some(stays),
-            anew=_some(living.exclude(RUNS)),
+            recreated=_some(living.exclude(RUNS)),
             unexpressed=_some(living.exclude(preemptibility__in=after.preemptibilities)),
             unmanaged=_some(living.filter(spec__kind__in=alone)),
             evicted=_evicted(target, stays),

@@ -37,13 +37,13 @@ def visible_workloads(actor: Actor, *, deleted: bool = False) -> QuerySet[Worklo
 
 def _seen_by(actor: Actor) -> Q:
     """Everything, one project, or several: said as plainly as it is, so that the list's indexes can serve it."""
-    standing = access_for(actor)
-    if standing.can(Permission.VIEW_PROJECT):
+    access = access_for(actor)
+    if access.can(Permission.VIEW_PROJECT):
         return Q()
-    own = {grant.place for grant in standing.granting(Permission.VIEW_PROJECT)}
+    own = {grant.place for grant in access.granting(Permission.VIEW_PROJECT)}
     if len(own) == 1 and (place := own.pop())[1:] == (None, None):
         return Q(project=place[0])
-    return Q(project__in=standing.projects())
+    return Q(project__in=access.projects())
 
 
 def workload_or_404(actor: Actor, workload_id: UUID | str) -> Workload:
@@ -207,10 +207,10 @@ def hidden_namespaces(workload: Workload, actor: Actor | None) -> frozenset[str]
 def quietly(text: str, hidden: frozenset[str]) -> str:
     """A scheduler's message without other projects' names: `<namespace>/<name>` becomes "another project"."""
 
-    def told(match: re.Match[str]) -> str:
+    def replaced(match: re.Match[str]) -> str:
         return OTHERS if match[1] in hidden else match[0]
 
-    return _NAMED.sub(told, text)
+    return _NAMED.sub(replaced, text)
 
 
 def timeline(workload: Workload) -> list[TimelineEntry]:
