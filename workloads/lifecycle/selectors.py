@@ -129,7 +129,7 @@ def job_spec(workload: Workload) -> JobSpec:
 
 
 def _min_runtime(workload: Workload) -> int:
-    """Minutes for pods that are made now; 0 where queues say it, or nobody has to."""
+    """Minutes for pods that are made now; 0 where queues carry it, or none applies."""
     says = flavour_for(workload.project.cluster.flavour).traits.protects_minimum_runtime == "pods"
     return minutes_for(workload.project) if says and workload.preemptibility == Preemptibility.PREEMPTIBLE else 0
 

@@ -1,6 +1,6 @@
 """Evictions of a workload as timelines: by whom, why, what they cost, and what followed.
 
-A uid means something only once whoever has it was seen; until then it is kept, and the name follows.
+A uid has a name only once its object was observed; until then it is kept, and the name follows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ CONSOLIDATE: Final = "consolidate"
 
 
 def was_moved(records: Sequence[PreemptionRecord]) -> bool:
-    """By the scheduler's own words, which the record keeps; nobody in particular gains by a move."""
+    """By the scheduler's own words, which the record keeps; no workload gains by a move."""
     return all(_cause(record) == CONSOLIDATE for record in records)
 
 
@@ -50,7 +50,7 @@ UID: Final = "uid:"
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """Who gained: a workload; or the name of something that is none of ours; or a uid that nobody knows yet."""
+    """Who gained: a workload; or the name of something that is none of ours; or a uid that is not known yet."""
 
     workload: Workload | None = None
     name: str = ""

@@ -93,7 +93,7 @@ class ReportDetail(Route):
 
     @operation("get_report_by_id", "Read a report", ReportSchema)
     def get(self, request: Request, report_id: UUID) -> Response:
-        """Somebody else's is absent."""
+        """404 for another subject's."""
         return Response(_json(reports_services.own_report(key=report_id, actor=actor_of(request))))
 
     @operation("delete_report_by_id", "Delete a report", status=204)

@@ -37,7 +37,7 @@ def validate_report(*, name: str, start: datetime, end: datetime, now: datetime)
 
 
 def named_places(filter_by: Sequence[str]) -> Mapping[str, str]:
-    """`["projectName==llm"]` as names by field. Raises Refused at the part that is none, or stands there twice."""
+    """`["projectName==llm"]` as names by field. Raises ValidationFailed at an invalid or repeated part."""
     found: dict[str, str] = {}
     for number, clause in enumerate(filter_by):
         field, _, value = clause.partition(EQUALS)
@@ -80,7 +80,7 @@ Sampled = tuple[datetime, Figures]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """From start to end, as it is told at `now`, out of samples of this grain and coarser ones."""
+    """From start to end, as known at `now`, from samples of this grain and coarser ones."""
 
     start: datetime
     end: datetime

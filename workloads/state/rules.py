@@ -1,7 +1,7 @@
 """The table of phases, the phase that follows from a workload's pods, and its checkpoints. Pure.
 
 Phases are Run:ai's; there is no "Preempted", an eviction is a record beside the phase. A move that is not in the
-table does not happen: whoever tries it has lost a race against somebody else's move.
+table does not happen: the caller has lost a race against another move.
 
 `rung.dev/last-checkpoint-at` is a moment; `rung.dev/checkpoint-interval` a rhythm that begins with the pod.
 """
@@ -21,7 +21,7 @@ RESUMABLE: Final = frozenset({"Stopped", "Stopping"})
 WAITING: Final = frozenset({"Creating", "Pending", "Initializing", "Resuming"})
 HOLDING: Final = frozenset({"Running", "Degraded", "Updating"})
 NO_CONTROLLER: Final = "NoController"  # the reason of what nothing in its cluster has answered
-HELD_BACK: Final = "HeldBack"  # the reason of what Rung does not hand over yet, lest it evict young work
+HELD_BACK: Final = "HeldBack"  # not handed over yet: it would evict workloads inside their minimum runtime
 HELD_FOR_QUOTA: Final = "HeldForQuota"  # the same, since non-preemptible work would exceed its pool's deserved quota
 HELD: Final = (HELD_BACK, HELD_FOR_QUOTA)
 

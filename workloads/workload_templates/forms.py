@@ -24,7 +24,7 @@ POINTERS: Final[Mapping[str, str]] = {
     "/meta/description": "description",
     **{f"/assets/{name}": name for name in ASSETS},
 }
-"""Where what the service refuses was typed; the rest stands above the form with its pointer."""
+"""Where what the service refuses was typed; the rest is shown above the form with its pointer."""
 Choices = Sequence[tuple[str, Any]]
 
 

@@ -76,7 +76,7 @@ class TemplateCreate(TemplateBody):
 
 
 class TemplateReplacement(TemplateBody):
-    """A template that is there, said anew; its kind and scope stay."""
+    """New values of a template; its kind and scope stay."""
 
     meta = NamedBody()
 
@@ -113,7 +113,7 @@ class TemplateMetaSchema(TemplateCreateMeta):
 
 
 class RunnableSchema(serializers.Serializer[Any]):
-    """Can it be submitted as it stands?"""
+    """Can it be submitted as it is?"""
 
     isRunnable = serializers.BooleanField()
     issue = serializers.CharField(allow_null=True)
@@ -134,7 +134,7 @@ class TemplateSchema(TemplateBody):
 
 
 class PaginationSchema(serializers.Serializer[Any]):
-    """Where this page stands."""
+    """Place of this page."""
 
     limit = serializers.IntegerField(help_text="Number of entries on this page.")
     offset = serializers.IntegerField()
@@ -179,7 +179,7 @@ class AssetCreate(serializers.Serializer[Any]):
 
 
 class AssetReplacement(serializers.Serializer[Any]):
-    """An asset that is there, said anew; its scope and supported kinds stay."""
+    """New values of an asset; its scope and supported kinds stay."""
 
     meta = NamedBody()
     spec = serializers.DictField(required=False, allow_null=True)
@@ -273,7 +273,7 @@ def draft_of(body: Mapping[str, Any]) -> TemplateDraft:
 
 
 def asset_json(row: Asset, templates: Iterable[WorkloadTemplate] | None = None) -> Body:
-    """ComputeAsset or EnvironmentAsset; `templates`: those that refer to it, where somebody asked."""
+    """ComputeAsset or EnvironmentAsset; `templates`: those that refer to it, if requested."""
     meta = {
         **place_json(row.place),
         **_authorship(row),

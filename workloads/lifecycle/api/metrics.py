@@ -180,7 +180,7 @@ class Telemetry(Route):
         ),
     )
     def get(self, request: Request) -> Response:
-        """One number, or one per group. How long those that wait have waited is told in classes of seconds."""
+        """One number, or one per group. Waiting times are counted in classes of seconds."""
         name = parse_telemetry_type(request.query_params, TYPES)
         by = parse_words(request.query_params, "groupBy", GROUPS, most=1 if name == WAITS else 2)
         rows = _wanted(request)

@@ -57,9 +57,9 @@ DESCRIPTION: Final = """Beyond Run:ai. `text/event-stream` from the moment you a
 - `end`: `{reason}`, the last event: `ended` (Completed or Failed), `deleted`, `access` (your token or your right is
   gone), `again` (come back: a stream lasts an hour at most)
 
-A comment every 10 seconds shows that it lives; at each of them token and rights are looked at anew, so a stream closes
-within 15 seconds once they are gone. `Last-Event-ID` goes on where you were. Ten streams of one subject may be open in
-each server process; one more is 429."""
+A comment every 10 seconds shows that it lives; at each of them token and permissions are checked again, so a stream
+closes within 15 seconds once they are gone. `Last-Event-ID` goes on where you were. Ten streams of one subject
+may be open in each server process; one more is 429."""
 OPEN: Final = OpenStreams()
 
 

@@ -117,7 +117,7 @@ class WorkloadDetail(Route):
 
 
 def _why_pending(workload: Workload) -> list[dict[str, str]] | None:
-    """As their model has it: for the two reasons that it knows. Every other reason stands in `phaseMessage`."""
+    """As their model has it: for the two reasons that it knows. Every other reason is in `phaseMessage`."""
     headline = why_waiting(workload) if workload.phase_reason in PENDING_REASONS else None
     if headline is None:
         return None

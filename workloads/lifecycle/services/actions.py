@@ -110,7 +110,7 @@ def change_priority(*, workload: Workload, priority: str, actor: Actor) -> Workl
 def clone_spec(*, workload: Workload, actor: Actor) -> WorkloadSpec:
     """What to submit for another one like it: the same body and wishes, with what was chosen for it since.
 
-    Defaults are resolved anew; the name is a prefix that submission completes. Absent where the actor may not see it.
+    Defaults are resolved again; the name is a prefix that submission completes. Absent where the actor may not see it.
     """
     require(actor, Permission.VIEW_PROJECT, project=workload.project)
     spec = WorkloadSpec.from_json(workload.spec)

@@ -1,6 +1,6 @@
 """Take observations into workloads: phases, allocations, evictions, silent controllers. Idempotent.
 
-An API server takes whatever its definitions allow; that somebody makes pods of it shows only in the answer. What a
+An API server takes whatever its definitions allow; whether a controller creates pods shows only later. What a
 scheduler holds in its queue now, or whose pods were refused, is not silent.
 """
 

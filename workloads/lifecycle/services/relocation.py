@@ -2,7 +2,7 @@
 
 1. find workloads of several pools that wait, hold nothing and were left long enough in their present pool
 2. ask the model of their cluster, in their order of preference, for another pool that lets them start
-3. move the row by compare-and-set; a worker makes its object anew in that pool's queue, on that pool's nodes
+3. move the row by compare-and-set; a worker recreates its object in that pool's queue, on that pool's nodes
 A workload with a pod on a node, or with a node promised to one, is never moved: it is about to start.
 """
 
@@ -187,7 +187,7 @@ SAMPLES: Final = 5
 CHUNK: Final = 1000  # ids in one query
 OWNED: Final = "workload."
 FIRST_THE_QUEUES: Final = timedelta(seconds=5)
-"""What is made anew comes after the first run of the reconcile, which makes the queues that it names."""
+"""Objects are recreated after the first run of the reconcile, which creates the queues that they name."""
 RUNS: Final = Q(running_pods__gt=0) | Q(phase__in=[*HOLDING, Phase.INITIALIZING, Phase.STOPPING, Phase.UNKNOWN])
 
 
@@ -219,7 +219,7 @@ class _Workforce:
         return ids
 
     def tend(self, ids: frozenset[str], /) -> Iterable[str]:
-        """What was evicted or has lost its pods since is made anew as well."""
+        """What was evicted or has lost its pods since is recreated as well."""
         keys = workload_ids(ids)
         found: list[str] = []
         for start in range(0, len(keys), CHUNK):

@@ -1,8 +1,8 @@
 """Runs end when their time is over or their GPUs do nothing for too long, and are announced before.
 
 No scheduler does this, so Rung does on every cluster. A run is what began at `started_at`: an eviction or a stop ends
-it, and the next one has the whole time again. Idle time begins when the last of its GPUs falls idle, and anew after
-each time one worked; where nothing measures them, no idle limit acts. Nobody is stopped without notice: a rule that
+it, and the next one has the whole time again. Idle time begins when the last of its GPUs falls idle, and again after
+each time one worked; where nothing measures them, no idle limit acts. No run is stopped without notice: a rule that
 comes or tightens while something runs leaves it the notice from then on.
 """
 
@@ -100,7 +100,7 @@ def _batches(rows: Iterator[Workload]) -> Iterator[list[Workload]]:
 
 
 def _notified(clock: LimitClock, since: Mapping[UUID, datetime]) -> dict[UUID, datetime]:
-    """When each of these runs was first told of its end, since its clock started."""
+    """When the end of each of these runs was first announced, since its clock started."""
     events = WorkloadEvent.objects.filter(workload__in=since, reason=clock.near).order_by("-at")
     return {key: at for key, at in events.values_list("workload", "at") if at >= since[key]}
 

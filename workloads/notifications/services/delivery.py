@@ -1,6 +1,6 @@
 """From the change feed to mails and webhooks: one per event, channel and address; slow servers hold up only these.
 
-1. collect: the change feed is read on; where somebody wants an entry and may see it, it becomes rows
+1. collect: the change feed is read on; an entry becomes a row for each subscriber who may see it
 2. deliver: rows that are due are taken with a lease, then sent without any transaction; a failed one comes later again
 A worker that dies between the server's yes and the row's leaves a lease that runs out: that one message comes twice.
 """

@@ -256,7 +256,7 @@ FEED_REACH: Final = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class CurrentPhase:
-    """Where a workload stands. `over`: `ended` or `deleted`, empty while something may still happen."""
+    """The current phase of a workload. `over`: `ended` or `deleted`, empty while something may still happen."""
 
     phase: str
     reason: str
@@ -349,7 +349,7 @@ def newest_entry(workload_id: UUID) -> int:
 
 
 def current_phase(workload_id: UUID) -> CurrentPhase | None:
-    """Where it stands; None when it is gone for good."""
+    """Its current phase; None when it is deleted."""
     row = Workload.objects.filter(pk=workload_id).only(*_READ).first()
     if row is None:
         return None

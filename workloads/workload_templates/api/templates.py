@@ -95,7 +95,7 @@ class TemplateKindWord(StringConverter):
 
 
 class ChangeableKindWord(StringConverter):
-    """Those that Run:ai's clients change; a template of an inference is deleted and made anew."""
+    """Those that Run:ai's clients change; a template of an inference is deleted and created again."""
 
     regex = "|".join(kind for kind in TemplateKind.values if kind != TemplateKind.INFERENCES)
 
