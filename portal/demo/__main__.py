@@ -25,8 +25,7 @@ import threading
 from pathlib import Path
 from typing import TextIO
 
-from portal.demo.lab import DemoLab
-from portal.demo.supervisor import PACKAGES, Child, SourceFiles, Supervisor, end_with_parent
+from portal.demo.supervisor import PACKAGES, Child, DemoLab, SourceFiles, Supervisor, end_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_PASSWORD = "rung-demo"  # noqa: S105 - printed on the terminal; the demo listens on this machine only

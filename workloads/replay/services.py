@@ -20,7 +20,7 @@ from django.utils import timezone
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from portal.audit.services import audited_transaction, record
-from portal.kit.api.csv_export import csv_text
+from portal.kit.api.parsers import csv_text
 from portal.kit.errors import Conflict, NotFound, ValidationFailed
 from portal.kit.messaging.publisher import notify_worker
 from portal.kit.security.actors import Actor, ActorKind

@@ -11,9 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.watch.models import Sample
-from portal.kit.api.csv_export import csv_response
 from portal.kit.api.lists import Column, Columns, as_time, filters, ordering, without_cursor
-from portal.kit.api.parsers import TENANT_ID
+from portal.kit.api.parsers import TENANT_ID, csv_response
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import (
     ERROR_RESPONSES,

@@ -14,8 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from clusters.watch.selectors import ALL, RESOLUTIONS, Figures, Metric, SampleOwner
-from portal.kit.api.csv_export import csv_text
-from portal.kit.api.parsers import rfc3339
+from portal.kit.api.parsers import csv_text, rfc3339
 from portal.kit.errors import Problem, ValidationFailed
 from portal.kit.messaging.tasks import period_start
 

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from clusters.inventory.models import Cluster
-from portal.kit.api.csv_export import csv_response
+from portal.kit.api.parsers import csv_response
 from portal.kit.db.keyset_pagination import page_of
 from portal.kit.errors import RungError
 from portal.kit.pages.api_snippets import action_snippet, form_snippets

@@ -43,7 +43,7 @@ from clusters.web.selectors import (
     runs_of,
     unanswered_kinds,
 )
-from clusters.web.views.api_equivalents import (
+from clusters.web.serializers.inventory import (
     cluster_action_request,
     create_pool_request,
     delete_pool_request,

@@ -29,7 +29,7 @@ from clusters.sync.models import SyncState
 from clusters.sync.services.disconnect import forget_cluster, managed_counts, references_to, removal_of, request_removal
 from clusters.sync.services.reconcile import CHANGED
 from clusters.web.forms import ConnectForm, ConnectionForm, DisconnectForm, MetricsForm, ReconnectForm
-from clusters.web.views.api_equivalents import (
+from clusters.web.serializers.inventory import (
     change_connection_request,
     cluster_action_request,
     connect_cluster_request,
