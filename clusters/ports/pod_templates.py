@@ -44,17 +44,8 @@ class TemplatePath:
     less_with: str = ""
 
 
-class FoundTemplate(NamedTuple):
-    """One place of one manifest that describes pods."""
-
-    pointer: str
-    template: Mapping[str, Any]
-    replicas: int
-    role: str
-
-
 class FoundPart(NamedTuple):
-    """A found place together with its shape."""
+    """One place of one manifest that describes pods, with its shape."""
 
     pointer: str
     part: Mapping[str, Any]
@@ -113,11 +104,6 @@ class WorkloadKind:
 def join_version(group: str, version: str) -> str:
     """`group/version`, or the bare version of the core group."""
     return f"{group}/{version}" if group else version
-
-
-def templates_in(manifest: Manifest, kind: WorkloadKind) -> list[FoundTemplate]:
-    """Every real pod template of a manifest with its pointer, replica count and role."""
-    return [FoundTemplate(*found[:4]) for found in parts_in(manifest, kind) if found.shape is TemplateShape.TEMPLATE]
 
 
 def parts_in(manifest: Manifest, kind: WorkloadKind) -> list[FoundPart]:

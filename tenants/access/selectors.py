@@ -37,9 +37,6 @@ from tenants.access.rules import (
 )
 from tenants.organisation.models import Department, Project
 
-PREDEFINED_PERMISSIONS: Final[dict[Role, Permissions]] = {role: permissions_of_role(role.value) for role in Role}
-"""What the roles that come with Rung may do."""
-
 
 @dataclass(frozen=True, slots=True)
 class Grant:

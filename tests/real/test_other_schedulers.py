@@ -24,7 +24,6 @@ from clusters.ports.objects import (
     VOLCANO_QUEUE,
     kind_of,
 )
-from clusters.ports.pod_templates import templates_in
 from clusters.ports.workload_kinds import kind_named
 from clusters.sync.models import SyncState
 from clusters.sync.services import object_reads
@@ -34,7 +33,7 @@ from clusters.watch.models import ObservedPod
 from clusters.watch.services.informers import observe_cluster
 from scheduling.model.decisions import Cause
 from scheduling.model.resources import parse_quantity
-from tests.clusters.specs import POOL
+from tests.clusters.specs import POOL, templates_in
 from tests.clusters.synced import outcomes
 from tests.factories.workloads import pytorch_job
 from tests.real.other_schedulers import QUEUES, RACKED, Real, clear
