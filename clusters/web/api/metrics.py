@@ -48,6 +48,7 @@ from tenants.usage.serializers import (
     telemetry,
     telemetry_parameters,
 )
+from workloads.lifecycle.api.metrics import PROFILED
 
 
 def _unallocated(figures: Any) -> float | None:
@@ -85,18 +86,7 @@ _PER_GPU: Final = (
     "GPU_OOMKILL_BURST_COUNT",
     "GPU_OOMKILL_IDLE_COUNT",
     "GPU_OOMKILL_SWAP_OUT_OF_RAM_COUNT",
-    "GPU_GRAPHICS_ENGINE_ACTIVITY",
-    "GPU_SM_ACTIVITY",
-    "GPU_SM_OCCUPANCY",
-    "GPU_TENSOR_ACTIVITY",
-    "GPU_FP64_ENGINE_ACTIVITY",
-    "GPU_FP32_ENGINE_ACTIVITY",
-    "GPU_FP16_ENGINE_ACTIVITY",
-    "GPU_MEMORY_BANDWIDTH_UTILIZATION",
-    "GPU_NVLINK_TRANSMITTED_BANDWIDTH",
-    "GPU_NVLINK_RECEIVED_BANDWIDTH",
-    "GPU_PCIE_TRANSMITTED_BANDWIDTH",
-    "GPU_PCIE_RECEIVED_BANDWIDTH",
+    *PROFILED,
     "NVLINK_BANDWIDTH_TOTAL",
 )
 _PER_NODE: Final = (
