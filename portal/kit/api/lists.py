@@ -238,6 +238,7 @@ AFTER: Final = OpenApiParameter(
     "caller, order and filter only.",
 )
 PAGES: Final = [*api_serializers.PAGES, AFTER]
+NAME_SEARCH: Final = OpenApiParameter("search", str, description="Part of the name.")
 _PLACE: Final = frozenset({"after", "offset", "limit"})
 
 
@@ -300,6 +301,3 @@ def _scope(request: Request) -> str:
     asked = sorted((name, value) for name, value in request.query_params.items() if name not in _PLACE)
     identity = json.dumps([actor.kind, actor.id, request.path, asked])
     return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-NAME_SEARCH: Final = OpenApiParameter("search", str, description="Part of the name.")

@@ -53,7 +53,7 @@ def generate_secret() -> str:
 
 
 def hash_generated_secret(secret: str) -> str:
-    """For secrets of `generate` only."""
+    """For secrets of `generate_secret` only."""
     return _FAST + hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -212,11 +212,7 @@ def _audit_detail(key: AccessKey) -> dict[str, object]:
 
 
 ACCOUNT: Final = "service-account"
-
-
 KEY: Final = "access-key"
-
-
 UNKNOWN_CLIENT: Final = hash_generated_secret("")
 
 
@@ -321,21 +317,11 @@ def _person(key: uuid.UUID) -> Subject | None:
 _SORTS: Final[Mapping[str, Callable[[uuid.UUID], Subject | None]]] = {ACCOUNT: _account, KEY: _person}
 
 
-LIFETIME: Final = 86_400
-
-
+TOKEN_SECONDS: Final = 86_400
 ALGORITHM: Final = "HS256"
-
-
 ISSUER: Final = "rung"
-
-
 AUDIENCE: Final = "rung-api"
-
-
-LONGEST: Final = 4096
-
-
+LONGEST_TOKEN: Final = 4096
 _REQUIRED: Final = ["exp", "iat", "sub", "aud", "iss"]
 
 
@@ -350,9 +336,9 @@ class Claims:
 
 
 def encode_token(claims: Claims, *, until: datetime | None = None) -> Token:
-    """A token for `LIFETIME` seconds, but never beyond `until`."""
+    """A token for `TOKEN_SECONDS` seconds, but never beyond `until`."""
     now = int(time.time())
-    expires = now + LIFETIME if until is None else min(now + LIFETIME, int(until.timestamp()))
+    expires = now + TOKEN_SECONDS if until is None else min(now + TOKEN_SECONDS, int(until.timestamp()))
     payload = {
         "iss": ISSUER,
         "aud": AUDIENCE,
@@ -363,16 +349,21 @@ def encode_token(claims: Claims, *, until: datetime | None = None) -> Token:
         "iat": now,
         "exp": expires,
     }
-    return Token(jwt.encode(payload, _key(), algorithm=ALGORITHM), expires - now)
+    return Token(jwt.encode(payload, _signing_key(), algorithm=ALGORITHM), expires - now)
 
 
 def decode_token(token: str) -> Claims | None:
     """What a genuine, living token says; None for every other text."""
-    if len(token) > LONGEST:
+    if len(token) > LONGEST_TOKEN:
         return None
     try:
         payload: dict[str, Any] = jwt.decode(
-            token, _key(), algorithms=[ALGORITHM], audience=AUDIENCE, issuer=ISSUER, options={"require": _REQUIRED}
+            token,
+            _signing_key(),
+            algorithms=[ALGORITHM],
+            audience=AUDIENCE,
+            issuer=ISSUER,
+            options={"require": _REQUIRED},
         )
     except (jwt.PyJWTError, ValueError, TypeError):
         return None
@@ -380,7 +371,7 @@ def decode_token(token: str) -> Claims | None:
     return Claims(*said) if len(said) == 3 else None
 
 
-def _key() -> bytes:
+def _signing_key() -> bytes:
     return salted_hmac("tenants.access.services.credentials", "v1", algorithm="sha256").digest()
 
 

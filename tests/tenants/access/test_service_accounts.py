@@ -145,4 +145,4 @@ def test_hashes_are_compared_with_the_kind_they_are() -> None:
     assert credentials.secret_matches("abc", credentials.hash_chosen_secret("abc"))
     assert not credentials.secret_matches("abd", credentials.hash_generated_secret("abc"))
     assert not credentials.secret_matches("abd", credentials.hash_chosen_secret("abc"))
-    assert credentials.LIFETIME == 24 * 3600
+    assert credentials.TOKEN_SECONDS == 24 * 3600

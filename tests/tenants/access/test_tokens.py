@@ -33,7 +33,7 @@ def forged(**changes: object) -> str:
     said = {"sub": CLAIMS.subject_id, "sort": CLAIMS.sort, "stamp": "x"}
     good = {"iss": "rung", "aud": "rung-api", **said, "iat": now, "exp": now + 60}
     claims = {name: value for name, value in {**good, **changes}.items() if value is not None}
-    return jwt.encode(claims, credentials._key(), algorithm="HS256")
+    return jwt.encode(claims, credentials._signing_key(), algorithm="HS256")
 
 
 def unsigned() -> str:
