@@ -28,7 +28,7 @@ from runai.runai_client import RunaiClient
 from benchmarks import stage
 from benchmarks.load import serving
 from portal.demo.organisation import ACTOR
-from tenants.access.services.service_accounts import create
+from tenants.access.services.subjects import create_service_account
 from tenants.organisation.models import Project
 from tests.support import postgres, redis
 
@@ -70,7 +70,7 @@ def script(folder: Path, name: str, broker: str) -> Iterator[Script]:
     """A portal on a database of its own, and a script that has signed in to it."""
     with stage.stage(folder, name):
         stage.organisation(10)
-        account, secret = create(name="bench", actor=ACTOR, role="platform-admin")
+        account, secret = create_service_account(name="bench", actor=ACTOR, role="platform-admin")
         project = Project.objects.select_related("cluster").order_by("pk")[0]
         environment = {
             "DATABASE_URL": postgres.url(folder, name),

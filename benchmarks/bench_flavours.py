@@ -32,7 +32,7 @@ from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster
 from clusters.ports.flavour import SchedulerFlavour
 from clusters.ports.workload_kinds import KINDS
-from clusters.sync.services import object_lists
+from clusters.sync.services import object_reads
 from clusters.sync.services.reconcile import reconcile
 from clusters.sync.services.scheduler_switch import plan_switch
 from tests.clusters.samples import sample
@@ -135,7 +135,7 @@ def switching(projects: int, repeats: int) -> dict[str, list[float]]:
 
 
 def _seconds(cluster: Cluster, name: str) -> float:
-    object_lists.forget(cluster.pk)
+    object_reads.forget(cluster.pk)
     cluster.refresh_from_db()
     start = time.perf_counter()
     if name == RESYNC:

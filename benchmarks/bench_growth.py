@@ -31,9 +31,8 @@ from clusters.connection.services import gateways
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.inventory.services.inventory import mark_dirty
-from clusters.ports.errors import ClusterUnreachable
-from clusters.ports.gateway import ClusterGateway
-from clusters.ports.ownership import stamped
+from clusters.ports.gateway import ClusterGateway, ClusterUnreachable
+from clusters.ports.objects import stamped
 from clusters.sync.selectors import desired_state
 from clusters.sync.services.reconcile import reconcile
 from tenants.organisation.models import Project

@@ -34,7 +34,7 @@ from kubernetes import client, watch  # isort: skip
 from clusters.backends.kubernetes.gateway import KubernetesGateway
 from clusters.inventory.models import Cluster
 from clusters.ports.connection import CheckedAddress, Connection
-from clusters.ports.kinds import POD
+from clusters.ports.objects import POD
 from clusters.ports.pods import scaled
 from clusters.watch.models import ObservedPod, ObserverLease
 from clusters.watch.services.informers import ClusterWatch
@@ -114,7 +114,7 @@ def parse_ours(source: Source, _events: int) -> int:
     """Bytes to what is handed to the store."""
     gateway, gathering = source.gateway(), WatchBatchBuilder(POD, str(FIRST), managed_only=False)
     for event in gateway.watch(POD, since=str(FIRST), wait=1200):
-        gathering.told(event)
+        gathering.add(event)
         if gathering.version == str(FIRST + source.events):
             break
     gateway.close()

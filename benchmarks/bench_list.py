@@ -31,8 +31,8 @@ from benchmarks import stage
 from portal.demo.organisation import ACTOR
 from portal.kit.db.keyset_pagination import page_of
 from tenants.access.models import Membership, Role, User
-from tenants.access.services.service_accounts import create
-from tenants.access.services.tokens import exchange
+from tenants.access.services.credentials import exchange
+from tenants.access.services.subjects import create_service_account
 from tenants.organisation.models import Project
 from tests.support import database, postgres
 from workloads.lifecycle.serializers.workloads import workload_json
@@ -92,7 +92,7 @@ def visitors() -> dict[str, Client]:
     found = {name: Client() for name in ("admin", "member", "tiny")}
     for name, client in found.items():
         client.force_login(User.objects.get(username=name))
-    account, secret = create(name=f"robot-{os.urandom(4).hex()}", actor=ACTOR, role=Role.PLATFORM_ADMIN)
+    account, secret = create_service_account(name=f"robot-{os.urandom(4).hex()}", actor=ACTOR, role=Role.PLATFORM_ADMIN)
     found["robot"] = Client(headers={"Authorization": f"Bearer {exchange(account.client_id, secret).text}"})
     return found
 

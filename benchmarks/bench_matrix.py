@@ -26,8 +26,8 @@ from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.watch.models import ObservedPod
 from portal.demo.organisation import ACTOR
 from tenants.access.models import Role
-from tenants.access.services.service_accounts import create
-from tenants.access.services.tokens import exchange
+from tenants.access.services.credentials import exchange
+from tenants.access.services.subjects import create_service_account
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
 
@@ -78,7 +78,7 @@ def main() -> int:
     options = parser.parse_args()
     with stage.server() as folder, stage.stage(folder, "matrix"):
         cluster = fill(options.projects, options.flavour)
-        account, secret = create(name="bench", role=Role.PLATFORM_ADMIN, actor=ACTOR)
+        account, secret = create_service_account(name="bench", role=Role.PLATFORM_ADMIN, actor=ACTOR)
         client = Client(headers={"Authorization": f"Bearer {exchange(account.client_id, secret).text}"})
 
         def ask() -> None:

@@ -34,8 +34,8 @@ from clusters.watch.services.usage import take_samples
 from portal.audit.chain import seal
 from portal.demo.organisation import ACTOR
 from tenants.access.models import Membership, Role, User
-from tenants.access.services.service_accounts import create
-from tenants.access.services.tokens import exchange
+from tenants.access.services.credentials import exchange
+from tenants.access.services.subjects import create_service_account
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, ProjectQuota, TimeLimit
 from tests.support import database, postgres
@@ -206,7 +206,7 @@ def acts() -> dict[str, Act]:
     admin, member = Client(), Client()
     admin.force_login(User.objects.get(username="admin"))
     member.force_login(User.objects.get(username="member"))
-    account, secret = create(name=f"robot-{os.urandom(4).hex()}", actor=ACTOR, role=Role.PLATFORM_ADMIN)
+    account, secret = create_service_account(name=f"robot-{os.urandom(4).hex()}", actor=ACTOR, role=Role.PLATFORM_ADMIN)
     robot = Client(headers={"Authorization": f"Bearer {exchange(account.client_id, secret).text}"})
     found: dict[str, Act] = {}
     for path in PAGES:

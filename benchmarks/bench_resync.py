@@ -23,7 +23,7 @@ from benchmarks.plane import Plane, plane
 from clusters.connection.services.gateways import gateway_for
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
-from clusters.sync.services import object_lists
+from clusters.sync.services import object_reads
 from clusters.sync.services.reconcile import reconcile
 
 COLD, WARM, KUBECTL = "ours, cold", "ours, warm", "kubectl apply --server-side, again"
@@ -68,7 +68,7 @@ def ours(_theirs: Plane, cluster: Cluster, _file: Path, samples: dict[str, list[
     """Cold three times, then warm three times."""
     cluster.refresh_from_db()
     for _ in range(3):
-        object_lists.forget(cluster.pk)
+        object_reads.forget(cluster.pk)
         samples[COLD].append(_reconciled(cluster))
     samples[WARM] += [_reconciled(cluster) for _ in range(3)]
 

@@ -28,8 +28,8 @@ from benchmarks import stage
 from benchmarks.bare.models import Thing
 from benchmarks.load import WORKERS, Run, Server, load, request, serving
 from portal.demo.organisation import ACTOR
-from tenants.access.services.service_accounts import create
-from tenants.access.services.tokens import exchange
+from tenants.access.services.credentials import exchange
+from tenants.access.services.subjects import create_service_account
 from tenants.organisation.models import Project
 from tests.support import postgres, redis
 
@@ -168,7 +168,7 @@ def main() -> None:
         with connection.schema_editor() as editor:
             editor.create_model(Thing)
         stage.organisation(options.projects)
-        account, secret = create(name="bench", actor=ACTOR, role="platform-admin")
+        account, secret = create_service_account(name="bench", actor=ACTOR, role="platform-admin")
         headers = {"Authorization": f"Bearer {exchange(account.client_id, secret).text}"}
         projects = [str(pk) for pk in Project.objects.values_list("pk", flat=True)]
 

@@ -28,7 +28,7 @@ from benchmarks.raw import request, send_all
 from clusters.backends.kubernetes.protocol import object_path, parent_path
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import NAMESPACE, ref_of
+from clusters.ports.objects import NAMESPACE, ref_of
 from clusters.sync.services.reconcile import reconcile
 
 SHARES = 8

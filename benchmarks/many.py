@@ -10,8 +10,7 @@ from clusters.connection.services.registration import register_cluster
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import NAMESPACE, PRIORITY_CLASS
-from clusters.ports.ownership import stamped
+from clusters.ports.objects import NAMESPACE, PRIORITY_CLASS, stamped
 from clusters.sync.models import SyncRun
 from clusters.sync.selectors import desired_state
 from portal.kit.security.actors import SYSTEM

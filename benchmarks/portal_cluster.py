@@ -13,8 +13,8 @@ from portal.demo.organisation import ACTOR
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import PodGroup, Snapshot
 from tenants.access.models import Role
-from tenants.access.services.service_accounts import create
-from tenants.access.services.tokens import exchange
+from tenants.access.services.credentials import exchange
+from tenants.access.services.subjects import create_service_account
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from workloads.dictionary.models import Priority, WorkloadType
@@ -139,7 +139,9 @@ def _pod(group: PodGroup, workload: Workload, cluster: Cluster) -> ObservedPod:
 
 def signed_in() -> Client:
     """A script with the rights of a platform admin."""
-    account, secret = create(name=f"robot-{uuid.uuid4().hex[:8]}", actor=ACTOR, role=Role.PLATFORM_ADMIN)
+    account, secret = create_service_account(
+        name=f"robot-{uuid.uuid4().hex[:8]}", actor=ACTOR, role=Role.PLATFORM_ADMIN
+    )
     return Client(headers={"Authorization": f"Bearer {exchange(account.client_id, secret).text}"})
 
 

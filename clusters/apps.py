@@ -12,7 +12,7 @@ from portal.kit.security.encryption import NoEncryptionKey, SecretBox
 
 
 def credentials_can_be_sealed(**_kwargs: Any) -> list[CheckMessage]:
-    """A key that is none would be found only when somebody connects a cluster."""
+    """An invalid key would be found only when a cluster is connected."""
     try:
         SecretBox(settings.RUNG_CREDENTIAL_KEYS)
     except NoEncryptionKey:
@@ -35,7 +35,7 @@ def a_key_is_set(**_kwargs: Any) -> list[CheckMessage]:
 
 
 def certificates_are_checked(**_kwargs: Any) -> list[CheckMessage]:
-    """Whoever sits between could read every credential."""
+    """An attacker in between could read every credential."""
     if not settings.RUNG_ALLOW_INSECURE_CLUSTERS:
         return []
     return [

@@ -9,12 +9,14 @@ Probes carry no credential and get the status and counts. Names of clusters and 
 sends `RUNG_METRICS_TOKEN` as bearer token.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from threading import Lock
+from typing import Final, Generic, TypeVar
 
 from django.conf import settings
-from django.db import Error, connections
+from django.db import DEFAULT_DB_ALIAS, Error, OperationalError, connections
 from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
@@ -23,7 +25,6 @@ from django.views.decorators.http import require_safe
 
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.sync.selectors import STALE_AFTER
-from portal.kit.db.probe import Probe
 from portal.kit.messaging import heartbeats
 from tenants.access.selectors import has_platform_admin
 from workloads.detectors.rules import FindingKind
@@ -36,6 +37,8 @@ KINDS: Final = (heartbeats.WORKER, heartbeats.BEAT, heartbeats.OBSERVER)
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 FORECASTS: Final = ("cluster__name", "flavour", "result")
 CLUSTER: Final = "cluster:"
+DEADLINE_SECONDS: Final = 0.8
+Value = TypeVar("Value")
 NO_ADMIN: Final = "no admin exists: run `python manage.py createsuperuser`"
 
 
@@ -73,6 +76,42 @@ def _read() -> Findings:
     detected = open_findings(using=using)
     admin = has_platform_admin(using=using)
     return Findings(heartbeats.ages(), clusters, admin, failed, forecasts, starts, detected)
+
+
+class Probe(Generic[Value]):
+    """A read that ends within a second, whatever the database does: refuse, hang, or vanish from the network.
+
+    It runs in a thread and over a connection of its own. One runs at a time; requests meanwhile share its result.
+
+    Where no separate connection is configured (SQLite), it reads in the thread of the request.
+    """
+
+    def __init__(self, read: Callable[[], Value]) -> None:
+        self._read = read
+        self._lock = Lock()
+        self._threads = ThreadPoolExecutor(1, "health")
+        self._running: Future[Value] | None = None
+
+    def read(self) -> Value:
+        """The result; OperationalError where there is none in time."""
+        if settings.RUNG_HEALTH_DATABASE == DEFAULT_DB_ALIAS:
+            return self._read()
+        with self._lock:
+            if self._running is None or self._running.done():
+                self._running = self._threads.submit(self._read_beside)
+            running = self._running
+        try:
+            return running.result(DEADLINE_SECONDS)
+        except TimeoutError:
+            raise OperationalError(f"The database did not respond within {DEADLINE_SECONDS} s.") from None
+
+    def _read_beside(self) -> Value:
+        """Over the connection of the last read; over another one where that has ended meanwhile."""
+        try:
+            return self._read()
+        except Error:
+            connections[settings.RUNG_HEALTH_DATABASE].close()
+            return self._read()
 
 
 _probe: Final = Probe(_read)

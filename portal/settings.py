@@ -118,7 +118,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "simple_history.middleware.HistoryRequestMiddleware",
-    "portal.audit.middleware.record_denials",
+    "portal.audit.request_records.record_denials",
     "portal.kit.pages.middleware.ErrorResponseMiddleware",
     "portal.kit.pages.htmx.HtmxMiddleware",
     "tenants.access.middleware.require_second_factor",
@@ -360,9 +360,9 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # A client of the broker could end workers or revoke tasks with it, and Rung does not use it.
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
-CELERY_WORKER_CONSUMER = "portal.kit.messaging.reconnecting_consumer:ReconnectingConsumer"
+CELERY_WORKER_CONSUMER = "portal.kit.messaging.celery_processes:ReconnectingConsumer"
 CELERY_TIMEZONE = "UTC"
-CELERY_BEAT_SCHEDULER = "portal.kit.messaging.beat_scheduler:HeartbeatScheduler"
+CELERY_BEAT_SCHEDULER = "portal.kit.messaging.celery_processes:HeartbeatScheduler"
 
 
 def periodic(task: str, seconds: float, queue: str, *args: str) -> dict[str, Any]:

@@ -2,13 +2,6 @@
 
 from django.urls import path
 
-from tenants.access.api.access_keys import (
-    AccessKeyDetail,
-    AccessKeys,
-    AccessKeySecret,
-    AdministeredKeyDetail,
-    AdministeredKeys,
-)
 from tenants.access.api.access_rules import (
     AccessRuleBatch,
     AccessRuleBatchCreate,
@@ -16,17 +9,15 @@ from tenants.access.api.access_rules import (
     AccessRuleDetail,
     AccessRules,
 )
-from tenants.access.api.applications import (
-    AdministeredApplicationDetail,
-    AdministeredApplications,
-    ApplicationDetail,
-    Applications,
-    ApplicationSecret,
-    UserApplicationDetail,
-    UserApplications,
-    UserApplicationSecret,
+from tenants.access.api.credentials import (
+    AccessKeyDetail,
+    AccessKeys,
+    AccessKeySecret,
+    AdministeredKeyDetail,
+    AdministeredKeys,
+    OAuthTokenExchange,
+    TokenExchange,
 )
-from tenants.access.api.me import OwnRuleCount, OwnRules, WhoAmI
 from tenants.access.api.roles import (
     OwnPermissions,
     PermissionSetDetail,
@@ -37,15 +28,44 @@ from tenants.access.api.roles import (
     RolesV1,
     RolesV2,
 )
-from tenants.access.api.service_accounts import ServiceAccountDetail, ServiceAccounts, ServiceAccountSecret
-from tenants.access.api.token import OAuthTokenExchange, TokenExchange
-from tenants.access.api.users import OwnPassword, UserCount, UserDetail, UserLogout, UserPassword, Users
-from tenants.access.views import access_keys, security
+from tenants.access.api.service_accounts import (
+    AdministeredApplicationDetail,
+    AdministeredApplications,
+    ApplicationDetail,
+    Applications,
+    ApplicationSecret,
+    ServiceAccountDetail,
+    ServiceAccounts,
+    ServiceAccountSecret,
+    UserApplicationDetail,
+    UserApplications,
+    UserApplicationSecret,
+)
+from tenants.access.api.users import (
+    OwnPassword,
+    OwnRuleCount,
+    OwnRules,
+    UserCount,
+    UserDetail,
+    UserLogout,
+    UserPassword,
+    Users,
+    WhoAmI,
+)
+from tenants.access.views import account
 from tenants.audit_log import views as audit_log_views
 from tenants.audit_log.api import AuditFile, AuditLogs
 from tenants.organisation import views as organisation_views
-from tenants.organisation.api.departments import DepartmentCount, DepartmentDetail, DepartmentResources, Departments
-from tenants.organisation.api.projects import ProjectCount, ProjectDetail, ProjectResources, Projects
+from tenants.organisation.api import (
+    DepartmentCount,
+    DepartmentDetail,
+    DepartmentResources,
+    Departments,
+    ProjectCount,
+    ProjectDetail,
+    ProjectResources,
+    Projects,
+)
 from tenants.organisation.models import Department, Project
 from tenants.quotas.api.caps_and_limits import (
     MinRuntimeList,
@@ -74,13 +94,13 @@ urlpatterns = [
     path("projects/", organisation_views.project_list, name="projects"),
     path("departments/<int:department_id>/", organisation_views.department_detail, name="department"),
     path("projects/<slug:name>/", organisation_views.project_detail, name="project"),
-    path("access-keys/", access_keys.keys, name="access-keys"),
-    path("access-keys/<uuid:key_id>/secret/", access_keys.rotate, name="rotate-key"),
-    path("access-keys/<uuid:key_id>/revoke/", access_keys.revoke, name="revoke-key"),
+    path("access-keys/", account.keys, name="access-keys"),
+    path("access-keys/<uuid:key_id>/secret/", account.rotate, name="rotate-key"),
+    path("access-keys/<uuid:key_id>/revoke/", account.revoke, name="revoke-key"),
     path("audit/", audit_log_views.trail, name="audit"),
-    path("security/", security.security, name="security"),
-    path("security/second-factor/", security.set_up, name="second-factor"),
-    path("security/<slug:name>/", security.perform_action, name="security-act"),
+    path("security/", account.security, name="security"),
+    path("security/second-factor/", account.set_up, name="second-factor"),
+    path("security/<slug:name>/", account.perform_action, name="security-act"),
 ]
 
 api_patterns = [

@@ -197,7 +197,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "intake: a repeated key is refused",
-        "portal/kit/security/strict_parsing/yaml_reader.py",
+        "portal/kit/security/strict_yaml.py",
         "            if key in members:\n",
         "            if False:\n",
         ("tests/workloads/intake/test_parsers.py",),
@@ -302,14 +302,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "Kueue: pods never preempt, Kueue does",
-        "clusters/flavours/kueue/flavour.py",
+        "clusters/flavours/kueue.py",
         'POD_POLICY: Final = "Never"',
         'POD_POLICY: Final = ""',
         ("tests/clusters/flavours/test_kueue_objects.py",),
     ),
     Mutation(
         "KAI: every queue has all three limits",
-        "clusters/flavours/kai/flavour.py",
+        "clusters/flavours/kai.py",
         "    if amount is None:\n        return UNLIMITED\n",
         "    if amount is None:\n        return 0\n",
         ("tests/clusters/flavours/test_objects.py",),
@@ -330,7 +330,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "redaction: secrets are found by the name of their field",
-        "portal/kit/security/redaction.py",
+        "portal/kit/security/logging_config.py",
         "if SECRET_FIELD.search(field) and",
         "if not field and",
         ("tests/portal/kit/security/test_checks.py",),

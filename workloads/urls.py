@@ -7,7 +7,7 @@ from workloads.detectors import views as detectors_views
 from workloads.dictionary import api as dictionary_api
 from workloads.dictionary import views as dictionary_views
 from workloads.lifecycle.api import metrics, pods, streams, workloads
-from workloads.lifecycle.views import actions, detail, home
+from workloads.lifecycle.views import detail, home
 from workloads.notifications import api as notifications_api
 from workloads.notifications import views as notifications_views
 from workloads.plans import api as plans_api
@@ -39,11 +39,11 @@ pages = [
     path("workloads/submit/yaml/", submission_views.submit_text, name="submit-yaml"),
     path("workloads/<uuid:workload_id>/", detail.workload_detail, name="detail"),
     path("workloads/<uuid:workload_id>/waiting/", detail.waiting_card, name="waiting"),
-    path("workloads/<uuid:workload_id>/stop/", actions.stop, name="stop"),
-    path("workloads/<uuid:workload_id>/resume/", actions.resume, name="resume"),
-    path("workloads/<uuid:workload_id>/retry/", actions.retry, name="retry"),
-    path("workloads/<uuid:workload_id>/delete/", actions.delete, name="delete"),
-    path("workloads/<uuid:workload_id>/priority/", actions.change_priority, name="change-priority"),
+    path("workloads/<uuid:workload_id>/stop/", detail.stop, name="stop"),
+    path("workloads/<uuid:workload_id>/resume/", detail.resume, name="resume"),
+    path("workloads/<uuid:workload_id>/retry/", detail.retry, name="retry"),
+    path("workloads/<uuid:workload_id>/delete/", detail.delete, name="delete"),
+    path("workloads/<uuid:workload_id>/priority/", detail.change_priority, name="change-priority"),
     path("workloads/<uuid:workload_id>/way-out/", take_way_out, name="way-out"),
     path("priorities/", dictionary_views.priorities, name="priorities"),
     path("priorities/add/", dictionary_views.add_priority, name="priority-add"),

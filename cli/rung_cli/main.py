@@ -95,7 +95,7 @@ def rung(
 
     Sign in once with `rung login`, or set RUNG_URL, RUNG_CLIENT_ID and RUNG_CLIENT_SECRET.
     """
-    del version  # its callback has told it
+    del version  # its callback has printed it
     session(ctx).options = Options(profile, url, ca_file, insecure_http, debug, retries, request_timeout)
 
 
@@ -106,7 +106,7 @@ def run(args: Sequence[str] | None = None) -> int:
     try:
         code = get_command(app).main(args=args, prog_name="rung", standalone_mode=False, obj=held)
         return code if isinstance(code, int) else ExitCode.OK
-    except SystemExit as ended:  # the library's way to end after it told a shell what completes
+    except SystemExit as ended:  # the library exits so after it printed completions
         return ended.code if isinstance(ended.code, int) else ExitCode.OK
     except CliError as error:
         print_error(error, held.format)

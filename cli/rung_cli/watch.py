@@ -1,7 +1,7 @@
 """Changes of workloads, from the portal's event streams, and by polling where these are silent.
 
-Each stream has a thread of its own, and everything that is asked for has one together, so whoever waits here waits
-exactly as long as it wants to. A stream that breaks goes on where it was. One that has never told anything (an older
+Each stream has a thread of its own, and everything that is asked for has one together, so a caller waits
+exactly as long as it asks for. A stream that breaks goes on where it was. One that never sent an event (an older
 portal, a proxy that keeps it back, one too many) is not tried again; nothing is missed, since looking went on.
 """
 
@@ -22,7 +22,7 @@ DELETED: Final = "Deleted"
 FIRST: Final = 0.5
 LONGEST: Final = 5.0
 STREAMED: Final = 8
-"""Workloads that are told of by streams, of which a portal keeps ten open for one reader; the others are asked for."""
+"""Workloads that are followed by streams, of which a portal keeps ten open for one reader; the others are polled."""
 
 CHANGES: Final = frozenset({"ready", "change", "reset"})
 """Events of the change feed after which a list may be another one."""
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 @dataclass(eq=False, slots=True)
 class WatchedWorkload:
-    """One workload. `open`: its stream is being read; `speaks`: and has told something; `spoke`: some stream had."""
+    """One workload. `open`: its stream is being read; `speaks`: and has sent an event; `spoke`: some stream had."""
 
     now: Row
     streamed: bool
@@ -110,8 +110,8 @@ class Watch:
     def _hear(self, life: WatchedWorkload, event: StreamEvent) -> None:
         """A phase that it has, or had meanwhile, is news; after the end of a life there is nothing more to hear."""
         life.last = event.id or life.last
-        told = json.loads(event.data) if event.data else {}
-        match event.event, told:
+        data = json.loads(event.data) if event.data else {}
+        match event.event, data:
             case "phase", {"phase": phase, "phaseReason": reason, "phaseMessage": message}:
                 self._say(life, phase, reason, message)
             case "timeline", {"type": "phase", "phase": phase, "reason": reason, "message": message}:

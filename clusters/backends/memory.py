@@ -11,10 +11,19 @@ from datetime import UTC, datetime
 from threading import RLock
 from typing import Any, Final
 
-from clusters.ports.errors import ClusterError, ClusterRefused, ObjectConflict, VersionConflict, VersionExpired
-from clusters.ports.gateway import Kind, ListPage, Manifest, ObjectRef, WatchEvent
-from clusters.ports.kinds import NAMESPACE, PRIORITY_CLASS, kind_of, ref_of
-from clusters.ports.ownership import is_managed
+from clusters.ports.gateway import (
+    ClusterError,
+    ClusterRefused,
+    Kind,
+    ListPage,
+    Manifest,
+    ObjectConflict,
+    ObjectRef,
+    VersionConflict,
+    VersionExpired,
+    WatchEvent,
+)
+from clusters.ports.objects import NAMESPACE, PRIORITY_CLASS, is_managed, kind_of, ref_of
 
 MemoryKey = tuple[str, str, str]
 Fault = Callable[[str, ObjectRef], ClusterError | None]
@@ -108,7 +117,7 @@ class MemoryGateway:
             if live is None:
                 raise ClusterRefused(f"{ref.kind.kind} {ref.name} is not there.")
             if live["metadata"]["resourceVersion"] != observed["metadata"].get("resourceVersion"):
-                raise VersionConflict(f"{ref.kind.kind} {ref.name} was changed by somebody else: read it again.")
+                raise VersionConflict(f"{ref.kind.kind} {ref.name} was changed by another writer: read it again.")
             _refuse_immutable(ref, live, manifest)
             status = {"status": live["status"]} if "status" in live else {}
             return self._write("MODIFIED", ref, {**manifest, "metadata": _merged(live, manifest), **status})

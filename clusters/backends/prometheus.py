@@ -9,8 +9,7 @@ from urllib.parse import quote
 
 from clusters.backends.kubernetes.transport import Answer, HttpTransport, TransportLimits
 from clusters.ports.connection import CheckedAddress, Connection
-from clusters.ports.errors import ClusterBusy, ClusterRefused, ClusterUnreachable, NotAuthorized
-from clusters.ports.gateway import GpuUtilization
+from clusters.ports.gateway import ClusterBusy, ClusterRefused, ClusterUnreachable, GpuUtilization, NotAuthorized
 
 LIMITS: Final = TransportLimits(total=30.0)
 # An exporter that is scraped as a pod of its own has the user's pod under the "exported" names.

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from clusters.ports.errors import ClusterBusy, ClusterUnreachable
+from clusters.ports.gateway import ClusterBusy, ClusterUnreachable
 
 START: Final = 12
 MOST: Final = 16

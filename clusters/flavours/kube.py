@@ -1,12 +1,8 @@
 """kube-scheduler, plain and with gangs: ResourceQuotas, PriorityClasses, PodGroups, and its guarantees. Pure.
 
-Source: kube-scheduler 1.36, its default preemption and the PriorityClass scope of resource quotas.
-
-Sources: Kubernetes 1.36 documentation of resource quotas and pod priority; messages as its scheduler and quota
-admission write them.
-
-Sources: Kubernetes 1.36 (`scheduling.k8s.io/v1alpha2`, an alpha that a cluster serves only where it was switched on),
-and what its scheduler was seen to write. Specs of both kinds never change: a change is made by deleting and creating.
+Sources: Kubernetes 1.36, its documentation of default preemption, resource quotas and pod priority, and messages as
+its scheduler and quota admission were observed to write them. Gangs are objects of `scheduling.k8s.io/v1alpha2`, an
+alpha that a cluster serves only where it was enabled. Specs of both kinds never change: a change deletes and creates.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,8 +25,15 @@ from clusters.ports.flavour import (
     Traits,
 )
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import GANG_POD_GROUP, GANG_WORKLOAD, LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
-from clusters.ports.ownership import owned
+from clusters.ports.objects import (
+    GANG_POD_GROUP,
+    GANG_WORKLOAD,
+    LIMIT_RANGE,
+    NAMESPACE,
+    PRIORITY_CLASS,
+    RESOURCE_QUOTA,
+    owned,
+)
 from clusters.ports.pod_templates import gang_templates
 from clusters.ports.workload_kinds import kind_for
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
@@ -183,7 +186,7 @@ class Kube:
         return render_job(job, labels={})
 
     def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> PodStatusReason:
-        """Evicted by whom, refused by which quota, or waiting for which nodes. An empty pod: none could be created."""
+        """Evicted by which pod, refused by which quota, or waiting for nodes. An empty pod: none could be created."""
         if said := list(pod_status.disruption_texts(pod, events, "Preempted")):
             return _preempted(said)
         for text in pod_status.messages(events, "FailedCreate"):
@@ -264,7 +267,7 @@ def _metadata(project: ProjectSpec, name: str) -> dict[str, Any]:
 
 
 def _preempted(said: Sequence[str]) -> PodStatusReason:
-    """The condition is certain but may name nobody; then an event does."""
+    """The condition is certain but may name no preemptor; then an event does."""
     for text in said:
         if match := pod_status.BY_POD.search(text):
             return PodStatusReason("Preempted", text, preemptor=f"uid:{match[1]}", cause="preempt")
@@ -283,7 +286,7 @@ WAITS_FOR_OTHERS: Final = "waiting for minCount pods from a gang"
 TOPOLOGY_DRAWBACK: Final = (
     "It requires one topology domain: this scheduler never evicts for such gangs, regardless of priority."
 )
-BY_GROUP: Final = "podgroup"  # in the scheduler's words: whoever gains is a gang
+BY_GROUP: Final = "podgroup"  # in the scheduler's words: the preemptor is a gang
 
 
 class KubeGangs(Kube):

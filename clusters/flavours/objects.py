@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from clusters.ports.flavour import DesiredState, PoolSpec, PriorityLevel, ProjectSpec
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.ownership import owned
+from clusters.ports.objects import owned
 from portal.kit.errors import Problem
 
 POOL: Final = "rung.dev/node-pool"
@@ -106,7 +106,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 def levels_with_hostname(levels: Sequence[str]) -> tuple[str, ...]:
-    """As schedulers are told them: down to the single node, so that what they let go has its places on nodes."""
+    """As schedulers get them: down to the single node, so that admitted pods are assigned to nodes."""
     return (*levels, *(() if HOSTNAME in levels else (HOSTNAME,)))
 
 

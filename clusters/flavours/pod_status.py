@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from clusters.ports.flavour import WAITS_FOR_VICTIMS, PodStatusReason
 from clusters.ports.gateway import Manifest
-from portal.kit.security.strict_parsing.documents import DocumentInvalid, ParseLimits
-from portal.kit.security.strict_parsing.yaml_reader import documents_from_yaml
+from portal.kit.security.strict_json import DocumentInvalid, ParseLimits
+from portal.kit.security.strict_yaml import documents_from_yaml
 
 SETTINGS: Final = ParseLimits(size=256 * 1024, depth=16, nodes=5_000, documents=1)
 """Bounds of a scheduler's configuration, which is a stranger's text."""
@@ -21,7 +21,7 @@ LEFT_OUT: Final = "LeftOut"
 NOT_READY: Final = "NotReady"
 """And about one that it does not even try, as too few of its pods are there; what it says of its queue goes before."""
 PODS_EVICTED: Final = "PodsEvicted"
-"""And about one of which it evicted pods at that moment, without the word for whom: those that are deleted then."""
+"""And about one of which it evicted pods at that moment, without naming the preemptor: those that are deleted then."""
 NOT_BOUND: Final = "BindingError"
 """Why a pod waits that has its place and could not be bound to it; also of the event that says so."""
 PIPELINED: Final = "Pipelined"

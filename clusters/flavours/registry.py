@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from clusters.flavours.kai.flavour import Kai
+from clusters.flavours.kai import Kai
 from clusters.flavours.kube import Kube, KubeGangs
-from clusters.flavours.kueue.flavour import Kueue
-from clusters.flavours.volcano.flavour import Volcano
+from clusters.flavours.kueue import Kueue
+from clusters.flavours.volcano import Volcano
 from clusters.ports.flavour import Guarantee, SchedulerFlavour
 
 FLAVOURS: Final[Mapping[str, SchedulerFlavour]] = {
@@ -31,13 +31,13 @@ UNKNOWN: Final = "–"
 
 
 def guarantees_as_markdown(flavours: Mapping[str, SchedulerFlavour]) -> str:
-    """A table of promises by scheduler, then for each scheduler what stands behind its answers."""
+    """A table of promises by scheduler, then for each scheduler the source of its guarantees."""
     kept = {flavour.title: {each.code: each for each in flavour.semantics()} for flavour in flavours.values()}
     return "\n".join((*_table(kept), *_explanations(kept)))
 
 
 def replace_generated_part(text: str, flavours: Mapping[str, SchedulerFlavour]) -> str:
-    """The text with everything between the two marks made anew. ValueError: it has no such marks."""
+    """The text with everything between the two marks generated again. ValueError: it has no such marks."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):

@@ -15,8 +15,7 @@ from typing import Any, Final
 from clusters.flavours.objects import HOSTNAME, PLACEMENT, POOL
 from clusters.ports.flavour import JobSpec, PoolSpec
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import SERVICE
-from clusters.ports.ownership import GENERATION, MANAGED_BY, MANAGER, OWNER, owned
+from clusters.ports.objects import GENERATION, MANAGED_BY, MANAGER, OWNER, SERVICE, owned
 from clusters.ports.pod_templates import FoundPart, TemplateShape, WorkloadKind, parts_in
 from clusters.ports.pods import PREEMPTIBILITY_LABEL
 from clusters.ports.workload_kinds import kind_for
@@ -39,7 +38,7 @@ def harden_pod(spec: dict[str, Any], level: str) -> None:
 
 
 def harden_context(owner: dict[str, Any], level: str) -> None:
-    """The securityContext of a pod, or of what stands for all pods of an object."""
+    """The securityContext of a pod, or of the template for all pods of an object."""
     context = owner.setdefault("securityContext", {})
     context.setdefault("seccompProfile", {"type": "RuntimeDefault"})
     if level == RESTRICTED:
@@ -47,7 +46,7 @@ def harden_context(owner: dict[str, Any], level: str) -> None:
 
 
 def harden_containers(part: dict[str, Any], level: str, *, alone: bool = False) -> None:
-    """Every container below; `alone`: no pod's securityContext stands above, so it says everything itself."""
+    """Every container below; `alone`: there is no securityContext of the pod, so it sets everything itself."""
     for member in CONTAINERS:
         for each in part.get(member) or []:
             harden_container(each, level, alone=alone)

@@ -70,7 +70,7 @@ class Cluster(models.Model):
         default=False, help_text="Rung defers who would evict a run inside its minimum runtime."
     )
     served_kinds = models.JSONField(
-        default=list, blank=True, help_text="Kinds of workload it serves, as seen last; empty: nobody looked yet."
+        default=list, blank=True, help_text="Kinds of workload it serves, as observed last; empty: not observed yet."
     )
     silent_kinds = models.JSONField(
         default=dict,
@@ -80,7 +80,7 @@ class Cluster(models.Model):
     configured = models.JSONField(
         default=dict,
         blank=True,
-        help_text="What its scheduler's configuration says, as read last; empty: it has none, or nobody could read it.",
+        help_text="What its scheduler's configuration says, as read last; empty: it has none, or it could not be read.",
     )
     generation = models.PositiveBigIntegerField(default=1, help_text="Grows with every change of desired state.")
     synced_generation = models.PositiveBigIntegerField(default=0)
@@ -127,7 +127,7 @@ class NodePool(models.Model):
         default=list, blank=True, help_text="Node labels that make its domains of close nodes, widest first."
     )
     topology_revision = models.PositiveIntegerField(
-        default=0, help_text="Counts changes of what a scheduler was told and never changes itself."
+        default=0, help_text="Counts changes of settings that a scheduler gets and never changes itself."
     )
     created_by = models.CharField(max_length=254, blank=True)
     updated_by = models.CharField(max_length=254, blank=True)

@@ -98,7 +98,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=list,
-                        help_text="Kinds of workload it serves, as seen last; empty: nobody looked yet.",
+                        help_text="Kinds of workload it serves, as observed last; empty: not observed yet.",
                     ),
                 ),
                 (
@@ -114,7 +114,7 @@ class Migration(migrations.Migration):
                     models.JSONField(
                         blank=True,
                         default=dict,
-                        help_text="What its scheduler's configuration says, as read last; empty: it has none, or nobody could read it.",
+                        help_text="What its scheduler's configuration says, as read last; empty: it has none, or it could not be read.",
                     ),
                 ),
                 (
@@ -397,7 +397,8 @@ class Migration(migrations.Migration):
                 (
                     "topology_revision",
                     models.PositiveIntegerField(
-                        default=0, help_text="Counts changes of what a scheduler was told and never changes itself."
+                        default=0,
+                        help_text="Counts changes of settings that a scheduler gets and never changes itself.",
                     ),
                 ),
                 ("created_by", models.CharField(blank=True, max_length=254)),

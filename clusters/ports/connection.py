@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
-from clusters.ports.errors import AddressRefused, ClusterUnreachable
+from clusters.ports.gateway import AddressRefused, ClusterUnreachable
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ class PoolSpec:
     label_value: str
     is_default: bool = False
     topology_levels: tuple[str, ...] = ()  # node labels of its domains of close nodes, widest first
-    topology_revision: int = 0  # of what a scheduler was told and never changes itself
-    domains: tuple[TopologyDomain, ...] = ()  # as nodes were seen, for a scheduler that is told each of them
+    topology_revision: int = 0  # of settings that a scheduler gets and never changes itself
+    domains: tuple[TopologyDomain, ...] = ()  # as nodes were observed, for a scheduler that gets each of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class JobSpec:
     generation: int
     suspended: bool = False
     pod_security: str = "restricted"
-    min_runtime_minutes: int = 0  # left alone for so long from its start, where pods say it; 0: nobody says so
+    min_runtime_minutes: int = 0  # protected from eviction for so long from its start, where pods carry it; 0: not set
 
 
 Facts = Mapping[str, Any]
@@ -128,7 +128,7 @@ WAITS_FOR_VICTIMS: Final = "Evicting"
 
 @dataclass(frozen=True, slots=True)
 class PodStatusReason:
-    """A pod's standing in Rung's words: reason and message while it waits, and what disrupted it."""
+    """A pod's status in Rung's words: reason and message while it waits, and what disrupted it."""
 
     reason: str = ""
     message: str = ""
@@ -154,7 +154,7 @@ class Guarantee:
 
 GangMinimum = Literal["none", "all", "own", "any"]
 KeptWeights = Literal["resources", "queue", "whole", "none"]
-"""Of a gang's pods that start together: not told; always all of them; as a field of its kind says; as it is asked."""
+"""Of a gang's pods that start together: not set; always all of them; from a field of its kind; as requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +230,9 @@ class Traits:
     places_by_pool: bool = False
     """Every node pool is filled by a strategy of its own; otherwise one holds for the whole cluster."""
     minimum: GangMinimum = "none"
-    """How many pods of a gang may be told to start together."""
-    told_minimum: tuple[str, ...] = ()
-    """Kinds of which it is told so without a field of their own."""
+    """How the minimum of a gang may be set."""
+    settable_minimum: tuple[str, ...] = ()
+    """Kinds whose minimum is set without a field of their own."""
     beside: tuple[Kind, ...] = ()
     """Objects that stand beside a workload's own, under its name, in the order of making them."""
     event_sources: Mapping[Kind, Callable[[Manifest], Iterable[Manifest]]] = field(default_factory=dict)
@@ -248,9 +248,9 @@ class Traits:
     topologies: Kind | None = None
     """Made of the topology levels of each node pool; a gang may then ask for one domain of a level."""
     names_domains: bool = False
-    """It is told every single domain with its nodes, as they were seen."""
+    """It gets every domain with its nodes, as they were observed."""
     fixed_topologies: bool = False
-    """What runs is counted under the levels of its start, and they never change: others are told under a new name."""
+    """What runs is counted under the levels of its start, and they never change: other levels get a new name."""
     protects_minimum_runtime: Literal["queues", "pods", "held"] = "held"
     """What protects runs inside their minimum runtime: queues, pods (by a time set at creation) or Rung (`held`)."""
     inquiries: VisibilityApi | None = None
@@ -309,10 +309,10 @@ HELD_BY_RUNG: Final = (
     "preemptors is on. Rung decides by the estimate, until the minimum runtime is over, and only for workloads not yet "
     "sent to the cluster. Workloads that wait in the cluster, and pods not created by Rung, may still evict it."
 )
-"""The end of a sentence about a scheduler that evicts whoever is weaker, however young."""
+"""The end of a sentence about a scheduler that evicts by priority only, without a minimum runtime."""
 NOT_HELD: Final = "and the cluster's option Defer preemptors is off."
 """The end of that sentence on a cluster with the option off."""
 
 
 MIN_RUNTIME: Final = "min_runtime"
-"""Code of the promise that young work is left alone; every flavour makes it or says that it does not."""
+"""Code of the guarantee of minimum runtimes; every flavour gives it or says that it does not."""

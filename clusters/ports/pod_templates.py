@@ -23,7 +23,7 @@ class TemplateShape(StrEnum):
 class OnChange(StrEnum):
     """What happens when pods are to be described otherwise while some of them run: what another priority needs."""
 
-    ANEW = "anew"  # the API server never changes the template: the object is made anew once no pod of it runs
+    ANEW = "anew"  # the API server never changes the template: the object is recreated once no pod of it runs
     RESTART = "restart"  # its controller would restart every pod at once: written once no pod of it runs
     NEW_PODS = "new-pods"  # written at once: pods that are there stay, pods created later have it
     NEXT_RUN = "next-run"  # written at once: the run that is under way stays, the next one has it
@@ -31,7 +31,7 @@ class OnChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TemplatePath:
-    """Where pods are described; '*' stands for every key or item.
+    """Where pods are described; '*' matches every key or item.
 
     `replicas` are relative pointers, from the described object, to counts that are multiplied (absent counts as one);
     `less_with` names a sibling that takes one off the last count. Role '*' is the name of the last '*'.
@@ -44,17 +44,8 @@ class TemplatePath:
     less_with: str = ""
 
 
-class FoundTemplate(NamedTuple):
-    """One place of one manifest that describes pods."""
-
-    pointer: str
-    template: Mapping[str, Any]
-    replicas: int
-    role: str
-
-
 class FoundPart(NamedTuple):
-    """A found place together with its shape."""
+    """One place of one manifest that describes pods, with its shape."""
 
     pointer: str
     part: Mapping[str, Any]
@@ -113,11 +104,6 @@ class WorkloadKind:
 def join_version(group: str, version: str) -> str:
     """`group/version`, or the bare version of the core group."""
     return f"{group}/{version}" if group else version
-
-
-def templates_in(manifest: Manifest, kind: WorkloadKind) -> list[FoundTemplate]:
-    """Every real pod template of a manifest with its pointer, replica count and role."""
-    return [FoundTemplate(*found[:4]) for found in parts_in(manifest, kind) if found.shape is TemplateShape.TEMPLATE]
 
 
 def parts_in(manifest: Manifest, kind: WorkloadKind) -> list[FoundPart]:

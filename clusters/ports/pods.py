@@ -137,7 +137,7 @@ def counted_requests(pod: Manifest) -> Resources:
     """What the scheduler counts for a pod, as `pod` says it: the one rule for what is submitted and what is observed.
 
     The sum of its containers and sidecars, or an init container with the sidecars before it if that is more; what the
-    pod asks for as a whole stands in for those; its runtime class adds its overhead.
+    pod asks for as a whole replaces those; its runtime class adds its overhead.
     """
     spec = pod.get("spec") or {}
     asked, peak, sidecars = sum((_asked(each) for each in spec.get("containers") or []), ZERO), ZERO, ZERO
@@ -168,7 +168,7 @@ def _asked(container: Mapping[str, Any]) -> Resources:
 
 
 def _sides(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Requests, where a limit stands in for a missing request; of devices the larger side."""
+    """Requests, where a limit replaces a missing request; of devices the larger side."""
     resources = part.get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     devices = {name for name in limits if name in requests and gpus_of(name)}

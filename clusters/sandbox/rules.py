@@ -119,7 +119,7 @@ def _elsewhere(owner: Manifest) -> Mapping[str, Any]:
 
 
 def _pod_spec(part: Mapping[str, Any]) -> dict[str, Any]:
-    """KServe: a PodSpec, where `model` stands for the serving container."""
+    """KServe: a PodSpec, where `model` describes the serving container."""
     spec = {key: value for key, value in copy.deepcopy(dict(part)).items() if key not in {"labels", "annotations"}}
     if not spec.get("containers"):
         spec["containers"] = [_container(part.get("model") or {})]
@@ -208,12 +208,12 @@ def preempted_by_kai(pod: str, taker: str) -> str:
 
 
 def reclaimed_by_kai(pod: str, taker: str, queues: Iterable[str]) -> str:
-    """Reclaim across queues, on the victim, with both queues' standing."""
+    """Reclaim across queues, on the victim, with the usage of both queues."""
     return "\n".join([f"Pod {pod} was preempted by workload {taker}.", *queues])
 
 
 def moved_by_kai(pod: str) -> str:
-    """Consolidation, on what is moved; nobody is named."""
+    """Consolidation, on what is moved; no preemptor is named."""
     return f"Pod {pod} was preempted and rescheduled due to bin packing (resource consolidation) procedure"
 
 

@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster
 from clusters.sandbox.services.simulation import tick
-from portal.kit.db import periodic_lock
+from portal.kit.messaging import tasks
 
 log = structlog.get_logger(__name__)
 
@@ -27,7 +27,7 @@ def tick_sandbox(cluster_id: str) -> None:
 @shared_task(name="clusters.tick_sandboxes", soft_time_limit=25, time_limit=30)
 def tick_sandboxes() -> None:
     """Move every sandbox's time, once a second. Also paused ones: their pods run on by themselves."""
-    if not periodic_lock.claim_period("clusters.tick_sandboxes", every=TICK_SECONDS):
+    if not tasks.claim_period("clusters.tick_sandboxes", every=TICK_SECONDS):
         return
     for cluster in Cluster.objects.filter(backend=SANDBOX):
         try:

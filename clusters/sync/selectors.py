@@ -14,8 +14,8 @@ from django.utils import timezone
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, ClusterState, NodePool
 from clusters.inventory.selectors import domains_of
-from clusters.ports.errors import NotServed
 from clusters.ports.flavour import DesiredState, PoolSpec, TopologyDomain
+from clusters.ports.gateway import NotServed
 
 ALL_OWNERS: Final = ""
 OF_A_POOL: Final = "pool."

@@ -5,12 +5,12 @@ from celery import shared_task
 
 from clusters.connection.services.work_limits import try_slot
 from clusters.inventory.models import Cluster, ClusterState
-from clusters.ports.errors import TransientClusterError
+from clusters.ports.gateway import TransientClusterError
 from clusters.sync.services.disconnect import continue_removal
 from clusters.sync.services.reconcile import forget_old_runs, reconcile
 from clusters.sync.services.reconcile import sweep as sweep_clusters
 from clusters.watch.tasks import TIDY_SECONDS
-from portal.kit.db import periodic_lock
+from portal.kit.messaging import tasks
 
 log = structlog.get_logger(__name__)
 
@@ -61,7 +61,7 @@ def _reconcile(cluster: Cluster, *, trigger: str, dry_run: bool) -> None:
 @shared_task(name="clusters.sweep", soft_time_limit=25, time_limit=30)
 def sweep() -> None:
     """Wake workers for the clusters that are due; once an hour forget old runs."""
-    if periodic_lock.claim_period("clusters.sweep", every=SWEEP_SECONDS):
+    if tasks.claim_period("clusters.sweep", every=SWEEP_SECONDS):
         sweep_clusters()
-    if periodic_lock.claim_period("clusters.forget_old_runs", every=TIDY_SECONDS):
+    if tasks.claim_period("clusters.forget_old_runs", every=TIDY_SECONDS):
         forget_old_runs()

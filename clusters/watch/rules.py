@@ -5,7 +5,7 @@ what would act on a terminal or reorder what is read. Sequences are those of ECM
 
 A cluster may be a stranger's, or broken. So nothing of another shape comes further than here: a field of the wrong
 type is absent, a number out of range is the nearest that can be kept, a text is fit to be read, and whatever is long
-is cut. An object without a name or a uid that an API server could have given it is none. What nobody reads, most of
+is cut. An object without a name or a uid that an API server could have given it is none. What is not read, most of
 an object, is dropped too; of an object that is compared as a whole its fingerprint stays.
 
 The state of a job object, read from the status that its controller writes. Pure; one table for all kinds.
@@ -22,8 +22,7 @@ from math import isnan
 from typing import Any, Final, TypeAlias
 
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import EVENT, KAI_POD_GROUP, NODE, POD
-from clusters.ports.ownership import ANSWERED, FINGERPRINT, SCHEDULING, fingerprint_of
+from clusters.ports.objects import ANSWERED, EVENT, FINGERPRINT, KAI_POD_GROUP, NODE, POD, SCHEDULING, fingerprint_of
 from clusters.ports.pod_templates import scheduling_fields
 from clusters.ports.workload_kinds import kind_for
 

@@ -6,12 +6,12 @@ from celery import shared_task
 from clusters.connection.services.work_limits import try_slot
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.inventory.services.dirty_owners import notify_observe
-from clusters.ports.errors import ClusterError, TransientClusterError
+from clusters.ports.gateway import ClusterError, TransientClusterError
 from clusters.watch.services.informers import observe_cluster
 from clusters.watch.services.observations import prune as prune_observed
 from clusters.watch.services.observer import unwatched
 from clusters.watch.services.usage import average, measure_all, take_samples, thin
-from portal.kit.db import periodic_lock
+from portal.kit.messaging import tasks
 from portal.kit.messaging.tasks import retry_transient
 
 log = structlog.get_logger(__name__)
@@ -50,7 +50,7 @@ def observe(cluster_id: str) -> None:
 @shared_task(name="clusters.observe_all", soft_time_limit=25, time_limit=30)
 def observe_all() -> None:
     """Wake a worker for each cluster that no observer holds, so that losing the observer only slows things down."""
-    if periodic_lock.claim_period("clusters.observe_all", every=OBSERVE_SECONDS):
+    if tasks.claim_period("clusters.observe_all", every=OBSERVE_SECONDS):
         for cluster_id in unwatched():
             notify_observe(cluster_id)
 
@@ -58,7 +58,7 @@ def observe_all() -> None:
 @shared_task(name="clusters.prune", soft_time_limit=170, time_limit=180)
 def prune() -> None:
     """Drop what was observed long ago, once an hour."""
-    if periodic_lock.claim_period("clusters.prune", every=TIDY_SECONDS):
+    if tasks.claim_period("clusters.prune", every=TIDY_SECONDS):
         pods, events = prune_observed()
         log.info("prune.done", pods=pods, events=events)
 
@@ -66,9 +66,9 @@ def prune() -> None:
 @shared_task(name="clusters.sample", soft_time_limit=110, time_limit=120)
 def sample() -> None:
     """Measure every cluster once a minute; every ten minutes drop and average what was measured."""
-    if periodic_lock.claim_period("clusters.sample", every=SAMPLE_SECONDS):
+    if tasks.claim_period("clusters.sample", every=SAMPLE_SECONDS):
         take_samples()
-    if periodic_lock.claim_period("clusters.thin_samples", every=THIN_SECONDS):
+    if tasks.claim_period("clusters.thin_samples", every=THIN_SECONDS):
         thin()
         average()
 
@@ -76,5 +76,5 @@ def sample() -> None:
 @shared_task(name="clusters.measure_gpus", soft_time_limit=110, time_limit=120)
 def measure_gpus() -> None:
     """Ask the Prometheus of every cluster that has one how busy its GPUs are, once a minute."""
-    if periodic_lock.claim_period("clusters.measure_gpus", every=SAMPLE_SECONDS):
+    if tasks.claim_period("clusters.measure_gpus", every=SAMPLE_SECONDS):
         measure_all()

@@ -25,7 +25,7 @@ OF_PARTS: Final = frozenset({"/server", "/ca", "/token", "/tls_server_name", "/i
 
 
 class SecretText(forms.Textarea):
-    """A field that is never sent back: what was typed is shown to nobody, also not to its author."""
+    """A field that is never sent back: what was typed is not shown again, not even to its author."""
 
     def format_value(self, value: Any) -> str:
         """Always empty."""
@@ -93,7 +93,7 @@ class ConnectionForm(PageForm):
         )
 
     def show(self, error: RungError, fields: Any = NOTHING) -> None:
-        """A problem inside the kubeconfig stands at its field, with its place in the text."""
+        """A problem inside the kubeconfig is shown at its field, with its place in the text."""
         inside = [problem for problem in error.problems if problem.pointer not in OF_PARTS]
         for problem in inside:
             self.add_error(KUBECONFIG if self._pasted else None, problem.placed_message)

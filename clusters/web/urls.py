@@ -17,9 +17,15 @@ from clusters.web.api.actions import (
     Unpause,
 )
 from clusters.web.api.clusters import ClusterConnection, ClusterDetail, ClusterMetricsSource, Clusters, ForecastAccuracy
-from clusters.web.api.metrics import ClusterMetrics, NodeMetrics, PoolMetrics
-from clusters.web.api.node_pools import NodePoolCount, NodePoolDetail, NodePools
-from clusters.web.api.nodes import ClusterNodes, NodeCount, Nodes, NodeTelemetry
+from clusters.web.api.metrics import ClusterMetrics, NodeMetrics, NodeTelemetry, PoolMetrics
+from clusters.web.api.nodes import (
+    ClusterNodes,
+    NodeCount,
+    NodePoolCount,
+    NodePoolDetail,
+    NodePools,
+    Nodes,
+)
 from clusters.web.views.clusters import (
     change_node_pool,
     cluster_detail,

@@ -16,4 +16,4 @@ class AuditConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect the receivers; they need the models, so not before now."""
-        import_module("portal.audit.receivers")
+        import_module("portal.audit.request_records")

@@ -1,4 +1,4 @@
-"""Seal audit records into one hash chain, write its checkpoints and verify it."""
+"""The append-only audit trail: triggers that refuse changes, one hash chain over sealed records, its checkpoints."""
 
 import hmac
 import json
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 from django.conf import settings
@@ -18,7 +18,80 @@ from django.db.models import Max
 from django.utils import timezone
 
 from portal.audit.models import AuditChain, AuditRecord
-from portal.audit.triggers import CONTENT
+
+log = structlog.get_logger(__name__)
+
+
+class StatementRunner(Protocol):
+    """Something that runs a statement: a schema editor or a cursor."""
+
+    def execute(self, sql: str, params: None = None) -> object: ...
+
+
+CONTENT: Final = (
+    "id",
+    "at",
+    "actor_kind",
+    "actor_id",
+    "actor_name",
+    "channel",
+    "source_ip",
+    "request_id",
+    "http_method",
+    "url",
+    "action",
+    "result",
+    "entity_type",
+    "entity_id",
+    "entity_name",
+    "project_id",
+    "detail",
+)
+"""Every column but `sealed_seq` and `digest`, which are filled once, when the record is sealed."""
+
+_REFUSED = "audit records are append-only"
+_ABORT = f"BEGIN SELECT RAISE(ABORT, '{_REFUSED}'); END"
+_CONTENT = f"UPDATE OF {', '.join(CONTENT)}"
+_SEALED = "UPDATE OF sealed_seq, digest ON audit_auditrecord FOR EACH ROW WHEN (OLD.sealed_seq IS NOT NULL)"
+_SEQ_TAKEN = "EXISTS (SELECT 1 FROM audit_auditrecord WHERE sealed_seq = NEW.sealed_seq AND id IS NOT NEW.id)"
+_ID_TAKEN = "EXISTS (SELECT 1 FROM audit_auditrecord WHERE id = NEW.id)"
+_TABLE = "ON audit_auditrecord"
+# SQLite's OR REPLACE deletes the row in the way without its trigger, and `rowid` is another name of the id.
+SQLITE = [
+    f"CREATE TRIGGER audit_record_no_update BEFORE {_CONTENT} {_TABLE} {_ABORT}",
+    f"CREATE TRIGGER audit_record_no_reseal BEFORE {_SEALED} {_ABORT}",
+    f"CREATE TRIGGER audit_record_no_delete BEFORE DELETE {_TABLE} {_ABORT}",
+    f"CREATE TRIGGER audit_record_no_renumber BEFORE UPDATE {_TABLE} WHEN OLD.id IS NOT NEW.id {_ABORT}",
+    f"CREATE TRIGGER audit_record_no_displace BEFORE UPDATE OF sealed_seq {_TABLE} WHEN {_SEQ_TAKEN} {_ABORT}",
+    f"CREATE TRIGGER audit_record_no_replace BEFORE INSERT {_TABLE} WHEN {_SEQ_TAKEN} OR {_ID_TAKEN} {_ABORT}",
+]
+POSTGRESQL = [
+    "CREATE FUNCTION audit_record_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+    f"$$ BEGIN RAISE EXCEPTION '{_REFUSED}'; END $$",
+    f"CREATE TRIGGER audit_record_no_change BEFORE {_CONTENT} OR DELETE ON audit_auditrecord "
+    "FOR EACH ROW EXECUTE FUNCTION audit_record_refuse()",
+    f"CREATE TRIGGER audit_record_no_reseal BEFORE {_SEALED} EXECUTE FUNCTION audit_record_refuse()",
+    "CREATE TRIGGER audit_record_no_truncate BEFORE TRUNCATE ON audit_auditrecord "
+    "FOR EACH STATEMENT EXECUTE FUNCTION audit_record_refuse()",
+]
+_SQLITE_NAMES = ("update", "reseal", "delete", "renumber", "displace", "replace")
+INSTALL = {"sqlite": SQLITE, "postgresql": POSTGRESQL}
+REMOVE = {
+    "sqlite": [f"DROP TRIGGER IF EXISTS audit_record_no_{name}" for name in _SQLITE_NAMES],
+    "postgresql": ["DROP FUNCTION IF EXISTS audit_record_refuse CASCADE"],
+}
+
+
+def install_triggers(runner: StatementRunner, vendor: str) -> None:
+    """Refuse from now on. Removes what an earlier version installed."""
+    for statement in REMOVE[vendor] + INSTALL[vendor]:
+        runner.execute(statement)
+
+
+def remove_triggers(runner: StatementRunner, vendor: str) -> None:
+    """Allow everything again: for reversing the migration and for test databases that are emptied between tests."""
+    for statement in REMOVE[vendor]:
+        runner.execute(statement)
 
 
 def digest_of(record: AuditRecord, previous: str) -> str:
@@ -34,8 +107,6 @@ def _key() -> bytes:
     secret = settings.RUNG_AUDIT_KEY or settings.SECRET_KEY
     return sha256(f"rung.audit {secret}".encode()).digest()
 
-
-log = structlog.get_logger(__name__)
 
 BATCH: Final = 1000
 MOST_BATCHES: Final = 20

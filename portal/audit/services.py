@@ -14,7 +14,7 @@ from portal.audit.models import AuditRecord, Result
 from portal.kit.db.transactions import in_rollback_scope
 from portal.kit.errors import NotFound, RungError
 from portal.kit.security.actors import Actor
-from portal.kit.security.redaction import redact
+from portal.kit.security.logging_config import redact
 
 
 @transaction.atomic(savepoint=False)
@@ -36,7 +36,7 @@ def record(
         action=action,
         result=str(result),
         project_id=str(project_id),
-        detail=_storable(_told(actor, detail or {})),
+        detail=_storable(_with_key(actor, detail or {})),
         at=timezone.now(),
     )
 
@@ -84,7 +84,7 @@ def _subject(actor: Actor) -> dict[str, Any]:
     }
 
 
-def _told(actor: Actor, detail: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_key(actor: Actor, detail: Mapping[str, Any]) -> Mapping[str, Any]:
     """The detail, and by which of their keys a person asked."""
     key = actor.limits.key if actor.limits else ""
     return {**detail, "byAccessKey": key} if key else detail

@@ -25,8 +25,7 @@ import threading
 from pathlib import Path
 from typing import TextIO
 
-from portal.demo.lab_process import DemoLab
-from portal.demo.supervisor import PACKAGES, Child, SourceFiles, Supervisor, end_with_parent
+from portal.demo.supervisor import PACKAGES, Child, DemoLab, SourceFiles, Supervisor, end_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_PASSWORD = "rung-demo"  # noqa: S105 - printed on the terminal; the demo listens on this machine only
@@ -123,7 +122,7 @@ def prepare(folder: Path, lab: DemoLab | None) -> bool:
     for old in ("messages", "control"):
         shutil.rmtree(folder / "broker" / old, ignore_errors=True)
         (folder / "broker" / old).mkdir(parents=True)
-    command = (sys.executable, "-m", "portal.demo.prepare", *([str(lab.kubeconfig)] if lab else []))
+    command = (sys.executable, "manage.py", "prepare_demo", *([str(lab.kubeconfig)] if lab else []))
     env = {**os.environ, "RUNG_WAKEUPS": "off"}  # no worker runs yet; the sweeps will find everything
     return subprocess.run(command, cwd=ROOT, env=env, check=False, preexec_fn=end_with_parent).returncode == 0
 

@@ -1,18 +1,21 @@
-"""Departments, projects, people and quotas of the demo, as data and the services that write them."""
+"""Organisations of the demo, as data and the services that write them: the example, and that of the lab's real
+cluster.
+"""
 
 from dataclasses import dataclass
 from typing import Final
 
 from django.db import transaction
 
-from clusters.connection.services.registration import create_cluster
+from clusters.connection.models import ClusterCredential
+from clusters.connection.services.registration import change_connection, create_cluster, register_cluster
 from clusters.inventory.models import Cluster, NodePool
-from clusters.inventory.services.inventory import create_node_pool
+from clusters.inventory.services.inventory import create_node_pool, pause, unpause
 from clusters.sandbox.services.simulation import create_sandbox_nodes
 from portal.kit.security.actors import SYSTEM, Actor, ActorKind, Channel
 from scheduling.model.resources import Limit
 from tenants.access.models import Role, ServiceAccount, User
-from tenants.access.services import access_rules, service_accounts, users
+from tenants.access.services import access_rules, subjects
 from tenants.organisation import services as organisation_services
 from tenants.organisation.models import Department, Project
 from tenants.quotas.services import quotas
@@ -116,10 +119,10 @@ def _people(projects: dict[str, Project], password: str) -> None:
     admin = User(username="admin", is_staff=True, is_superuser=True, email="admin@rung.example")
     for user in (admin, *(User(username=name, email=f"{name}@rung.example") for name in PEOPLE)):
         user.set_password(password)
-        users.save_user(user=user, actor=ACTOR)
+        subjects.save_user(user=user, actor=ACTOR)
         for role, project in PEOPLE.get(user.username, []):
             access_rules.grant(subject=user, role=role, project=projects[project], actor=ACTOR)
-    service_accounts.create(name=AUTOMATION, role=Role.PLATFORM_ADMIN, secret=password, actor=ACTOR)
+    subjects.create_service_account(name=AUTOMATION, role=Role.PLATFORM_ADMIN, secret=password, actor=ACTOR)
 
 
 def _values(share: DemoQuota) -> QuotaValues:
@@ -129,3 +132,53 @@ def _values(share: DemoQuota) -> QuotaValues:
         limit=Limit(gpu=limit, cpu=None, memory=None),
         over_quota_weight=share.weight,
     )
+
+
+LAB_CLUSTER: Final = "lab"
+LAB_DEPARTMENT: Final = "lab"
+LAB_PROJECT: Final = "lab-team"
+LAB_POOLS: Final = {"h100": 16, "a100": 8}
+"""GPUs that the project may hold in each pool."""
+LAB_PEOPLE: Final = {"alice": Role.OWNER, "bob": Role.MEMBER}
+
+
+def connect_lab(kubeconfig: bytes) -> Cluster:
+    """Take the lab's cluster in, or adopt a new one under the name of the last. Raises Refused or Conflict.
+
+    Every start of the lab brings an empty cluster with another identity.
+    """
+    known = Cluster.objects.filter(name=LAB_CLUSTER).first()
+    if known is None:
+        cluster, _report = register_cluster(name=LAB_CLUSTER, flavour="kube", source=kubeconfig, actor=ACTOR)
+        found_lab(cluster)
+        return cluster
+    pause(cluster=known, reason="The lab is reset.", actor=ACTOR)
+    unpause(cluster=known, actor=ACTOR, adopt=True)
+    change_connection(cluster=known, source=kubeconfig, actor=ACTOR)
+    return known
+
+
+def pause_lab() -> None:
+    """Without a lab its cluster is let alone."""
+    for cluster in Cluster.objects.filter(name=LAB_CLUSTER, pk__in=ClusterCredential.objects.values("cluster")):
+        pause(cluster=cluster, reason="The lab is not running. Start it with RUNG_LAB=1.", actor=ACTOR)
+
+
+@transaction.atomic
+def found_lab(cluster: Cluster) -> Project:
+    """Two pools, a department and a project whose people are those of the demo."""
+    pools = {name: create_node_pool(cluster=cluster, name=name, actor=ACTOR) for name in LAB_POOLS}
+    department = organisation_services.create_department(cluster=cluster, name=LAB_DEPARTMENT, actor=ACTOR)
+    project = organisation_services.create_project(department=department, name=LAB_PROJECT, actor=ACTOR)
+    for name, pool in pools.items():
+        given = Limit(gpu=LAB_POOLS[name] * 1000, cpu=None, memory=None)
+        values = QuotaValues(deserved=given, limit=given, over_quota_weight=1)
+        quotas.set_department_quota(
+            department=department, node_pool=pool, values=values, actor=ACTOR, reason="Initial quota"
+        )
+        quotas.set_project_quota(project=project, node_pool=pool, values=values, actor=ACTOR, reason="Initial quota")
+    for name, role in LAB_PEOPLE.items():
+        user = User.objects.filter(username=name).first()
+        if user is not None:
+            access_rules.grant(subject=user, role=role, project=project, actor=ACTOR)
+    return project

@@ -1,26 +1,181 @@
-"""Plays the story: every act through the real services, then the simulated cluster decides and time passes."""
+"""The demo's story, and how it is played: every act through the real services; then the simulated cluster decides, and
+time passes.
+"""
 
-from collections.abc import Callable
-from datetime import timedelta
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from django.db import transaction
+from django.db import models, transaction
+from django.db.models import F
 from django.utils import timezone
 
 from clusters.inventory.models import Cluster
+from clusters.sandbox.models import SandboxObject
 from clusters.sandbox.services.simulation import set_speed, tick
 from clusters.sync.services.reconcile import reconcile
+from clusters.watch.models import ClusterEvent, ObservedPod
 from clusters.watch.services.informers import observe_cluster
 from portal.demo.organisation import ACTOR, actor_named, found_organisation
-from portal.demo.passage import pass_time
-from portal.demo.story import STORY, Job, StoryAct
 from tenants.organisation.models import Project
 from workloads.intake import Explicit, FormFields
 from workloads.intake.services import read_fields, read_manifest
 from workloads.lifecycle.services import actions
 from workloads.lifecycle.services.apply_queue import drain
-from workloads.state.models import Workload
+from workloads.preemption.models import PreemptionRecord
+from workloads.state.models import Workload, WorkloadEvent
 from workloads.submission.services import submit
+
+AUTOMATION: Final = "demo-automation"
+NON: Final = "non-preemptible"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One submission. `hours` None: it runs until it is stopped; `fails`: its program ends with exit code 1."""
+
+    name: str
+    project: str
+    by: str
+    type: str
+    gpus: int
+    hours: float | None = None
+    workers: int = 1
+    priority: str = ""
+    preemptibility: str = ""
+    pool: str = "h100"
+    checkpoint_minutes: int = 0
+    fails: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoryAct:
+    """What people did, `hours` before the next act."""
+
+    hours: float
+    submits: tuple[Job, ...] = ()
+    stops: tuple[str, ...] = ()
+    resumes: tuple[str, ...] = ()
+    deletes: tuple[str, ...] = ()
+
+
+STORY: Final = (
+    StoryAct(
+        9,
+        submits=(
+            Job("chat-serving", "llm-team", "alice", "Inference", 4),
+            Job("tokenizer-notebook", "llm-team", "bob", "Workspace", 1),
+            Job("pretrain-warmup", "llm-team", "alice", "Distributed", 8, 8.5, workers=2, checkpoint_minutes=30),
+            Job("embedding-sweep", "nlp-lab", AUTOMATION, "Training", 8, 6),
+            Job("asr-baseline", "speech", AUTOMATION, "Training", 8, 4),
+            Job("detector-v3", "vision-team", "charlie", "Training", 8, 7),
+            Job("labeling-notebook", "vision-team", "charlie", "Workspace", 2),
+            Job("grasp-policy", "robotics", "charlie", "Training", 4, 5),
+            Job("rerank-serving", "nlp-lab", AUTOMATION, "Inference", 2, pool="a100"),
+            Job("depth-serving", "vision-team", "charlie", "Inference", 4, pool="a100"),
+            Job("sim-to-real", "robotics", "charlie", "Training", 8, 3, pool="a100"),
+        ),
+    ),
+    StoryAct(
+        5.7,
+        submits=(
+            Job("asr-large", "speech", AUTOMATION, "Distributed", 8, 40, workers=4, checkpoint_minutes=45),
+            Job("summarizer-ft", "nlp-lab", AUTOMATION, "Training", 8, 5),
+            Job("instruct-tune", "llm-team", "bob", "Distributed", 8, 9.5, workers=2, checkpoint_minutes=20),
+            Job("reward-model", "llm-team", "alice", "Training", 8, 4),
+            Job("pose-estimation", "vision-team", "charlie", "Training", 8, 3, pool="a100"),
+            Job("typo-in-entrypoint", "llm-team", "bob", "Job", 1, 0.05, priority="low", fails=True),
+            Job("audio-features", "speech", AUTOMATION, "Training", 4, 2, pool="a100"),
+            Job("retriever-train", "nlp-lab", AUTOMATION, "Training", 8, 26, pool="a100"),
+        ),
+        stops=("labeling-notebook",),
+    ),
+    StoryAct(
+        3.2,
+        submits=(
+            # perception takes back what speech has borrowed
+            Job(
+                "segmentation-train",
+                "vision-team",
+                "charlie",
+                "Distributed",
+                8,
+                20,
+                workers=2,
+                preemptibility=NON,
+            ),
+            Job("wakeword", "speech", AUTOMATION, "Training", 2, 30, pool="a100"),
+            Job("rlhf-rollouts", "llm-team", "alice", "Training", 8, 22),
+            Job("data-dedup", "nlp-lab", AUTOMATION, "Job", 4, 1.5, priority="medium", pool="a100"),
+            Job("out-of-memory", "robotics", "charlie", "Job", 1, 0.1, priority="medium-low", fails=True),
+            Job("old-experiment", "llm-team", "bob", "Training", 1, 9),
+        ),
+    ),
+    StoryAct(
+        1.4,
+        submits=(
+            # inside one queue: a higher priority evicts a lower one
+            Job("urgent-eval", "llm-team", "alice", "Training", 8, 30, priority="high"),
+            Job("lidar-fusion", "robotics", "charlie", "Training", 8, 12),
+            Job("notebook-ablation", "llm-team", "bob", "Workspace", 1, pool="a100"),
+            Job("mesh-recon", "vision-team", "charlie", "Training", 8, 16, pool="a100"),
+            Job("speaker-id", "speech", AUTOMATION, "Training", 8, 14, pool="a100"),
+            Job("grammar-check", "nlp-lab", AUTOMATION, "Training", 4, 1.2, pool="a100"),
+        ),
+        stops=("old-experiment",),
+    ),
+    StoryAct(
+        0.4,
+        submits=(
+            Job("planner-serving", "robotics", "charlie", "Inference", 8, workers=1),
+            Job("vla-finetune", "robotics", "charlie", "Training", 8, 10, preemptibility=NON),
+            Job("moe-pretrain", "nlp-lab", AUTOMATION, "Distributed", 8, 48, workers=8, checkpoint_minutes=30),
+            Job("speech-serving", "speech", AUTOMATION, "Inference", 2),
+            Job("night-batch", "vision-team", "charlie", "Training", 8, 9, priority="very-low"),
+            Job("captioner", "vision-team", "charlie", "Training", 4, 7),
+        ),
+        deletes=("audio-features",),
+    ),
+)
+
+
+# Only rows of the demo's own story. The audit trail is never touched: it says when the demo was loaded.
+MOMENTS: Final[Mapping[type[models.Model], tuple[str, ...]]] = {
+    ObservedPod: ("created_at", "started_at", "deletion_at", "ended_at", "disrupted_at", "gone_at"),
+    ClusterEvent: ("at",),
+    Workload: ("phase_at", "created_at", "started_at", "completed_at", "deleted_at", "due_at"),
+    WorkloadEvent: ("at",),
+    PreemptionRecord: ("at", "gone_at", "checkpoint_at"),
+}
+_STAMP: Final = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
+
+
+@transaction.atomic
+def pass_time(span: timedelta) -> None:
+    """Move the whole story back by `span`."""
+    for model, fields in MOMENTS.items():
+        model._default_manager.update(**{field: F(field) - span for field in fields})
+    objects = list(SandboxObject.objects.all())
+    for each in objects:
+        each.manifest = moved(each.manifest, span)
+    SandboxObject.objects.bulk_update(objects, ["manifest"], batch_size=200)
+
+
+def moved(value: Any, span: timedelta) -> Any:
+    """The same JSON with every timestamp `span` earlier."""
+    match value:
+        case dict():
+            return {key: moved(inner, span) for key, inner in value.items()}
+        case list():
+            return [moved(inner, span) for inner in value]
+        case str() if _STAMP.match(value):
+            earlier = datetime.fromisoformat(value).astimezone(UTC) - span
+            return earlier.isoformat(timespec="microseconds" if "." in value else "seconds").replace("+00:00", "Z")
+        case _:
+            return value
+
 
 IMAGES: Final = {
     "Inference": "nvcr.io/nvidia/tritonserver:25.08-py3",

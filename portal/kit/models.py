@@ -54,7 +54,7 @@ class SettingsVersion(models.Model):
 
 
 class StoredResponse(models.Model):
-    """What a POST with an idempotency key was answered; see `portal.kit.api.idempotency`."""
+    """What a POST with an idempotency key was answered; see `portal.kit.api.routes`."""
 
     subject = models.CharField(max_length=80)
     key = models.CharField(max_length=200)

@@ -10,8 +10,16 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
-from portal.sso.id_token import Identity, identity_from, verified_claims
-from portal.sso.provider import Endpoints, Provider, UntrustedResponse, endpoints_of, fetch_json
+from portal.sso.provider import (
+    Endpoints,
+    Identity,
+    Provider,
+    UntrustedResponse,
+    endpoints_of,
+    fetch_json,
+    identity_from,
+    verified_claims,
+)
 
 ATTEMPT_SECONDS: Final = 600
 

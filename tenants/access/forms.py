@@ -40,9 +40,9 @@ class AccessKeyForm(PageForm):
         required=False, label=_("Read-only"), help_text=_("The key can list and view, but not change anything.")
     )
 
-    def __init__(self, *args: Any, standing: Access, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, access: Access, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        departments, projects = department_offer(standing.departments()), project_offer(standing.projects())
+        departments, projects = department_offer(access.departments()), project_offer(access.projects())
         self._reach.offer(departments, projects, empty=_("all your projects"))
 
     @property

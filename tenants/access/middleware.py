@@ -19,7 +19,7 @@ from tenants.access.models import User
 from tenants.access.services import second_factor
 
 SECOND_FACTOR_KEY: Final = "second_factor"
-"""In the session of whoever showed a second factor: which."""
+"""In the session of a user who gave a second factor: which."""
 
 OPEN_VIEWS: Final = ("/api/", "/security/", "/login/", "/logout/", "/healthz", "/readyz", "/metrics")
 
@@ -30,7 +30,7 @@ SESSION_CLOCK: Final = "session_clock"
 """In every session: when it was opened and when it was last used, in seconds since 1970."""
 
 POLL_HEADER: Final = "Rung-Poll"
-"""Sent by pages that refresh themselves: nobody need be looking at them."""
+"""Sent by pages that refresh themselves: no proof that a user is active."""
 
 CLOCK_STEP: Final = 60
 """Seconds between two writes of the last use."""

@@ -75,7 +75,7 @@ _WORKLOADS: Final = _needing(
     update=frozenset({Permission.MANAGE_ANY_WORKLOAD}),
     delete=frozenset({Permission.MANAGE_ANY_WORKLOAD}),
 )
-"""Of workloads, templates and assets: whoever makes them may change and delete their own; these are anybody's."""
+"""Of workloads, templates and assets: creators may change and delete their own; these cover all users'."""
 _ACCESS: Final = frozenset({Permission.MANAGE_ACCESS})
 _MEMBERS: Final = frozenset({Permission.MANAGE_MEMBERS})
 _SEEING: Final = frozenset({Permission.VIEW_ACCESS})

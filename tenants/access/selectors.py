@@ -5,7 +5,7 @@ department to its projects. Rows are read at every question, or once within `cac
 changed role or a disabled account counts from the next request on. What roles allow is the table of
 `tenants.access.rules`.
 
-Access rules to read: memberships with subject, role and scope as columns, as far as somebody may look at them.
+Access rules to read: memberships with subject, role and scope as columns, as far as an actor may see them.
 
 Run:ai's words: a membership is an access rule, the whole installation the scope `tenant`.
 """
@@ -16,23 +16,12 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import DEFAULT_DB_ALIAS
-from django.db.models import (
-    Case,
-    CharField,
-    DateTimeField,
-    Exists,
-    Expression,
-    F,
-    OuterRef,
-    Q,
-    QuerySet,
-    Value,
-    When,
-)
+from django.db.models import Case, CharField, DateTimeField, Exists, Expression, F, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Cast, Coalesce, NullIf, Replace
 from django.utils.translation import gettext as _
 
-from clusters.inventory.models import Cluster
+from clusters.inventory.models import Cluster, NodePool
+from portal.kit.api.lists import KnownRows
 from portal.kit.api.parsers import TENANT_ID
 from portal.kit.db.read_cache import cached_read
 from portal.kit.errors import Forbidden, NotFound
@@ -47,9 +36,6 @@ from tenants.access.rules import (
     permissions_of_role,
 )
 from tenants.organisation.models import Department, Project
-
-PREDEFINED_PERMISSIONS: Final[dict[Role, Permissions]] = {role: permissions_of_role(role.value) for role in Role}
-"""What the roles that come with Rung may do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +93,7 @@ class Access:
 
     @property
     def is_platform_admin(self) -> bool:
-        """True for superusers and for whoever holds every right without scope."""
+        """True for superusers and for holders of every permission without scope."""
         return any(grant.everywhere and grant.verbs == ALL_PERMISSIONS for grant in self.grants)
 
     @property
@@ -233,7 +219,7 @@ def _access_of_user(user_id: str) -> Access:
 def has_platform_admin(*, using: str = DEFAULT_DB_ALIAS) -> bool:
     """Can anybody sign in who may do everything: a superuser, or a person with such a role, directly or by a group?
 
-    The same as `Standing.is_platform_admin`, of all people at once.
+    The same as `Access.is_platform_admin`, of all people at once.
     """
     if User.objects.using(using).filter(is_active=True, is_superuser=True).exists():
         return True
@@ -264,16 +250,12 @@ def require(
     cluster: Cluster | None = None,
 ) -> None:
     """Raise unless allowed: Absent for what the actor may not even see, else Denied."""
-    standing = access_for(actor)
-    if standing.can(verb, project=project, department=department, cluster=cluster):
+    access = access_for(actor)
+    if access.can(verb, project=project, department=department, cluster=cluster):
         return
-    if project is not None and not standing.can(Permission.VIEW_PROJECT, project=project):
+    if project is not None and not access.can(Permission.VIEW_PROJECT, project=project):
         raise NotFound
-    if (
-        project is None
-        and department is not None
-        and not standing.can(Permission.VIEW_DEPARTMENT, department=department)
-    ):
+    if project is None and department is not None and not access.can(Permission.VIEW_DEPARTMENT, department=department):
         raise NotFound
     raise Forbidden(
         _("Permission denied. You need the permission “%(verb)s”.") % {"verb": verb.value.replace("_", " ")}
@@ -295,13 +277,13 @@ _SCOPE_COLUMNS: Final = ("project", "department", "cluster")
 
 def visible_rules(actor: Actor) -> QuerySet[Membership]:
     """Rules of the places where the actor may look at access; everybody's for those who may look everywhere."""
-    standing = access_for(actor)
-    if standing.can(Permission.VIEW_ACCESS):
+    access = access_for(actor)
+    if access.can(Permission.VIEW_ACCESS):
         return Membership.objects.all()
     return Membership.objects.filter(
-        Q(project__in=standing.projects(Permission.VIEW_ACCESS))
-        | Q(department__in=standing.departments(Permission.VIEW_ACCESS))
-        | Q(cluster__in=standing.clusters(Permission.VIEW_ACCESS))
+        Q(project__in=access.projects(Permission.VIEW_ACCESS))
+        | Q(department__in=access.departments(Permission.VIEW_ACCESS))
+        | Q(cluster__in=access.clusters(Permission.VIEW_ACCESS))
     )
 
 
@@ -361,3 +343,26 @@ def matching_text(text: str) -> Q:
     """Rules whose subject, role or scope contains the text."""
     columns = ("subject_key", "role__name", "scope_name")
     return Q(*(Q(**{f"{column}__icontains": text}) for column in columns), _connector=Q.OR)
+
+
+def _clusters(_actor: Actor) -> QuerySet[Cluster]:
+    return Cluster.objects.all()
+
+
+def _pools(_actor: Actor) -> QuerySet[NodePool]:
+    return NodePool.objects.all()
+
+
+def _departments(actor: Actor) -> QuerySet[Department]:
+    """A member of a project knows the name of its department."""
+    own = visible_projects(actor).values("department")
+    return Department.objects.filter(Q(pk__in=visible_departments(actor).values("pk")) | Q(pk__in=own))
+
+
+CLUSTER_ID: Final = KnownRows(_clusters, "pk")
+POOL_ID: Final = KnownRows(_pools, "pk")
+POOL_NAME: Final = KnownRows(_pools)
+DEPARTMENT_ID: Final = KnownRows(_departments, "pk")
+DEPARTMENT_NAME: Final = KnownRows(_departments)
+PROJECT_ID: Final = KnownRows(visible_projects, "pk")
+PROJECT_NAME: Final = KnownRows(visible_projects)

@@ -12,9 +12,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.audit.models import AuditRecord
-from portal.kit.api.csv_export import csv_response, csv_text
-from portal.kit.api.filters import filters, number_in, ordering, time_in
-from portal.kit.api.pagination import AFTER, ListSchema, part_of, without_cursor
+from portal.kit.api.lists import AFTER, ListSchema, filters, number_in, ordering, part_of, time_in, without_cursor
+from portal.kit.api.parsers import csv_response, csv_text
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import ERROR_RESPONSES, operation
 from portal.kit.api.serializers import FILTERS as FILTERED

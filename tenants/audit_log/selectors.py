@@ -24,13 +24,13 @@ def readable_records(actor: Actor, chosen: Mapping[str, str]) -> QuerySet[AuditR
 
     A key that is bound to a project or a department reads its owner's own records of that place only.
     """
-    standing = access_for(actor)
+    access = access_for(actor)
     rows = AuditRecord.objects.all()
-    if not standing.can(Permission.VIEW_AUDIT):
+    if not access.can(Permission.VIEW_AUDIT):
         own = Q(actor_kind=str(actor.kind), actor_id=actor.id)
         if actor.limits and actor.limits.bound:
-            own &= _of(standing.projects())
-        rows = rows.filter(own | _of(standing.projects(Permission.VIEW_AUDIT)))
+            own &= _of(access.projects())
+        rows = rows.filter(own | _of(access.projects(Permission.VIEW_AUDIT)))
     return rows.filter(**{FILTERS[name]: value for name, value in chosen.items()})
 
 

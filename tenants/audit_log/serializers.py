@@ -10,7 +10,7 @@ from typing import Any, Final
 from django.db.models import Case, Q, QuerySet, Value, When
 
 from portal.audit.models import AuditRecord, Result
-from portal.kit.api.filters import Column, Columns, as_time
+from portal.kit.api.lists import Column, Columns, as_time
 from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.security.actors import ActorKind
 
@@ -42,13 +42,13 @@ def _verbs(words: tuple[str, ...]) -> Q:
 def with_audit_columns(rows: QuerySet[AuditRecord]) -> QuerySet[AuditRecord]:
     """The records with what Run:ai calls their action, subject type and result."""
     return rows.annotate(
-        told_action=Case(
+        shown_action=Case(
             *(When(_verbs(words), then=Value(name)) for name, words in ACTIONS.items()), default=Value(UPDATE)
         ),
-        told_subject=Case(
+        shown_subject=Case(
             *(When(actor_kind=kind, then=Value(name)) for kind, name in SUBJECTS.items()), default=Value(APP)
         ),
-        told_result=Case(When(result=Result.SUCCEEDED, then=Value("Succeeded")), default=Value("Failed")),
+        shown_result=Case(When(result=Result.SUCCEEDED, then=Value("Succeeded")), default=Value("Failed")),
         not_kept=NOTHING,
     )
 
@@ -56,10 +56,10 @@ def with_audit_columns(rows: QuerySet[AuditRecord]) -> QuerySet[AuditRecord]:
 FILTERS: Final[Columns] = {
     "timestamp": Column("at", as_time),
     "subject": Column("actor_name"),
-    "subject_type": Column("told_subject"),
+    "subject_type": Column("shown_subject"),
     "source_ip": Column("source_ip"),
-    "action": Column("told_action"),
-    "result": Column("told_result"),
+    "action": Column("shown_action"),
+    "result": Column("shown_result"),
     "http_method": Column("http_method"),
     "url": Column("url"),
     "entity_type": Column("entity_type"),
@@ -96,12 +96,12 @@ def log_json(row: Any) -> dict[str, Any]:
         "timestamp": rfc3339(row.at),
         "tenant_id": str(TENANT_ID),
         "subject": row.actor_name,
-        "subject_type": row.told_subject,
+        "subject_type": row.shown_subject,
         "source_ip": row.source_ip or None,
         "http_method": row.http_method if row.http_method in METHODS else None,
         "url": row.url or None,
-        "action": row.told_action,
-        "result": row.told_result,
+        "action": row.shown_action,
+        "result": row.shown_result,
         "entity_type": row.entity_type,
         "entity_name": row.entity_name,
         "entity_id": row.entity_id or None,
@@ -119,8 +119,8 @@ def metadata_of(row: AuditRecord) -> dict[str, str]:
 
 def csv_row(row: Any) -> list[str]:
     """The same as cells."""
-    told_as = log_json(row)
-    return [_text(told_as[name]) for name in FIELDS]
+    shown = log_json(row)
+    return [_text(shown[name]) for name in FIELDS]
 
 
 def _text(value: Any) -> str:

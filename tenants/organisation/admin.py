@@ -51,13 +51,13 @@ class DepartmentAdmin(ServiceAdmin, SimpleHistoryAdmin):
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
         row, data, actor = form.instance, form.cleaned_data, admin_actor(request)
-        told = {"description": data["description"], "enforce_deserved": data["enforce_deserved"]}
+        values = {"description": data["description"], "enforce_deserved": data["enforce_deserved"]}
         if change:
             return SaveResult(
-                organisation_services.update_department(department=row, actor=actor, reason=data["reason"], **told)
+                organisation_services.update_department(department=row, actor=actor, reason=data["reason"], **values)
             )
         return SaveResult(
-            organisation_services.create_department(cluster=data["cluster"], name=data["name"], actor=actor, **told)
+            organisation_services.create_department(cluster=data["cluster"], name=data["name"], actor=actor, **values)
         )
 
     def remove(self, actor: Actor, obj: Department) -> None:
@@ -125,14 +125,14 @@ class ProjectAdmin(ServiceAdmin, SimpleHistoryAdmin):
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
         row, data, actor = form.instance, form.cleaned_data, admin_actor(request)
-        told = {"description": data["description"], "default_node_pools": data["default_node_pools"]}
+        values = {"description": data["description"], "default_node_pools": data["default_node_pools"]}
         if change:
             return SaveResult(
-                organisation_services.update_project(project=row, actor=actor, reason=data["reason"], **told)
+                organisation_services.update_project(project=row, actor=actor, reason=data["reason"], **values)
             )
         return SaveResult(
             organisation_services.create_project(
-                department=data["department"], name=data["name"], namespace=data["namespace"], actor=actor, **told
+                department=data["department"], name=data["name"], namespace=data["namespace"], actor=actor, **values
             )
         )
 

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from clusters.inventory.models import Cluster, NodePool
 from clusters.watch.models import Average
 from clusters.watch.selectors import averages_of
-from portal.kit.api.pagination import ListSchema
+from portal.kit.api.lists import ListSchema
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.serializers import NamedId, TypedJson, TypedObject, schema
 from scheduling.forecast.headroom import Bound, ScarceResource

@@ -21,7 +21,7 @@ from portal.kit.errors import Conflict, ValidationFailed
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
-from tenants.access.services.users import set_change_author
+from tenants.access.services.subjects import set_change_author
 from tenants.organisation.models import Department, Project
 from tenants.quotas.services.quotas import departments_overrun
 from tenants.usage.selectors import live_workloads
@@ -73,7 +73,7 @@ def create_department(
 def update_department(
     *, department: Department, actor: Actor, description: str, enforce_deserved: bool, reason: str = ""
 ) -> Department:
-    """Describe it anew, or make its projects keep within its deserved quota: Conflict where they do not now."""
+    """Change its description, or make its projects keep within its deserved quota: Conflict where they do not now."""
     require(actor, Permission.MANAGE_DEPARTMENT, department=department)
     row = Department.objects.select_for_update().get(pk=department.pk)
     if enforce_deserved != row.enforce_deserved:
@@ -139,7 +139,7 @@ def create_project(
 def update_project(
     *, project: Project, actor: Actor, description: str, default_node_pools: Sequence[str], reason: str = ""
 ) -> Project:
-    """Describe it anew, or choose other default node pools. Name, department and namespace are fixed."""
+    """Change its description or its default node pools. Name, department and namespace are fixed."""
     require(actor, Permission.MANAGE_PROJECT, project=project)
     row = Project.objects.select_for_update().get(pk=project.pk)
     before = {"description": row.description, "default_node_pools": row.default_node_pools}

@@ -49,20 +49,18 @@ def project_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 def project_detail(request: HttpRequest, name: str) -> HttpResponse:
     """One project. A foreign one is absent."""
-    standing = access_for(actor_of(request))
-    project = standing.projects().select_related("department", "cluster").filter(name=name).first()
+    access = access_for(actor_of(request))
+    project = access.projects().select_related("department", "cluster").filter(name=name).first()
     if project is None:
         raise Http404
     flavour = flavour_for(project.cluster.flavour)
     rows = startable_rows(project)
     context = {
         "project": project,
-        **_over_time(project, [project], standing, request.GET.get("span", "")),
-        "may_see_department": standing.can(Permission.VIEW_DEPARTMENT, department=project.department),
+        **_over_time(project, [project], access, request.GET.get("span", "")),
+        "may_see_department": access.can(Permission.VIEW_DEPARTMENT, department=project.department),
         "rows": rows,
-        "recipes": _snippets(request, project, rows)
-        if standing.can(Permission.MANAGE_PROJECT, project=project)
-        else [],
+        "recipes": _snippets(request, project, rows) if access.can(Permission.MANAGE_PROJECT, project=project) else [],
         "members": project.memberships.select_related("user", "service_account", "group", "role"),
         "caps": project.priority_caps.all(),
         "limits": limits_of(project),
@@ -72,7 +70,7 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
         "scheduler": flavour.title,
         "kept": guarantee_on(project.cluster, MIN_RUNTIME),
         "changes": quota_changes(project),
-        "may_submit": standing.can(Permission.SUBMIT, project=project),
+        "may_submit": access.can(Permission.SUBMIT, project=project),
     }
     return render(request, "tenants/organisation/project.html", context)
 
@@ -81,18 +79,18 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def department_detail(request: HttpRequest, department_id: int) -> HttpResponse:
     """One department: use, what its projects borrow from other departments and lend to them, and its projects."""
-    standing = access_for(actor_of(request))
-    department = standing.departments().select_related("cluster").filter(pk=department_id).first()
+    access = access_for(actor_of(request))
+    department = access.departments().select_related("cluster").filter(pk=department_id).first()
     if department is None:
         raise Http404
-    projects = standing.projects().filter(department=department).select_related("department", "cluster")
+    projects = access.projects().filter(department=department).select_related("department", "cluster")
     page = page_of(projects, column="name", after=request.GET.get("after", ""), size=PAGE_SIZE)
     rows = startable_rows_of(page.rows)
     context = {
         "department": department,
         "page": page,
         "projects": [(each, rows[each.pk]) for each in page.rows],
-        **_over_time(department, list(department.projects.all()), standing, request.GET.get("span", "")),
+        **_over_time(department, list(department.projects.all()), access, request.GET.get("span", "")),
     }
     return render(request, "tenants/organisation/department.html", context)
 
@@ -113,7 +111,7 @@ def _over_time(unit: Project | Department, projects: Sequence[Project], access: 
 
 
 def _snippets(request: HttpRequest, project: Project, rows: Sequence[PoolQuota]) -> list[ApiSnippet]:
-    """For whoever changes quotas by program, or keeps them in files."""
+    """For users who change quotas by program, or keep them in files."""
     document = yaml_text([project_document(project, rows)])
     command = rung_text(["apply", "-f", "-", "--plan"], document)
     return snippets_for(

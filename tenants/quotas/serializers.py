@@ -6,7 +6,7 @@ from typing import Any, Final
 from rest_framework import serializers
 
 from clusters.inventory.models import NodePool
-from portal.kit.api.pagination import ListSchema
+from portal.kit.api.lists import ListSchema
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.serializers import NamedId, TypedObject, schema
 from portal.kit.db.validation import MAX_REASON_LENGTH

@@ -17,7 +17,7 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from clusters.watch.selectors import SeriesPoint, TimeWindow
-from portal.kit.api.filters import id_number, number_in, time_in
+from portal.kit.api.lists import id_number, number_in, time_in
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.serializers import schema
 from portal.kit.errors import BadRequest

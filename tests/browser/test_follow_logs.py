@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from clusters.backends.memory import MemoryGateway, store_of
-from clusters.ports.errors import ClusterUnreachable
+from clusters.ports.gateway import ClusterUnreachable
 from tenants.access.models import User
 from tests.browser.conftest import Visitor
 from workloads.state.models import Workload

@@ -12,7 +12,7 @@ import pytest
 from portal.kit.security.actors import SYSTEM
 from rung_cli.main import run
 from tenants.access.models import Role
-from tenants.access.services import service_accounts
+from tenants.access.services import subjects
 from tenants.organisation.models import Project
 
 HERE = Path(__file__).parent
@@ -109,7 +109,7 @@ class Account:
 
 def account_of(name: str, role: str, **scope: Any) -> Account:
     """A new one."""
-    account, secret = service_accounts.create(name=name, actor=SYSTEM, role=role, **scope)
+    account, secret = subjects.create_service_account(name=name, actor=SYSTEM, role=role, **scope)
     return Account(account.client_id, secret)
 
 

@@ -5,13 +5,11 @@ from typing import Any, Final
 
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import EVENT, NODE, POD, ref_of
-from clusters.ports.ownership import MANAGED_BY, MANAGER, OWNER
+from clusters.ports.objects import EVENT, MANAGED_BY, MANAGER, NODE, OWNER, POD, ref_of
 from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.workload_kinds import kind_for
 from clusters.sandbox.models import SandboxClock
-from clusters.sandbox.services.gateway import SandboxGateway
-from clusters.sandbox.services.simulation import TickResult, tick
+from clusters.sandbox.services.simulation import SandboxGateway, TickResult, tick
 
 TEAM: Final = "runai-team"
 LEVELS: Final = {"very-low": 25, "low": 40, "medium": 80, "high": 125, "very-high": 150}

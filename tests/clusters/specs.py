@@ -7,6 +7,7 @@ from typing import Any
 from clusters.inventory.models import Cluster
 from clusters.ports.flavour import DesiredState, JobSpec, PoolSpec, PriorityLevel, ProjectSpec, QueueSpec
 from clusters.ports.gateway import Manifest
+from clusters.ports.pod_templates import FoundPart, TemplateShape, WorkloadKind, parts_in
 from clusters.sync.rules.apply_order import in_waves
 from clusters.sync.rules.diff import Change
 from scheduling.model.resources import Amount, Limit
@@ -113,3 +114,19 @@ def job(manifest: Manifest | None = None, **fields: Any) -> JobSpec:
         ),
         **fields,
     )
+
+
+@dataclass(frozen=True)
+class FoundTemplate:
+    """A pod template of a manifest."""
+
+    pointer: str
+    template: dict[str, Any]
+    replicas: int
+    role: str
+
+
+def templates_in(manifest: Manifest, kind: WorkloadKind) -> list[FoundTemplate]:
+    """Every real pod template of a manifest with its pointer, replica count and role."""
+    found: list[FoundPart] = [each for each in parts_in(manifest, kind) if each.shape is TemplateShape.TEMPLATE]
+    return [FoundTemplate(each.pointer, dict(each.part), each.replicas, each.role) for each in found]

@@ -3,7 +3,7 @@
 from clusters.backends.memory import MemoryGateway
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
+from clusters.ports.objects import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
 from clusters.sync.models import Drift, SyncRun
 from tests.clusters.specs import level, project, queue, state
 

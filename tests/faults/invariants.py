@@ -10,8 +10,7 @@ from math import inf
 from clusters.flavours.kube import GPU
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, ClusterState
-from clusters.ports.kinds import NAMESPACE, RESOURCE_QUOTA
-from clusters.ports.ownership import OWNER, generation_of, is_managed, owner_of
+from clusters.ports.objects import NAMESPACE, OWNER, RESOURCE_QUOTA, generation_of, is_managed, owner_of
 from clusters.sync.models import SyncRun, SyncState
 from portal.audit.chain import seal, verify
 from portal.audit.models import AuditRecord

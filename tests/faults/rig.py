@@ -14,9 +14,8 @@ from django.utils import timezone
 from clusters.flavours.kube import CAP_QUOTA, DESERVED_QUOTA, LIMIT_QUOTA
 from clusters.inventory.models import Cluster, NodePool
 from clusters.inventory.services.inventory import pause, unpause
-from clusters.ports.errors import ClusterError, TransientClusterError
-from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import RESOURCE_QUOTA
+from clusters.ports.gateway import ClusterError, Manifest, TransientClusterError
+from clusters.ports.objects import RESOURCE_QUOTA
 from clusters.sync.models import Drift, DriftKind, SyncRun, SyncState
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.security.actors import SYSTEM

@@ -6,8 +6,8 @@ import pytest
 
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.inventory.services.inventory import unpause
-from clusters.ports.errors import ClusterError
-from clusters.ports.kinds import RESOURCE_QUOTA
+from clusters.ports.gateway import ClusterError
+from clusters.ports.objects import RESOURCE_QUOTA
 from clusters.watch.models import ObservedPod
 from portal.kit.security.actors import SYSTEM
 from tests.factories.workloads import job

@@ -11,8 +11,7 @@ from django.utils import timezone
 from clusters.flavours.kube import GPU
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import RESOURCE_QUOTA
-from clusters.ports.ownership import MANAGED_BY, owned
+from clusters.ports.objects import MANAGED_BY, RESOURCE_QUOTA, owned
 from tests.factories.workloads import job
 from tests.faults.grants import Ledger, Sample
 from tests.faults.invariants import (

@@ -15,8 +15,8 @@ from django.db import connection
 from clusters.ports.gateway import Manifest
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Role
-from tenants.access.services import service_accounts
-from tenants.access.services.tokens import exchange
+from tenants.access.services import subjects
+from tenants.access.services.credentials import exchange
 from tenants.organisation.models import Project
 from tests.factories.workloads import job
 from tests.faults.rig import PATIENCE, SEEDS, Rig
@@ -67,7 +67,7 @@ class Caller:
 
     def __init__(self, port: int, project: Project) -> None:
         name = f"robot-{project.pk}"
-        _, secret = service_accounts.create(name=name, actor=SYSTEM, role=Role.PLATFORM_ADMIN)
+        _, secret = subjects.create_service_account(name=name, actor=SYSTEM, role=Role.PLATFORM_ADMIN)
         self.port = port
         self.body = json.dumps({"metadata": {"projectId": str(project.pk), "priority": "low"}, "manifest": train()})
         self.headers = {

@@ -6,9 +6,8 @@ from random import Random
 
 import pytest
 
-from clusters.ports.errors import TransientClusterError
-from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import NAMESPACE, POD
+from clusters.ports.gateway import Manifest, ObjectRef, TransientClusterError
+from clusters.ports.objects import NAMESPACE, POD
 from clusters.watch.models import ObservedPod
 from tests.factories.workloads import job
 from tests.faults.rig import LOW, SEEDS, Rig

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import NAMESPACE, POD
+from clusters.ports.objects import NAMESPACE, POD
 from clusters.sync.tasks import reconcile_cluster
 from clusters.watch.models import ObservedPod
 from tenants.organisation.models import Project

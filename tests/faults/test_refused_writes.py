@@ -7,8 +7,7 @@ import pytest
 from django.db import connection
 
 from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import NAMESPACE, RESOURCE_QUOTA
-from clusters.ports.ownership import MANAGED_BY, generation_of
+from clusters.ports.objects import MANAGED_BY, NAMESPACE, RESOURCE_QUOTA, generation_of
 from clusters.sync.models import SyncRun, SyncState
 from tests.faults.invariants import grants_are_as_wanted
 from tests.faults.rig import SEEDS, Rig

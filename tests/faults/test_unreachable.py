@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from clusters.backends.kubernetes import gateway
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import ClusterError, ClusterUnreachable
+from clusters.ports.gateway import ClusterError, ClusterUnreachable
 from clusters.sync.models import SyncRun
 from clusters.watch.services import informers
 from clusters.watch.services.informers import watcher_for

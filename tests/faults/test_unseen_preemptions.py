@@ -14,7 +14,7 @@ from django.db.models import F
 
 from clusters.backends.kubernetes import gateway
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import NODE, POD
+from clusters.ports.objects import NODE, POD
 from clusters.watch.models import ObserverLease, ObserverSeat
 from clusters.watch.services import informers
 from clusters.watch.services.observer import LEASE

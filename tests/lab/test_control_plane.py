@@ -10,7 +10,7 @@ import pytest
 from urllib3.exceptions import HTTPError
 
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import NODE, POD, ref_of
+from clusters.ports.objects import NODE, POD, ref_of
 from tests.support.kube import KubeClient, KubeError
 from tests.support.lab import GPUS, NODES, Lab, LabCluster, programs
 from tests.support.processes import eventually

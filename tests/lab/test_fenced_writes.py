@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from clusters.ports.ownership import owned
+from clusters.ports.objects import owned
 from tests.faults.stack.invariants import fence_breaches
 from tests.support.faults import Exchange
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.flavours.volcano.config import KEY, admin_warnings, facts_of
+from clusters.flavours.volcano_config import KEY, admin_warnings, facts_of
 from tests.support.repository import ROOT
 
 LAB = ROOT / "lab"

@@ -14,7 +14,7 @@ from clusters.inventory.models import Cluster
 from clusters.ports.connection import Connection
 from clusters.ports.flavour import DesiredState, JobSpec, TopologyDomain
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from clusters.ports.kinds import (
+from clusters.ports.objects import (
     KAI_QUEUE,
     KAI_TOPOLOGY,
     NAMESPACE,
@@ -24,7 +24,7 @@ from clusters.ports.kinds import (
     VOLCANO_QUEUE,
     ref_of,
 )
-from clusters.sync.services import object_lists
+from clusters.sync.services import object_reads
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.security.actors import SYSTEM
 from tests.clusters.specs import POOL, Wanted, job, level, project, queue, state
@@ -115,7 +115,7 @@ class Real:
 
     def left_out(self) -> frozenset[str]:
         """What is kept of its configuration after everything was looked at."""
-        object_lists.forget(self.cluster.pk)
+        object_reads.forget(self.cluster.pk)
         reconcile(self.cluster)
         return missing_causes(Cluster.objects.get(pk=self.cluster.pk))
 

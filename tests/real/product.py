@@ -16,7 +16,7 @@ from clusters.inventory.models import Cluster, NodePool
 from clusters.inventory.services.inventory import POOL_LABEL
 from clusters.ports.connection import Connection
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from clusters.ports.kinds import NAMESPACE, NODE, POD, RESOURCE_QUOTA, kind_of, ref_of
+from clusters.ports.objects import NAMESPACE, NODE, POD, RESOURCE_QUOTA, kind_of, ref_of
 from clusters.sync.services.reconcile import reconcile
 from clusters.watch.models import ObserverLease
 from clusters.watch.services.informers import observe_cluster

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from clusters.flavours.registry import flavour_for
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import POD, RESOURCE_QUOTA
+from clusters.ports.objects import POD, RESOURCE_QUOTA
 from clusters.watch.models import ObservedPod
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM

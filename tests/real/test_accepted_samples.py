@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clusters.flavours.registry import flavour_for
-from clusters.ports.errors import ClusterError
 from clusters.ports.flavour import JobSpec
-from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import POD
+from clusters.ports.gateway import ClusterError, Manifest, ObjectRef
+from clusters.ports.objects import POD
 from clusters.ports.pod_templates import TemplateShape, parts_in
 from clusters.ports.workload_kinds import KINDS, kind_for
 from tenants.organisation.models import Project

@@ -8,7 +8,7 @@ from pytest_django.fixtures import Settings
 
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import BUDGET, ref_of
+from clusters.ports.objects import BUDGET, ref_of
 from tenants.organisation.models import Project
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, DepartmentQuotaFactory, ProjectQuotaFactory

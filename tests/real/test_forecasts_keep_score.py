@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import NODE, RESOURCE_QUOTA
+from clusters.ports.objects import NODE, RESOURCE_QUOTA
 from clusters.watch.models import ObservedPod
 from portal.kit.security.actors import SYSTEM
 from scheduling.model.resources import Resources

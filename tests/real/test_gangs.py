@@ -8,7 +8,7 @@ import pytest
 
 from clusters.connection.services.registration import try_stored
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import GANG_POD_GROUP, GANG_WORKLOAD, NODE
+from clusters.ports.objects import GANG_POD_GROUP, GANG_WORKLOAD, NODE
 from portal.kit.security.actors import SYSTEM
 from tests.clusters.watch.streaming import streaming
 from tests.real.product import PATIENCE, Product, fresh

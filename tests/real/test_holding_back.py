@@ -3,7 +3,7 @@
 import pytest
 
 from clusters.inventory.services.inventory import set_defer_preemptors
-from clusters.ports.kinds import NODE
+from clusters.ports.objects import NODE
 from portal.kit.security.actors import SYSTEM
 from tenants.quotas.services.runtime_rules import remove_min_runtime, set_min_runtime
 from tests.real.product import Product, fresh

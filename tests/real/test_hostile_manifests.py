@@ -9,7 +9,7 @@ from django.test import Client
 from pytest_django.fixtures import Settings
 
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import NAMESPACE, PRIORITY_CLASS, WORKLOAD_KINDS
+from clusters.ports.objects import NAMESPACE, PRIORITY_CLASS, WORKLOAD_KINDS
 from tenants.access.models import Role, User
 from tests.factories.tenants import MembershipFactory, UserFactory
 from tests.real.product import Product

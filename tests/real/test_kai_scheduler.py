@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 
 from clusters.connection.services.registration import try_stored
-from clusters.flavours.kai.flavour import NODE_POOL_LABEL
-from clusters.flavours.kai.status import RUNS
+from clusters.flavours.kai import NODE_POOL_LABEL
+from clusters.flavours.kai_status import RUNS
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import KAI_POD_GROUP, KAI_QUEUE, PRIORITY_CLASS, ref_of
+from clusters.ports.objects import KAI_POD_GROUP, KAI_QUEUE, PRIORITY_CLASS, ref_of
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM
@@ -34,7 +34,7 @@ from workloads.lifecycle.services.actions import delete
 from workloads.preemption.models import PreemptionRecord
 from workloads.preemption.selectors import was_moved
 from workloads.state.models import Workload, WorkloadEvent
-from workloads.state.selectors.timeline import events_of
+from workloads.state.selectors.workloads import events_of
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
 

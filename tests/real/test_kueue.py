@@ -13,7 +13,7 @@ from clusters.connection.services.registration import try_stored
 from clusters.inventory.models import Cluster, NodePool
 from clusters.inventory.services.inventory import set_defer_preemptors, update_node_pool
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from clusters.ports.kinds import KUEUE_COHORT, KUEUE_FLAVOR, KUEUE_QUEUE, KUEUE_TOPOLOGY, KUEUE_WORKLOAD, NODE, ref_of
+from clusters.ports.objects import KUEUE_COHORT, KUEUE_FLAVOR, KUEUE_QUEUE, KUEUE_TOPOLOGY, KUEUE_WORKLOAD, NODE, ref_of
 from clusters.sync.models import Drift, DriftKind
 from clusters.sync.rules.diff import is_leaving
 from clusters.sync.services.reconcile import reconcile

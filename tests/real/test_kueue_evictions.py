@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import KUEUE_WORKLOAD, PRIORITY_CLASS
+from clusters.ports.objects import KUEUE_WORKLOAD, PRIORITY_CLASS
 from portal.kit.security.actors import SYSTEM
 from tests.clusters.watch.streaming import streaming
 from tests.factories.workloads import spec_of

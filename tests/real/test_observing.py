@@ -9,8 +9,7 @@ from clusters.connection.services.gateways import encrypt_connection, forget_gat
 from clusters.inventory.models import Cluster, Node
 from clusters.ports.connection import Connection
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import POD
-from clusters.ports.ownership import owned, stamped
+from clusters.ports.objects import POD, owned, stamped
 from clusters.watch.models import ObservedPod, ObserverLease
 from clusters.watch.services.observer import Observer
 from tests.clusters.watch.test_observer import watching

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from clusters.flavours.registry import flavour_for
-from clusters.flavours.volcano.config import CONF, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, UNREAD
+from clusters.flavours.volcano_config import CONF, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, UNREAD
 from clusters.inventory.services.inventory import mark_dirty
-from clusters.ports.errors import ClusterRefused, NotAuthorized
 from clusters.ports.flavour import DesiredState, TopologyDomain
-from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import (
+from clusters.ports.gateway import ClusterRefused, NotAuthorized, ObjectRef
+from clusters.ports.objects import (
     CONFIG_MAP,
     KAI_TOPOLOGY,
     PRIORITY_CLASS,
@@ -25,24 +24,23 @@ from clusters.ports.kinds import (
     VOLCANO_QUEUE,
     kind_of,
 )
-from clusters.ports.pod_templates import templates_in
 from clusters.ports.workload_kinds import kind_named
 from clusters.sync.models import SyncState
-from clusters.sync.services import object_lists
+from clusters.sync.services import object_reads
 from clusters.sync.services.reconcile import reconcile
 from clusters.sync.services.workload_objects import apply_job, delete_job
 from clusters.watch.models import ObservedPod
 from clusters.watch.services.informers import observe_cluster
 from scheduling.model.decisions import Cause
 from scheduling.model.resources import parse_quantity
-from tests.clusters.specs import POOL
+from tests.clusters.specs import POOL, templates_in
 from tests.clusters.synced import outcomes
 from tests.factories.workloads import pytorch_job
 from tests.real.other_schedulers import QUEUES, RACKED, Real, clear
 from tests.real.product import Product, fresh, grant
 from tests.support.kube import KubeError
 from tests.support.lab import LabCluster
-from workloads.state.selectors.timeline import events_of
+from workloads.state.selectors.workloads import events_of
 
 pytestmark = pytest.mark.lab
 NOT_READY = (
@@ -78,7 +76,7 @@ def test_every_object_is_taken_as_it_is_and_a_quota_change_is_one_update(real: R
         assert each["kind"] != "Queue" or found["spec"].items() >= each["spec"].items()  # and its defaults
     before = {name: each["metadata"]["resourceVersion"] for name, each in live.items()}
 
-    object_lists.forget(real.cluster.pk)
+    object_reads.forget(real.cluster.pk)
     assert reconcile(real.cluster).written == 0
     assert {name: each["metadata"]["resourceVersion"] for name, each in real.live().items()} == before
 

@@ -5,9 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from clusters.ports.errors import Invalid
-from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import EVENT, NODE, POD, ref_of
+from clusters.ports.gateway import Invalid, Manifest, ObjectRef
+from clusters.ports.objects import EVENT, NODE, POD, ref_of
 from clusters.watch.models import ClusterEvent, ObservedPod, ObserverLease
 from portal.kit.security.actors import SYSTEM
 from tests.clusters.watch.streaming import Watching, streaming

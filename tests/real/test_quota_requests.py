@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from clusters.ports.kinds import RESOURCE_QUOTA
+from clusters.ports.objects import RESOURCE_QUOTA
 from tenants.organisation.models import Project
 from tests.factories.workloads import job
 from tests.real.product import Product, quick

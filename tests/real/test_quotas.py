@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
+from clusters.ports.objects import LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
 from tenants.organisation.models import Project
 from tenants.quotas.models import PriorityCap
 from tests.factories.tenants import GPU

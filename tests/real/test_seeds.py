@@ -6,11 +6,11 @@ import pytest
 from django.test import Client
 
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import EVENT, kind_of
-from clusters.ports.pod_templates import templates_in
+from clusters.ports.objects import EVENT, kind_of
 from clusters.ports.workload_kinds import kind_named
 from tenants.access.models import Role, User
 from tenants.organisation.models import Project
+from tests.clusters.specs import templates_in
 from tests.factories.tenants import MembershipFactory, UserFactory
 from tests.factories.workloads import deployment, job
 from tests.real.product import Product, fresh

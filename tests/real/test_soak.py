@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from clusters.ports.gateway import Kind
-from clusters.ports.kinds import KAI_POD_GROUP, KUEUE_WORKLOAD
+from clusters.ports.objects import KAI_POD_GROUP, KUEUE_WORKLOAD
 from tests.clusters.watch.streaming import streaming
 from tests.real.product import Product
 from tests.real.queued import with_kueue

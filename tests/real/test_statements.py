@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 from clusters.inventory.models import Cluster
 from clusters.inventory.services.inventory import pause
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import PRIORITY_CLASS, RESOURCE_QUOTA
+from clusters.ports.objects import PRIORITY_CLASS, RESOURCE_QUOTA
 from clusters.sync.selectors import comparison_of
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM

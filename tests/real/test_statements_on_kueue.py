@@ -7,7 +7,7 @@ import pytest
 
 from clusters.inventory.services.inventory import mark_dirty
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import KUEUE_WORKLOAD
+from clusters.ports.objects import KUEUE_WORKLOAD
 from clusters.sync.models import Drift
 from clusters.watch.models import ObservedObject
 from portal.kit.security.actors import SYSTEM

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import POD, kind_of
+from clusters.ports.objects import POD, kind_of
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM
 from tenants.organisation.models import Project

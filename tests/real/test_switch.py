@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from clusters.ports.kinds import KAI_QUEUE, PRIORITY_CLASS, RESOURCE_QUOTA, VOLCANO_QUEUE, ref_of
+from clusters.ports.objects import KAI_QUEUE, PRIORITY_CLASS, RESOURCE_QUOTA, VOLCANO_QUEUE, ref_of
 from clusters.sync.models import OrphanedObject
 from clusters.sync.services.scheduler_switch import SwitchPlan, plan_switch, switch_flavour
 from portal.kit.security.actors import SYSTEM
@@ -102,7 +102,7 @@ def test_it_goes_as_planned_and_back_and_leaves_what_runs_and_what_is_foreign_al
 
     plan = switch(product, target)
     planned = {each.kind: each for each in plan.kinds}
-    assert (plan.conflicts, plan.work.stays.count, plan.work.anew.count) == ((), 1, 1)
+    assert (plan.conflicts, plan.work.stays.count, plan.work.recreated.count) == ((), 1, 1)
     assert len(ours(product, queues)) == planned[queues.key].create > 0
     assert planned["ResourceQuota"].delete > 0
     assert ours(product, RESOURCE_QUOTA) == []
@@ -110,7 +110,7 @@ def test_it_goes_as_planned_and_back_and_leaves_what_runs_and_what_is_foreign_al
     assert product.object_of(runs) == before
     assert list(OrphanedObject.objects.values_list("workload_id", flat=True)) == [str(runs.pk)]
 
-    assert switch(product, "kube").work.anew.count == 1
+    assert switch(product, "kube").work.recreated.count == 1
     assert made_for(product, waits, SCHEDULERS["kube"])
     product.reconcile()
     assert len(ours(product, RESOURCE_QUOTA)) == planned["ResourceQuota"].delete

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster
 from clusters.ports.connection import Connection
-from clusters.ports.kinds import KUEUE_WORKLOAD
+from clusters.ports.objects import KUEUE_WORKLOAD
 from clusters.sync.models import OrphanedObject
 from clusters.sync.services.scheduler_switch import plan_switch, switch_flavour
 from portal.kit.security.actors import SYSTEM

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters.flavours.volcano.config import CONF, KEY
-from clusters.flavours.volcano.flavour import CEILING
+from clusters.flavours.volcano import CEILING
+from clusters.flavours.volcano_config import CONF, KEY
 from clusters.inventory.models import Cluster, NodePool
 from clusters.inventory.services.inventory import update_node_pool
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import NODE, VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
+from clusters.ports.objects import NODE, VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM
 from tenants.organisation.models import Project

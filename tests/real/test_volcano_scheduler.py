@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from clusters.connection.services.registration import try_stored
-from clusters.flavours.volcano.config import CONF, ENQUEUE, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, NOT_SPARED, OPENED
+from clusters.flavours.volcano_config import CONF, ENQUEUE, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, NOT_SPARED, OPENED
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import VOLCANO_POD_GROUP, VOLCANO_QUEUE
+from clusters.ports.objects import VOLCANO_POD_GROUP, VOLCANO_QUEUE
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import SERVICE
+from clusters.ports.objects import SERVICE
 from portal.kit.security.actors import SYSTEM
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, ProjectQuotaFactory

@@ -11,7 +11,7 @@ from runai.runai_client import RunaiClient
 
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Role
-from tenants.access.services import service_accounts
+from tenants.access.services import subjects
 from tenants.organisation.models import Project
 
 HERE = Path(__file__).parent
@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def client_of(address: object, name: str, role: str, **scope: Any) -> RunaiClient:
     """Their client, signed in as a new service account."""
-    account, secret = service_accounts.create(name=name, actor=SYSTEM, role=role, **scope)
+    account, secret = subjects.create_service_account(name=name, actor=SYSTEM, role=role, **scope)
     settings = Configuration(client_id=account.client_id, client_secret=secret, runai_base_url=str(address))
     _speaking.append(ApiClient(settings))
     return RunaiClient(_speaking[-1])

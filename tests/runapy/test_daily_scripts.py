@@ -20,7 +20,7 @@ from runai.runai_client import RunaiClient
 from clusters.inventory.models import Cluster, NodePool
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Role
-from tenants.access.services import service_accounts
+from tenants.access.services.subjects import create_service_account
 from tenants.organisation.models import Department, Project
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.runapy.conftest import client_of
@@ -186,7 +186,7 @@ def test_a_wrong_secret_is_refused_at_once(live_server: object) -> None:
 
 
 def test_the_threaded_client_asks_in_parallel(live_server: object, llm_team: Project) -> None:
-    account, secret = service_accounts.create(name="threads", actor=SYSTEM, role=Role.PLATFORM_ADMIN)
+    account, secret = create_service_account(name="threads", actor=SYSTEM, role=Role.PLATFORM_ADMIN)
     settings = Configuration(client_id=account.client_id, client_secret=secret, runai_base_url=str(live_server))
     with ThreadedApiClient(settings, pool_size=2) as threads:
         client = RunaiClient(threads)

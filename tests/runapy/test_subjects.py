@@ -17,7 +17,7 @@ from runai.runai_client import AuthenticationAndAuthorization, RunaiClient
 
 from portal.audit.models import AuditRecord
 from tenants.access.models import AccessKey, Role, ServiceAccount, User
-from tenants.access.services import access_keys
+from tenants.access.services import credentials
 from tenants.organisation.models import Project
 from tests.factories.cast import acting
 from tests.factories.tenants import PASSWORD
@@ -38,7 +38,7 @@ def admins(runai: RunaiClient) -> AuthenticationAndAuthorization:
 @pytest.fixture
 def alices(live_server: object, alice: User) -> AuthenticationAndAuthorization:
     """The groups of Alice's client, by a key of hers."""
-    key, secret = access_keys.create(name="laptop", actor=acting(alice))
+    key, secret = credentials.create_access_key(name="laptop", actor=acting(alice))
     return by_key(live_server, key.client_id, secret).authentication_and_authorization
 
 
@@ -86,7 +86,7 @@ class TestAccessKeys:
     def test_platform_admins_see_and_revoke_everybodys(
         self, admins: AuthenticationAndAuthorization, alices: AuthenticationAndAuthorization, bob: User
     ) -> None:
-        key, _ = access_keys.create(name="bobs", actor=acting(bob))
+        key, _ = credentials.create_access_key(name="bobs", actor=acting(bob))
         keys = admins.access_keys
         of_bob = models.AccessKeysAdministration.from_dict(keys.get_access_keys_administration(created_by="bob").data)
         assert [(each.name, each.created_by) for each in of_bob.access_keys] == [("bobs", "bob")]
@@ -97,7 +97,7 @@ class TestAccessKeys:
         assert not AccessKey.objects.filter(owner=bob).exists()
 
     def test_others_do_not(self, alices: AuthenticationAndAuthorization, bob: User) -> None:
-        key, _ = access_keys.create(name="bobs", actor=acting(bob))
+        key, _ = credentials.create_access_key(name="bobs", actor=acting(bob))
         with pytest.raises(ForbiddenException):
             alices.access_keys.get_access_keys_administration()
         with pytest.raises(NotFoundException):
@@ -281,7 +281,7 @@ class TestTokens:
     """The methods of `tokens` that ask what Rung gives."""
 
     def test_one_is_asked_for_by_name(self, alices: AuthenticationAndAuthorization, alice: User) -> None:
-        key, secret = access_keys.create(name="desk", actor=acting(alice))
+        key, secret = credentials.create_access_key(name="desk", actor=acting(alice))
         request = models.TokenRequest(grant_type="app_token", app_id=key.client_id, app_secret=secret)
         assert models.TokenResponse.from_dict(alices.tokens.grant_token(request).data).expires_in == 86_400
 

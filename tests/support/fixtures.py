@@ -13,7 +13,7 @@ from django.core.handlers.wsgi import WSGIHandler
 from django.db import connection
 from django.test import TransactionTestCase
 
-from portal.audit import triggers
+from portal.audit import chain
 from tests.support import database, postgres, real, redis
 
 _numbers = count(1)
@@ -77,7 +77,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
     """Tests that commit put their database back afterwards; those on PostgreSQL have one of their own, which goes."""
     with django_db_blocker.unblock():
         with connection.cursor() as cursor:
-            triggers.remove(cursor, connection.vendor)
+            chain.remove_triggers(cursor, connection.vendor)
         migrated = Migrated()
     in_flight = InFlight()
 

@@ -17,7 +17,7 @@ from clusters.sandbox.services.simulation import create_sandbox_nodes
 from portal.kit.security.actors import SYSTEM
 from scheduling.model.resources import Limit
 from tenants.access.models import User
-from tenants.access.services import service_accounts, users
+from tenants.access.services import subjects
 from tenants.organisation import services as organisation_services
 from tenants.organisation.models import Department, Project
 from tenants.quotas.services import quotas
@@ -38,7 +38,7 @@ def found(wishes: dict[str, Any]) -> dict[str, Any]:
     values = QuotaValues(deserved=Limit(gpu=wishes["gpus"] * GPU * len(wishes["projects"]), cpu=None, memory=None))
     quotas.set_department_quota(department=department, node_pool=pool, values=values, actor=SYSTEM, reason="founding")
     projects = [_project(department, pool, name, wishes["gpus"]) for name in wishes["projects"]]
-    _, secret = service_accounts.create(name=NAME, role="platform-admin", actor=SYSTEM)
+    _, secret = subjects.create_service_account(name=NAME, role="platform-admin", actor=SYSTEM)
     if "password" in wishes:
         _admin(wishes["password"])
     named = {each.name: {"id": str(each.pk), "namespace": each.namespace} for each in projects}
@@ -69,7 +69,7 @@ def _project(department: Department, pool: NodePool, name: str, gpus: int) -> Pr
 def _admin(password: str) -> None:
     admin = User(username="admin", is_staff=True, is_superuser=True, email="admin@rung.example")
     admin.set_password(password)
-    users.save_user(user=admin, actor=SYSTEM)
+    subjects.save_user(user=admin, actor=SYSTEM)
 
 
 def main() -> None:

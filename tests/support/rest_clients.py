@@ -9,8 +9,8 @@ from django.test import Client
 
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Role
-from tenants.access.services import access_keys, service_accounts
-from tenants.access.services.tokens import exchange
+from tenants.access.services import credentials, subjects
+from tenants.access.services.credentials import exchange
 from tenants.organisation.models import Project
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory
@@ -20,7 +20,7 @@ class Robot:
     """A service account with a token of its own."""
 
     def __init__(self, name: str, **scope: Any) -> None:
-        self.account, self.secret = service_accounts.create(name=name, actor=SYSTEM, **scope)
+        self.account, self.secret = subjects.create_service_account(name=name, actor=SYSTEM, **scope)
         self.client = Client(headers={"Authorization": f"Bearer {exchange(name, self.secret).text}"})
 
     def get(self, path: str) -> Any:
@@ -36,8 +36,8 @@ class Person:
 
     def __init__(self, name: str, *, role: str, project: Project | None = None, read_only: bool = False) -> None:
         self.user = MembershipFactory(user__username=name, role=role, project=project).user
-        key, secret = access_keys.create(name="asking", actor=acting(self.user), read_only=read_only)
-        self.spare, _ = access_keys.create(name="spare", actor=acting(self.user))
+        key, secret = credentials.create_access_key(name="asking", actor=acting(self.user), read_only=read_only)
+        self.spare, _ = credentials.create_access_key(name="spare", actor=acting(self.user))
         self.client = Client(headers={"Authorization": f"Bearer {exchange(key.client_id, secret).text}"})
 
 

@@ -3,14 +3,13 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from clusters.flavours.volcano.config import CONF, KEY
+from clusters.flavours.volcano_config import CONF, KEY
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from clusters.ports.kinds import kind_of_workload
+from clusters.ports.objects import kind_of_workload
 from clusters.ports.workload_kinds import kind_for
 from clusters.sandbox.models import SandboxClock
-from clusters.sandbox.services.gateway import SandboxGateway
-from clusters.sandbox.services.simulation import tick
+from clusters.sandbox.services.simulation import SandboxGateway, tick
 from clusters.sync.services.reconcile import reconcile
 from clusters.watch.services.informers import observe_cluster
 from portal.kit.security.actors import SYSTEM, Actor

@@ -8,8 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import Column, Columns, as_time, as_uuid, filters, ordering
-from portal.kit.api.pagination import PAGES, ListSchema, part_of
+from portal.kit.api.lists import PAGES, Column, Columns, ListSchema, as_time, as_uuid, filters, ordering, part_of
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import FILTERS, operation, rendered
 from portal.kit.errors import BadRequest, NotFound

@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.inventory.models import Cluster
-from portal.kit.api.filters import Column, as_number, filters, flag_in, ordering
+from portal.kit.api.lists import Column, as_number, filters, flag_in, ordering
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import FILTERS, operation, validated_body
 from portal.kit.errors import BadRequest, NotFound, ValidationFailed

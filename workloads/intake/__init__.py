@@ -4,8 +4,8 @@ Allowlist and rebuild, never filter: known fields are taken into a fresh object,
 JSON pointer. Pure: no database, no cluster, no clock.
 """
 
-from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
-from portal.kit.security.strict_parsing.documents import DocumentProblem, ParseLimits
+from portal.kit.security.strict_json import DocumentInvalid as IntakeRefused
+from portal.kit.security.strict_json import DocumentProblem, ParseLimits
 from workloads.intake.rules.forms import FormFields, form_pointer, read_form
 from workloads.intake.rules.manifests import read_json, read_object, read_yaml
 from workloads.intake.rules.native.reader import NativeBody, read_count, read_native

@@ -13,7 +13,7 @@ from django.conf import settings
 from portal.audit.services import record_refusals
 from portal.kit.errors import BadRequest, PayloadTooLarge, Problem, RungError, ValidationFailed
 from portal.kit.security.actors import Actor
-from portal.kit.security.strict_parsing.yaml_reader import documents_from_yaml
+from portal.kit.security.strict_yaml import documents_from_yaml
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
 from tenants.organisation.models import Project

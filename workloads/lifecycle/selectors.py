@@ -19,8 +19,7 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import NodePool
 from clusters.ports.flavour import GANG_INCOMPLETE, WAITS_FOR_VICTIMS, JobSpec, PodStatusReason, PoolSpec
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import kind_of
-from clusters.ports.ownership import hash_of, stamped
+from clusters.ports.objects import hash_of, kind_of, stamped
 from clusters.ports.pod_templates import OnChange
 from clusters.ports.workload_kinds import kind_for
 from clusters.sync.rules.diff import Changes
@@ -130,7 +129,7 @@ def job_spec(workload: Workload) -> JobSpec:
 
 
 def _min_runtime(workload: Workload) -> int:
-    """Minutes for pods that are made now; 0 where queues say it, or nobody has to."""
+    """Minutes for pods that are made now; 0 where queues carry it, or none applies."""
     says = flavour_for(workload.project.cluster.flavour).traits.protects_minimum_runtime == "pods"
     return minutes_for(workload.project) if says and workload.preemptibility == Preemptibility.PREEMPTIBLE else 0
 
@@ -290,10 +289,10 @@ def _spans(pod: ObservedPod) -> Iterator[tuple[datetime, datetime | None, Mappin
 
 
 def _sums(steps: Iterable[Counter[str]]) -> Iterator[Counter[str]]:
-    standing: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for step in steps:
-        standing.update(step)
-        yield standing
+        counts.update(step)
+        yield counts
 
 
 LONG_WAIT: Final = timedelta(minutes=10)

@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from portal.kit.db.periodic_lock import claim_period
+from portal.kit.messaging.tasks import claim_period
 from workloads.detectors import services as detectors
 from workloads.forecast.services import scoring, start_scoring
 from workloads.lifecycle.services import apply_queue, observe, relocation, run_limits

@@ -364,9 +364,9 @@ class Migration(migrations.Migration):
                 ),
                 ("attempts", models.PositiveIntegerField(default=0)),
                 (
-                    "told",
+                    "covered",
                     models.JSONField(
-                        default=dict, help_text="Keys of the projects and departments that the file tells of."
+                        default=dict, help_text="Keys of the projects and departments that the file covers."
                     ),
                 ),
                 ("content", models.TextField(blank=True, help_text="The file.")),
@@ -1650,7 +1650,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name="delivery",
-            constraint=models.UniqueConstraint(fields=("event", "channel", "address"), name="workloads_told_once"),
+            constraint=models.UniqueConstraint(fields=("event", "channel", "address"), name="workloads_delivery_once"),
         ),
         migrations.AddConstraint(
             model_name="workloadtemplate",

@@ -1,4 +1,4 @@
-"""Notifications: what can be told, the switches, the channels of mail, and everybody's own subscriptions."""
+"""Notifications: types, switches, mail channels, and the caller's own subscriptions."""
 
 from typing import Any, Final
 from uuid import UUID
@@ -6,7 +6,7 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import flag_in
+from portal.kit.api.lists import flag_in
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import operation, validated_body
 from portal.kit.security.request_identity import actor_of
@@ -37,7 +37,7 @@ OWN: Final = RoutePermission(at="self")
 
 
 class NotificationTypes(Route):
-    """What people can be told about."""
+    """Types of notifications."""
 
     access = {"GET": RoutePermission()}
 
@@ -56,13 +56,13 @@ class State(Route):
 
     @operation("get_notification_state", "Read whether notifications are enabled", StateBody)
     def get(self, request: Request) -> Response:
-        """Off until somebody turns them on."""
+        """Off until an admin turns them on."""
         channels.require_channels(actor_of(request))
         return Response(_state_json(channels.state()))
 
     @operation("update_notification_state", "Enable or disable notifications", StateBody, request=StateBody)
     def patch(self, request: Request) -> Response:
-        """What happened while they were off is never told."""
+        """Events while they were off are never sent."""
         body = validated_body(StateBody, request.data)
         email, slack = ((body.get(name) or {}).get("enabled") for name in ("email", "slack"))
         row = channels.set_state(actor=actor_of(request), enabled=body.get("enabled"), email=email, slack=slack)
@@ -205,7 +205,7 @@ class Webhooks(Route):
         request=WebhookCreate,
     )
     def post(self, request: Request) -> Response:
-        """Nothing is sent before somebody subscribes by it."""
+        """Nothing is sent before a subscription uses it."""
         body = validated_body(WebhookCreate, request.data)
         row, secret = webhooks.add_webhook(name=body["name"], url=body["url"], actor=actor_of(request))
         return Response({"name": row.name, "secret": secret}, status=201)
@@ -310,7 +310,7 @@ class SubscriptionDetail(Route):
 
     @operation("update_subscription", "Change a subscription", SubscriptionSchema, request=SubscriptionBody)
     def put(self, request: Request, subscription_id: UUID) -> Response:
-        """Somebody else's is absent."""
+        """404 for another subject's."""
         actor = actor_of(request)
         channels.own_subscription(key=subscription_id, actor=actor)
         body = validated_body(SubscriptionBody, request.data)

@@ -1,4 +1,4 @@
-"""The forms of notifications: what somebody wants to be told, a channel of mail, and a test of one."""
+"""The forms of notifications: a subscription, a mail channel, and a test of one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -54,7 +54,7 @@ class SubscriptionForm(PageForm):
         return [{"category": category, "types": types} for category, types in ticked.items() if types]
 
     def clean(self) -> dict[str, Any]:
-        """A new wish wants something, and what is told is told somehow."""
+        """A new subscription needs a type, and every type a channel."""
         if not self.errors and not self.events and self._old is None:
             self.add_error(None, _("Select at least one event."))
         if not self.errors and self.events and not self.cleaned_data["channels"]:

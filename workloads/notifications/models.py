@@ -1,4 +1,4 @@
-"""Who wants to be told what, by which channel, and each message until it is delivered or given up."""
+"""Subscriptions, channels, and each message until it is delivered or given up."""
 
 import uuid
 from datetime import datetime
@@ -41,13 +41,13 @@ class NotificationChannel(models.Model):
 
     @property
     def bound_to(self) -> tuple[str, ...]:
-        """To whom the password may be sent: a change of any of it needs the password again."""
-        told = (str(self.config.get(key) or "") for key in ("smtpHost", "smtpPort", "username"))
-        return ("notification-channel", str(self.pk), *told)
+        """The server that may get the password: a change of any of it needs the password again."""
+        values = (str(self.config.get(key) or "") for key in ("smtpHost", "smtpPort", "username"))
+        return ("notification-channel", str(self.pk), *values)
 
 
 class Subscription(DeferredRequest):
-    """One subject's wish to be told of some types of events, as far as the credential that asked for it reaches."""
+    """A subject's subscription to some types of events, within the scope of the credential that created it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     events = models.JSONField(default=list, help_text="[{category, types}].")
@@ -81,7 +81,7 @@ class Notice(models.Model):
 
 
 class DeliveryState(models.TextChoices):
-    """Where a message stands."""
+    """State of a message."""
 
     WAITING = "waiting"
     SENT = "sent"
@@ -109,7 +109,7 @@ class Delivery(models.Model):
     class Meta:
         ordering = ["id"]
         constraints = [
-            models.UniqueConstraint(fields=["event", "channel", "address"], name="workloads_told_once"),
+            models.UniqueConstraint(fields=["event", "channel", "address"], name="workloads_delivery_once"),
             models.UniqueConstraint(fields=["notice", "channel", "address"], name="workloads_notice_once"),
             models.CheckConstraint(
                 condition=Q(event__isnull=True) ^ Q(notice__isnull=True), name="workloads_delivery_one_subject"

@@ -1,4 +1,4 @@
-"""What people can be told about: Run:ai's catalogue of notification types, and the events each stands for. Pure."""
+"""Types of notifications: Run:ai's catalogue, and the events of each type. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

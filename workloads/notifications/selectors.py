@@ -1,4 +1,4 @@
-"""Entries of timelines that somebody may want to be told of, and what became of telling them."""
+"""Timeline entries for notifications, and the state of their deliveries."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from workloads.state.models import Workload, WorkloadEvent
 
 @dataclass(frozen=True, slots=True)
 class ReadableDelivery:
-    """One message to somebody. `workload`, `notice`: what it is about, none where they may not see it any more.
+    """One message to a subscriber. `workload`, `notice`: what it is about, none where they may not see it any more.
 
     `to`: none but their own.
     """

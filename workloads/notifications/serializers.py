@@ -16,7 +16,7 @@ AUTH_TYPES = ["auth_login", "auth_plain", "auth_none", ""]
 
 
 class NotificationTypeSchema(serializers.Serializer[Any]):
-    """Something people can be told about."""
+    """A type of notification."""
 
     category = serializers.CharField()
     type = serializers.CharField()
@@ -176,7 +176,7 @@ class SubscribedEvents(serializers.Serializer[Any]):
 
 
 class SubscriptionBody(serializers.Serializer[Any]):
-    """What somebody wants to be told, and by which channels."""
+    """A subscription: types of events, and channels."""
 
     events = SubscribedEvents(many=True)
     channels = serializers.ListField(child=serializers.CharField(max_length=63), max_length=20)
@@ -199,7 +199,7 @@ CHANNELS: Final = "/api/v1/notification-channels"
 def subscription_request(
     old: Subscription | None, events: Sequence[Mapping[str, Any]], channels: Sequence[str]
 ) -> ApiRequest:
-    """A subscription, kept anew, changed, or taken away where nothing is wanted any more."""
+    """A subscription, created or changed; deleted where no type is left."""
     path, key = "/api/v1/subscriptions", (str(old.pk),) if old else ()
     group = "notifications.subscriptions"
     if old and not events:
@@ -211,7 +211,7 @@ def subscription_request(
 
 
 def channel_request(old: NotificationChannel | None, name: str, config: Mapping[str, Any]) -> ApiRequest:
-    """A channel of mail. A password that was typed stands in no text."""
+    """A mail channel. No text contains its password."""
     said = {key: value for key, value in config.items() if key != "password"}
     secrets = {"/config/password": "MAIL_PASSWORD"} if config.get("password") else {}
     body = {"type": "email", "config": said}

@@ -149,7 +149,7 @@ NEW: Final = "new"
 @login_required
 @require_http_methods(["GET", "POST"])
 def mine(request: HttpRequest) -> HttpResponse:
-    """What I am told about, one subscription at a time, and my newest messages."""
+    """The user's subscriptions, one at a time, and their newest messages."""
     actor = actor_of(request)
     wishes = list(channels.subscriptions_of(actor))
     wish = _chosen(wishes, request.GET.get("subscription", ""))
@@ -191,7 +191,7 @@ def _around(request: HttpRequest, actor: Actor) -> dict[str, Any]:
     manages = can(actor, Permission.MANAGE_ORGANISATION)
     return {
         "page": page,
-        "told": readable_deliveries(actor, page.rows),
+        "deliveries": readable_deliveries(actor, page.rows),
         "mail_is_on": channels.state().email,
         "address": own_address(str(actor.kind), actor.id),
         "manages": manages,
@@ -210,7 +210,7 @@ def _chosen(wishes: list[Subscription], key: str) -> Subscription | None:
 
 
 def _listed(wish: Subscription) -> tuple[Subscription, list[str], list[str]]:
-    """A subscription with the names of what is told and by what."""
+    """A subscription with the names of its types and channels."""
     types = [name for each in wish.events for name in each["types"]]
     return wish, types, [each.name for each in wish.channels.all()]
 

@@ -8,8 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import Column, as_time, filters
-from portal.kit.api.pagination import PAGES, ListSchema, part_of
+from portal.kit.api.lists import PAGES, Column, ListSchema, as_time, filters, part_of
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import FILTERS, operation, rendered, validated_body

@@ -16,7 +16,7 @@ from django.utils import timezone
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.gateway import Manifest
-from clusters.ports.ownership import stamped
+from clusters.ports.objects import stamped
 from clusters.sync.rules.diff import Change as ObjectChange
 from clusters.sync.rules.diff import Create, Delete, Fenced, NameConflict, Replace, Update, diff
 from clusters.sync.selectors import desired_state
@@ -32,7 +32,7 @@ from tenants.organisation.models import Project
 from workloads.plans.models import Plan, PlanScope
 from workloads.state.models import DesiredPhase, Workload
 from workloads.state.rules import WAITING
-from workloads.state.selectors.timeline import gpu_seconds_at_risk
+from workloads.state.selectors.costs import gpu_seconds_at_risk
 from workloads.state.selectors.usage import Bounds, bounds_of, live, queue_paths
 
 Change = Mapping[str, Any]

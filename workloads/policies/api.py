@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import flag_in
+from portal.kit.api.lists import flag_in
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import operation, validated_body
 from portal.kit.db.read_cache import cached_reads

@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
 
 from clusters.inventory.models import Cluster
-from portal.kit.api.filters import id_number
+from portal.kit.api.lists import id_number
 from portal.kit.db.read_cache import cached_read
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission

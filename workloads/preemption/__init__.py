@@ -1,1 +1,1 @@
-"""Preemption records: detected from what clusters show, told as timelines."""
+"""Preemption records: detected from what clusters show, shown as timelines."""

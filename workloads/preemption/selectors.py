@@ -1,6 +1,6 @@
 """Evictions of a workload as timelines: by whom, why, what they cost, and what followed.
 
-A uid means something only once whoever has it was seen; until then it is kept, and the name follows.
+A uid has a name only once its object was observed; until then it is kept, and the name follows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,14 +19,13 @@ from workloads.forecast.selectors.waiting import queue_position
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.state.models import EventType, Phase, Workload, WorkloadEvent
 from workloads.state.rules import ENDED
-from workloads.state.selectors.timeline import OTHERS
-from workloads.state.selectors.workloads import object_name, workload_id, workload_ids
+from workloads.state.selectors.workloads import OTHERS, object_name, workload_id, workload_ids
 
 CONSOLIDATE: Final = "consolidate"
 
 
 def was_moved(records: Sequence[PreemptionRecord]) -> bool:
-    """By the scheduler's own words, which the record keeps; nobody in particular gains by a move."""
+    """By the scheduler's own words, which the record keeps; no workload gains by a move."""
     return all(_cause(record) == CONSOLIDATE for record in records)
 
 
@@ -42,8 +41,8 @@ def needed_pods(pods: Sequence[ObservedPod]) -> set[int]:
     uids = [pod.uid for pod in pods]
     unended = PreemptionRecord.objects.filter(pod_uid__in=uids, gone_at=None)
     nameless = PreemptionRecord.objects.filter(preemptor_uid__in=uids, preemptor=None, preemptor_name="")
-    told = {*unended.values_list("pod_uid", flat=True), *nameless.values_list("preemptor_uid", flat=True)}
-    return {pod.pk for pod in pods if pod.owner_id in owners or pod.uid in told}
+    described = {*unended.values_list("pod_uid", flat=True), *nameless.values_list("preemptor_uid", flat=True)}
+    return {pod.pk for pod in pods if pod.owner_id in owners or pod.uid in described}
 
 
 UID: Final = "uid:"
@@ -51,7 +50,7 @@ UID: Final = "uid:"
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """Who gained: a workload; or the name of something that is none of ours; or a uid that nobody knows yet."""
+    """Who gained: a workload; or the name of something that is none of ours; or a uid that is not known yet."""
 
     workload: Workload | None = None
     name: str = ""
@@ -296,13 +295,13 @@ def _afterwards(records: Sequence[PreemptionRecord], asked: datetime) -> Iterato
     """
     record = records[0]
     words = {Phase.PENDING.value: "Requeued.", Phase.RUNNING.value: "Running again."}
-    told = record.victim.timeline.filter(type=EventType.PREEMPTION, at__lte=record.at).order_by("-at", "-pk").first()
+    start = record.victim.timeline.filter(type=EventType.PREEMPTION, at__lte=record.at).order_by("-at", "-pk").first()
     seen: set[str] = set()
     later = ObservedPod.objects.filter(owner_id=str(record.victim_id), cluster=record.cluster_id, created_at__gte=asked)
     pods = list(later.exclude(uid__in=[each.pod_uid for each in records]).values_list("created_at", "started_at"))
     made = min((made for made, _started in pods), default=None)
     started = min((started for _made, started in pods if started), default=None)
-    moves = record.victim.timeline.filter(type=EventType.PHASE, phase__in=words, pk__gt=told.pk if told else 0)
+    moves = record.victim.timeline.filter(type=EventType.PHASE, phase__in=words, pk__gt=start.pk if start else 0)
     for entry in moves.order_by("pk")[:20]:
         if entry.phase not in seen and (entry.phase != Phase.RUNNING or Phase.PENDING in seen):
             seen.add(entry.phase)

@@ -1,11 +1,11 @@
 """Recording evictions: exactly one record per pod and eviction, kept after the pod and its events are gone.
 
 What is known comes in any order, more than once, and in parts: the pod's DisruptionTarget condition (certain, with the
-moment; it names nobody on a plain cluster), its deletion and end, and the scheduler's event (names who gained; expires
-after an hour). The first part that proves an eviction makes the record, every other one completes it. A pod's uid is
-evicted once: a pod made anew under its name has another. Where a scheduler evicts gangs whole, the records of a gang's
-pods make one preemption, however many looks they are seen in. Of some evictions only the moment survives: the record
-then names no preemptor.
+moment; it names no preemptor on a plain cluster), its deletion and end, and the scheduler's event (names who gained;
+expires after an hour). The first part that proves an eviction makes the record, every other one completes it. A pod's
+uid is evicted once: a pod recreated under its name has another. Where a scheduler evicts gangs whole, the records of a
+gang's pods make one preemption, however many looks they are seen in. Of some evictions only the moment survives: the
+record then names no preemptor.
 """
 
 from collections import defaultdict
@@ -68,11 +68,11 @@ def record_evictions(
     events = _events(cluster, ending)
     known = {row.pod_uid: row for row in PreemptionRecord.objects.filter(cluster=cluster, pod_uid__in=ending)}
     for uid, pod in ending.items():
-        victim, told = victims[pod.owner_id], events.get(uid, [])
-        reading = _read(cluster, pod, told, readings.get(uid))
+        victim, described = victims[pod.owner_id], events.get(uid, [])
+        reading = _read(cluster, pod, described, readings.get(uid))
         if uid in known:
             _complete(cluster, known[uid], pod, reading)
-        elif at := _moment(pod, told, reading):
+        elif at := _moment(pod, described, reading):
             record, created = _record(cluster, pod, victim, reading, at)
             if created:
                 fresh[pod.owner_id].append(record)
@@ -167,7 +167,7 @@ def _ended_by(pod: ObservedPod, event: ClusterEvent) -> bool:
 def _read(
     cluster: Cluster, pod: ObservedPod, events: list[ClusterEvent], fresh: PodStatusReason | None
 ) -> PodStatusReason:
-    """Condition and events together, in the flavour's reading; a fresh one that names somebody stands."""
+    """Condition and events together, in the flavour's reading; a new one that names a preemptor wins."""
     if fresh is not None and fresh.preemptor:
         return fresh
     said: list[Manifest] = [{"reason": event.reason, "message": event.message} for event in events]
@@ -241,7 +241,7 @@ def _complete(cluster: Cluster, record: PreemptionRecord, pod: ObservedPod, read
 
 
 def _name(record: PreemptionRecord, taker: Preemptor) -> None:
-    """Fill in who gained, in the record and in what was told of it."""
+    """Fill in who gained, in the record and in its timeline entries."""
     nameless = PreemptionRecord.objects.filter(pk=record.pk, preemptor=None, preemptor_name="")
     fields = taker.fields()
     if record.cause == PreemptionCause.UNKNOWN and taker.workload is not None:
@@ -327,7 +327,7 @@ def _rewrite_entry(entry: WorkloadEvent, victim: Workload, keys: list[int]) -> N
 
 
 def _words(victim: Workload, records: list[PreemptionRecord]) -> tuple[str, str]:
-    """In one word, and in a sentence without the name of somebody else's workload."""
+    """In one word, and in a sentence without the name of another user's workload."""
     first = records[0]
     nodes = sorted({each.node_name for each in records})
     where = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes"

@@ -8,8 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.inventory.models import NodePool
-from portal.kit.api.filters import Column, Columns, as_time, filters, flag_in, ordering
-from portal.kit.api.pagination import without_cursor
+from portal.kit.api.lists import Column, Columns, as_time, filters, flag_in, ordering, without_cursor
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import FILTERS, PAGES, operation, validated_body
 from portal.kit.errors import ValidationFailed

@@ -39,9 +39,9 @@ class QuotaRequestForm(PageForm):
     until = _until(help_text=_("Last day (UTC), after which the GPUs are taken back. Empty: no end."))
     reason = _reason(_("Reason"))
 
-    def __init__(self, *args: Any, standing: Access, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, access: Access, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        projects = standing.projects(Permission.SUBMIT)
+        projects = access.projects(Permission.SUBMIT)
         pools = NodePool.objects.filter(cluster__in=projects.values("cluster")).select_related("cluster")
         self._field("project").offer(Offer(projects.select_related("department", "cluster")))
         self._field("node_pool").offer(

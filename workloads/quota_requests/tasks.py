@@ -3,7 +3,7 @@
 from celery import shared_task
 from django.utils import timezone
 
-from portal.kit.db.periodic_lock import claim_period
+from portal.kit.messaging.tasks import claim_period
 from workloads.quota_requests.services import end_due, refresh_open
 
 SECONDS = 60

@@ -46,15 +46,15 @@ TONES: Final = {"open": "wait", "approved": "good", "declined": "bad", "withdraw
 def requests(request: HttpRequest) -> HttpResponse:
     """Those I may decide, and mine; with `project` all of a project."""
     actor, project = actor_of(request), request.GET.get("project", "")
-    standing = access_for(actor)
-    if project and not standing.projects().filter(name=project).exists():
+    access = access_for(actor)
+    if project and not access.projects().filter(name=project).exists():
         raise Http404
     mine = visible_requests(actor).filter(project__name=project) if project else own_requests(actor)
     context = {
         "page": page_of(mine, column="-created_at", after=request.GET.get("after", ""), size=PAGE_SIZE),
         "to_decide": [] if project else list(requests_to_decide(actor)[:PAGE_SIZE]),
-        "decides": standing.holds(Permission.MANAGE_PROJECT_QUOTA),
-        "may_ask": standing.projects(Permission.SUBMIT).exists(),
+        "decides": access.holds(Permission.MANAGE_PROJECT_QUOTA),
+        "may_ask": access.projects(Permission.SUBMIT).exists(),
         "project": project,
         "tones": TONES,
     }
@@ -66,9 +66,9 @@ def requests(request: HttpRequest) -> HttpResponse:
 def add(request: HttpRequest) -> HttpResponse:
     """Request quota; project, pool and GPUs may be given in the URL."""
     actor = actor_of(request)
-    standing = access_for(actor)
+    access = access_for(actor)
     given = {name: request.GET[name] for name in ("project", "gpus") if name in request.GET}
-    form = QuotaRequestForm(form_data(request), standing=standing, initial={**given, **_pool(request, standing)})
+    form = QuotaRequestForm(form_data(request), access=access, initial={**given, **_pool(request, access)})
     if shown := suggestions(request, form) or form_snippets(request, form, lambda: create_request_of(form.asked)):
         return shown
     if request.method == "POST" and form.is_valid():
@@ -82,10 +82,10 @@ def add(request: HttpRequest) -> HttpResponse:
     return render(request, "workloads/quota_requests/add.html", {"form": form}, status=422 if form.errors else 200)
 
 
-def _pool(request: HttpRequest, standing: Access) -> dict[str, str]:
+def _pool(request: HttpRequest, access: Access) -> dict[str, str]:
     """The pool of the URL as the form names it: with the project's cluster."""
     name, project = request.GET.get("pool", ""), request.GET.get("project", "")
-    found = standing.projects().filter(name=project).values_list("cluster__name", flat=True).first()
+    found = access.projects().filter(name=project).values_list("cluster__name", flat=True).first()
     return {"node_pool": f"{name} on {found}"} if name and found else {}
 
 

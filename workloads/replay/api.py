@@ -11,9 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.inventory.models import Cluster
-from portal.kit.api.csv_export import csv_response
-from portal.kit.api.filters import Column, Columns, as_time, filters, ordering
-from portal.kit.api.pagination import without_cursor
+from portal.kit.api.lists import Column, Columns, as_time, filters, ordering, without_cursor
+from portal.kit.api.parsers import csv_response
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import (
     ERROR_RESPONSES,

@@ -4,7 +4,7 @@
 2. what it is about is read, and both runs are computed in memory; nothing is locked meanwhile
 3. every few moments its progress is written under the number of the try, and the lease moves on: a write that changes
    no row means that it was cancelled, or that another worker has taken it over
-A replay whose worker died begins anew when the lease has run out; one that ends every worker is given up.
+A replay whose worker died starts again when the lease has run out; one that ends every worker is given up.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from django.utils import timezone
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from portal.audit.services import audited_transaction, record
-from portal.kit.api.csv_export import csv_text
+from portal.kit.api.parsers import csv_text
 from portal.kit.errors import Conflict, NotFound, ValidationFailed
 from portal.kit.messaging.publisher import notify_worker
 from portal.kit.security.actors import Actor, ActorKind
@@ -184,7 +184,7 @@ def forget_old() -> int:
 
 
 def run(key: UUID | str) -> bool:
-    """Run one replay if it is due and nobody else is at it. False: nothing to do."""
+    """Run one replay if it is due and no other worker has it. False: nothing to do."""
     now = timezone.now()
     due = Replay.objects.filter(pk=UUID(str(key)), status__in=UNFINISHED, due_at__lte=now)
     lease = {"due_at": now + LEASE, "attempts": F("attempts") + 1, "done": 0}

@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from portal.kit.db.periodic_lock import claim_period
+from portal.kit.messaging.tasks import claim_period
 from workloads.replay import services as replay_services
 
 REPLAY_SECONDS = 10

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from clusters.inventory.models import Cluster
 from clusters.watch.selectors import Metric, SeriesPoint, TimeWindow
-from portal.kit.api.csv_export import csv_response
+from portal.kit.api.parsers import csv_response
 from portal.kit.errors import RungError
 from portal.kit.pages.api_snippets import ApiRequest, action_snippet, form_snippets
 from portal.kit.pages.forms import PageForm, form_data

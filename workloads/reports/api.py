@@ -11,10 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.watch.models import Sample
-from portal.kit.api.csv_export import csv_response
-from portal.kit.api.filters import Column, Columns, as_time, filters, ordering
-from portal.kit.api.pagination import without_cursor
-from portal.kit.api.parsers import TENANT_ID
+from portal.kit.api.lists import Column, Columns, as_time, filters, ordering, without_cursor
+from portal.kit.api.parsers import TENANT_ID, csv_response
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import (
     ERROR_RESPONSES,
@@ -94,7 +92,7 @@ class ReportDetail(Route):
 
     @operation("get_report_by_id", "Read a report", ReportSchema)
     def get(self, request: Request, report_id: UUID) -> Response:
-        """Somebody else's is absent."""
+        """404 for another subject's."""
         return Response(_json(reports_services.own_report(key=report_id, actor=actor_of(request))))
 
     @operation("delete_report_by_id", "Delete a report", status=204)

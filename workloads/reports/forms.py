@@ -45,14 +45,14 @@ class ReportForm(PageForm):
     group_by = forms.ChoiceField(label=_("Group by"), choices=GROUPS)
     filter_by = SearchField(label=_("Scope"), required=False)
 
-    def __init__(self, *args: Any, standing: Access, now: datetime, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, access: Access, now: datetime, **kwargs: Any) -> None:
         today = now.astimezone(UTC).date()
         kwargs.setdefault("initial", {"start": today - 6 * DAY, "end": today, "group_by": GROUPS[0][0]})
         super().__init__(*args, **kwargs)
         self._now = now
         self._scope.offer(
-            department_offer(standing.departments()),
-            project_offer(standing.projects()),
+            department_offer(access.departments()),
+            project_offer(access.projects()),
             Offer(Cluster.objects.all(), Concat(Value("cluster "), "name", output_field=CharField())),
             empty=_("everything you can see"),
         )

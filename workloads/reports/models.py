@@ -1,4 +1,4 @@
-"""Usage reports: what somebody wants to know of a stretch of time, and the file once it is made."""
+"""Usage reports: the request for a period of time, and the file once it is made."""
 
 import uuid
 
@@ -8,7 +8,7 @@ from workloads.state.models import DeferredRequest
 
 
 class ReportStatus(models.TextChoices):
-    """Where a report stands. The words are Run:ai's."""
+    """Status of a report, in Run:ai's words."""
 
     PENDING = "Pending"
     PROCESSING = "Processing"
@@ -41,7 +41,7 @@ class Report(DeferredRequest):
     created_at = models.DateTimeField()
     due_at = models.DateTimeField(null=True, help_text="When a worker may take it; null: nothing is left to do.")
     attempts = models.PositiveIntegerField(default=0)
-    told = models.JSONField(default=dict, help_text="Keys of the projects and departments that the file tells of.")
+    covered = models.JSONField(default=dict, help_text="Keys of the projects and departments that the file covers.")
     content = models.TextField(blank=True, help_text="The file.")
 
     class Meta:

@@ -14,10 +14,9 @@ from typing import Final
 from uuid import UUID
 
 from clusters.watch.selectors import ALL, RESOLUTIONS, Figures, Metric, SampleOwner
-from portal.kit.api.csv_export import csv_text
-from portal.kit.api.parsers import rfc3339
-from portal.kit.db.periodic_lock import period_start
+from portal.kit.api.parsers import csv_text, rfc3339
 from portal.kit.errors import Problem, ValidationFailed
+from portal.kit.messaging.tasks import period_start
 
 PROJECT_NAME: Final = "projectName"
 DEPARTMENT_NAME: Final = "departmentName"
@@ -37,7 +36,7 @@ def validate_report(*, name: str, start: datetime, end: datetime, now: datetime)
 
 
 def named_places(filter_by: Sequence[str]) -> Mapping[str, str]:
-    """`["projectName==llm"]` as names by field. Raises Refused at the part that is none, or stands there twice."""
+    """`["projectName==llm"]` as names by field. Raises ValidationFailed at an invalid or repeated part."""
     found: dict[str, str] = {}
     for number, clause in enumerate(filter_by):
         field, _, value = clause.partition(EQUALS)
@@ -80,7 +79,7 @@ Sampled = tuple[datetime, Figures]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """From start to end, as it is told at `now`, out of samples of this grain and coarser ones."""
+    """From start to end, as known at `now`, from samples of this grain and coarser ones."""
 
     start: datetime
     end: datetime

@@ -1,4 +1,4 @@
-"""Which reports somebody has, which places a report tells of, and what the samples say of them."""
+"""Reports of a subject, the scopes that a report covers, and their samples."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -84,7 +84,7 @@ def may_read(report: Report, actor: Actor) -> bool:
     models: Mapping[str, type[Model]] = {PROJECT: Project, DEPARTMENT: Department}
     return not any(
         models[kind]._default_manager.filter(pk__in=keys).exclude(pk__in=seen[kind].values("pk")).exists()
-        for kind, keys in report.told.items()
+        for kind, keys in report.covered.items()
     )
 
 
@@ -99,8 +99,8 @@ def _totals(places: Sequence[ReportPlace], stretch: Stretch) -> Iterator[tuple[s
     )
     found = rows.order_by("owner", "at").values_list("owner", "at", "figures").iterator(chunk_size=2000)
     for owner, samples in groupby(found, key=itemgetter(0)):
-        told = [(at, figures) for _owner, at, figures in samples]
-        yield owner, total_of(told, stretch, has_queues=kind in {PROJECT, DEPARTMENT})
+        points = [(at, figures) for _owner, at, figures in samples]
+        yield owner, total_of(points, stretch, has_queues=kind in {PROJECT, DEPARTMENT})
 
 
 def _lines(place: ReportPlace, total: Total, stretch: Stretch) -> Iterator[ReportLine]:

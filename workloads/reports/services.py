@@ -2,7 +2,7 @@
 
 1. a report that is due is claimed by compare-and-set: the lease moves `due_at` ahead and counts the try
 2. what its asker may see now is read, and what the samples say of it; nothing is locked meanwhile
-3. the first file that is made is kept; whoever comes second finds it there and leaves it
+3. the first file that is made is kept; a second worker finds it and leaves it
 A report whose worker died is found by the sweep when the lease has run out; one that ends every worker is given up.
 """
 
@@ -48,7 +48,7 @@ def sweep() -> int:
 
 
 def make(key: UUID | str) -> bool:
-    """Make one report if it is due and nobody else is at it. False: nothing to do."""
+    """Make one report if it is due and no other worker has it. False: nothing to do."""
     now = timezone.now()
     due = Report.objects.filter(pk=UUID(str(key)), status__in=UNFINISHED, due_at__lte=now)
     lease = {"due_at": now + LEASE, "attempts": F("attempts") + 1}
@@ -90,7 +90,7 @@ def _make(row: Report, now: datetime) -> None:
     if len(text) > LARGEST:
         _fail(row, "The file would be too large. Choose a narrower scope.")
         return
-    _end(row, status=ReportStatus.READY, message=words_of_cover(lines), content=text, told=keys_of_places(places))
+    _end(row, status=ReportStatus.READY, message=words_of_cover(lines), content=text, covered=keys_of_places(places))
 
 
 def _fail(row: Report, message: str) -> None:
@@ -102,7 +102,7 @@ def _end(row: Report, **fields: object) -> None:
 
 
 def _unfinished(row: Report) -> QuerySet[Report]:
-    """The row while nobody has ended it."""
+    """The row, unless another worker ended it."""
     return Report.objects.filter(pk=row.pk, status__in=UNFINISHED)
 
 
@@ -141,7 +141,7 @@ def create_report(
 
 
 def delete_report(*, key: UUID, actor: Actor) -> None:
-    """Throw it away, also while it is being made. Absent for somebody else's."""
+    """Delete it, also while it is being made. NotFound for another subject's."""
     with audited_transaction(actor=actor, action="report.delete", entity_type="report", entity_name=str(key)):
         row = own_report(key=key, actor=actor)
         record(actor, "report.delete", row, detail=_audit_detail(row))
@@ -149,7 +149,7 @@ def delete_report(*, key: UUID, actor: Actor) -> None:
 
 
 def own_report(*, key: UUID, actor: Actor) -> Report:
-    """The subject's own report; Absent for somebody else's."""
+    """The subject's own report; NotFound for another subject's."""
     row = reports_of(actor).filter(pk=key).first()
     if row is None:
         raise NotFound

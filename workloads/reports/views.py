@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from clusters.inventory.models import Cluster
-from portal.kit.api.csv_export import csv_response
+from portal.kit.api.parsers import csv_response
 from portal.kit.db.keyset_pagination import page_of
 from portal.kit.errors import RungError
 from portal.kit.pages.api_snippets import action_snippet, form_snippets
@@ -43,7 +43,7 @@ TONES: Final = {
 def reports(request: HttpRequest) -> HttpResponse:
     """My reports, newest first, and a form for another one."""
     actor = actor_of(request)
-    form = ReportForm(form_data(request), standing=access_for(actor), now=timezone.now())
+    form = ReportForm(form_data(request), access=access_for(actor), now=timezone.now())
     if shown := suggestions(request, form) or form_snippets(request, form, lambda: report_create_request(form.asked)):
         return shown
     if request.method == "POST" and form.is_valid():

@@ -55,7 +55,7 @@ class WorkloadQuerySet(models.QuerySet["Workload"]):
 
 
 class Workload(models.Model):
-    """A job and its standing. Effective priority and preemptibility are stored with their sources."""
+    """A job and its state. Effective priority and preemptibility are stored with their sources."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=253)
@@ -211,7 +211,7 @@ class DeferredRequest(models.Model):
 
     @property
     def asker(self) -> Actor:
-        """Who asked, as a worker acts for them; what they may do is read anew."""
+        """Who asked, as a worker acts for them; their permissions are read again."""
         limits = CredentialLimits(project_id=self.project_id, department_id=self.department_id)
         kind = ActorKind(self.subject_kind)
         return Actor(kind, self.subject_id, self.subject_name, Channel.WORKER, limits=limits if limits.bound else None)
@@ -253,7 +253,7 @@ class WorkloadEvent(models.Model):
 
 
 class FeedState(models.Model):
-    """The last position of the change feed, one row. Whoever gives out positions holds its lock."""
+    """The last position of the change feed, one row. A writer that assigns positions holds its lock."""
 
     last = models.BigIntegerField(default=0)
 

@@ -1,7 +1,7 @@
 """The table of phases, the phase that follows from a workload's pods, and its checkpoints. Pure.
 
 Phases are Run:ai's; there is no "Preempted", an eviction is a record beside the phase. A move that is not in the
-table does not happen: whoever tries it has lost a race against somebody else's move.
+table does not happen: the caller has lost a race against another move.
 
 `rung.dev/last-checkpoint-at` is a moment; `rung.dev/checkpoint-interval` a rhythm that begins with the pod.
 """
@@ -23,7 +23,7 @@ RESUMABLE: Final = frozenset({"Stopped", "Stopping"})
 WAITING: Final = frozenset({"Creating", "Pending", "Initializing", "Resuming"})
 HOLDING: Final = frozenset({"Running", "Degraded", "Updating"})
 NO_CONTROLLER: Final = "NoController"  # the reason of what nothing in its cluster has answered
-HELD_BACK: Final = "HeldBack"  # the reason of what Rung does not hand over yet, lest it evict young work
+HELD_BACK: Final = "HeldBack"  # not handed over yet: it would evict workloads inside their minimum runtime
 HELD_FOR_QUOTA: Final = "HeldForQuota"  # the same, since non-preemptible work would exceed its pool's deserved quota
 HELD: Final = (HELD_BACK, HELD_FOR_QUOTA)
 
@@ -89,33 +89,33 @@ class PodCounts:
         return self.running + self.starting + self.waiting + self.leaving
 
 
-def next_phase(current: str, desired: str, standing: PodCounts) -> str:
+def next_phase(current: str, desired: str, counts: PodCounts) -> str:
     """The phase that follows, or the current one when nothing moves (or the table forbids it)."""
-    following = _wanted_phase(current, desired, standing)
+    following = _wanted_phase(current, desired, counts)
     return following if following == current or may_move(current, following) else current
 
 
-def _wanted_phase(current: str, desired: str, standing: PodCounts) -> str:
+def _wanted_phase(current: str, desired: str, counts: PodCounts) -> str:
     if current in ENDED or desired == "Deleted":
         return current
-    if standing.job in {"succeeded", "failed"}:
-        return "Completed" if standing.job == "succeeded" else "Failed"
+    if counts.job in {"succeeded", "failed"}:
+        return "Completed" if counts.job == "succeeded" else "Failed"
     if desired == "Stopped":
-        return "Stopping" if standing.live else "Stopped"
-    return _running_phase(current, standing)
+        return "Stopping" if counts.live else "Stopped"
+    return _running_phase(current, counts)
 
 
-def _running_phase(current: str, standing: PodCounts) -> str:
-    if standing.running + standing.starting == 0 and standing.job == "queued":
+def _running_phase(current: str, counts: PodCounts) -> str:
+    if counts.running + counts.starting == 0 and counts.job == "queued":
         return "Pending"
-    if standing.running + standing.starting == 0:
-        return "Pending" if standing.waiting or current in HOLDING or current == "Initializing" else current
-    present = standing.running + standing.succeeded
-    if present >= standing.wanted:
+    if counts.running + counts.starting == 0:
+        return "Pending" if counts.waiting or current in HOLDING or current == "Initializing" else current
+    present = counts.running + counts.succeeded
+    if present >= counts.wanted:
         return "Running"
     if current in HOLDING:
-        return "Running" if present >= standing.min_member and standing.min_member < standing.wanted else "Degraded"
-    if present >= standing.min_member and not standing.starting:
+        return "Running" if present >= counts.min_member and counts.min_member < counts.wanted else "Degraded"
+    if present >= counts.min_member and not counts.starting:
         return "Running"
     return "Initializing"
 

@@ -80,7 +80,7 @@ def place_events() -> int:
     """Give timeline entries that have committed their positions in the change feed; answers how many.
 
     Primary keys are drawn before the commit, so a key may become visible after a higher one. Positions are given to
-    committed rows only, under a lock that is held until they are committed themselves: whoever sees a position sees
+    committed rows only, under a lock that is held until they are committed themselves: a reader of a position sees
     every lower one, and an entry that commits late comes later in the feed instead of being skipped.
     """
     waiting = WorkloadEvent.objects.filter(position=None)
@@ -113,7 +113,7 @@ def move(
     retrying: bool = False,
     **changes: Any,
 ) -> bool:
-    """Move to a phase if the row still stands where it was read and the table allows it. False: somebody else won.
+    """Move to a phase if the row is unchanged since it was read and the table allows it. False: another writer won.
 
     `changes` are written with it, `retrying` allows the moves of a retry. The instance follows the row.
     """
@@ -128,13 +128,13 @@ def move(
         **_spent(workload, at),
         **changes,
     }
-    standing = Workload.objects.filter(
+    unchanged = Workload.objects.filter(
         pk=workload.pk,
         phase=workload.phase,
         desired_phase=workload.desired_phase,
         generation=workload.generation,
     )
-    if standing.update(**values) != 1:
+    if unchanged.update(**values) != 1:
         return False
     for name, value in values.items():
         setattr(workload, name, value)

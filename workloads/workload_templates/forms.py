@@ -10,8 +10,8 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from portal.kit.pages.forms import PageForm
-from portal.kit.security.strict_parsing.documents import DocumentInvalid, ParseLimits
-from portal.kit.security.strict_parsing.yaml_reader import documents_from_yaml
+from portal.kit.security.strict_json import DocumentInvalid, ParseLimits
+from portal.kit.security.strict_yaml import documents_from_yaml
 from workloads.policies.forms import ScopeField
 from workloads.policies.models import Owner
 from workloads.policies.selectors import ManageableScopes
@@ -24,7 +24,7 @@ POINTERS: Final[Mapping[str, str]] = {
     "/meta/description": "description",
     **{f"/assets/{name}": name for name in ASSETS},
 }
-"""Where what the service refuses was typed; the rest stands above the form with its pointer."""
+"""Where what the service refuses was typed; the rest is shown above the form with its pointer."""
 Choices = Sequence[tuple[str, Any]]
 
 

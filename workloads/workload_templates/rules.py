@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from clusters.flavours.objects import PLACEMENT, TOPOLOGY_KEY
 from clusters.flavours.rendering import MIN_MEMBER
-from portal.kit.security.strict_parsing.documents import token
+from portal.kit.security.strict_json import token
 from workloads.intake import FormFields
 from workloads.intake.rules.forms import FRAMEWORKS
 from workloads.intake.rules.native.objects import TYPES

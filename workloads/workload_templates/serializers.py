@@ -84,7 +84,7 @@ class TemplateCreate(TemplateBody):
 
 
 class TemplateReplacement(TemplateBody):
-    """A template that is there, said anew; its kind and scope stay."""
+    """New values of a template; its kind and scope stay."""
 
     meta = NamedBody()
 
@@ -121,7 +121,7 @@ class TemplateMetaSchema(TemplateCreateMeta):
 
 
 class RunnableSchema(serializers.Serializer[Any]):
-    """Can it be submitted as it stands?"""
+    """Can it be submitted as it is?"""
 
     isRunnable = serializers.BooleanField()
     issue = serializers.CharField(allow_null=True)
@@ -142,7 +142,7 @@ class TemplateSchema(TemplateBody):
 
 
 class PaginationSchema(serializers.Serializer[Any]):
-    """Where this page stands."""
+    """Place of this page."""
 
     limit = serializers.IntegerField(help_text="Number of entries on this page.")
     offset = serializers.IntegerField()
@@ -187,7 +187,7 @@ class AssetCreate(serializers.Serializer[Any]):
 
 
 class AssetReplacement(serializers.Serializer[Any]):
-    """An asset that is there, said anew; its scope and supported kinds stay."""
+    """New values of an asset; its scope and supported kinds stay."""
 
     meta = NamedBody()
     spec = TypedObject(as_=AssetSpec(), required=False, allow_null=True)
@@ -281,7 +281,7 @@ def draft_of(body: Mapping[str, Any]) -> TemplateDraft:
 
 
 def asset_json(row: Asset, templates: Iterable[WorkloadTemplate] | None = None) -> Body:
-    """ComputeAsset or EnvironmentAsset; `templates`: those that refer to it, where somebody asked."""
+    """ComputeAsset or EnvironmentAsset; `templates`: those that refer to it, if requested."""
     meta = {
         **place_json(row.place),
         **_authorship(row),

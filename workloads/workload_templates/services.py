@@ -1,7 +1,7 @@
 """Create, change and delete templates and assets of a scope; merge a template into a submission.
 
 What they say is checked as a submission's fields are, and kept as it was sent: policies, quota and everything else
-are asked when somebody submits with them.
+are checked at a submission with them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -191,7 +191,7 @@ def _write_asset(row: Asset, draft: AssetDraft) -> None:
 
 
 def _check_asset_unused(row: Asset) -> None:
-    """Whoever keeps an asset of a wide scope hears how many templates use it, not the names of foreign ones."""
+    """The manager of an asset of a wide scope sees how many templates use it, not the names of foreign ones."""
     if count := WorkloadTemplate.objects.filter(referring_to(row)).count():
         message = f"{count} templates use {row.name}. Change them first."
         raise Conflict.at("", "in_use", message, templates=count)
@@ -256,12 +256,12 @@ def fill_from_template(*, kind: str, body: Mapping[str, Any], template_id: UUID,
 
 
 def runnable(template: WorkloadTemplate) -> str:
-    """What a submission of it as it stands would be refused for, first of all; empty for nothing."""
+    """The first reason why a submission of it would be refused; empty for none."""
     return lacking(merge_template(template).native(template.kind, NAME), scope=grants_of(None))
 
 
 def issues_in(template: WorkloadTemplate, project: Project) -> Sequence[Problem]:
-    """What a submission of it to the project, as it stands, would be refused for by intake, dictionary or policy."""
+    """Why a submission of it to the project would be refused by intake, dictionary or policy."""
     native = merge_template(template).native(template.kind, NAME)
     try:
         resolve_for(read_native(native, scope=grants_of(project)), project)

@@ -83,7 +83,7 @@ def add(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def one(request: HttpRequest, template_id: UUID) -> HttpResponse:
-    """What it says; for whoever may change it, the form to do so."""
+    """Its values; with permission to change it, the form to do so."""
     actor = actor_of(request)
     row = template_or_404(actor, template_id)
     if request.method == "POST":
@@ -120,7 +120,7 @@ def _api_request(form: TemplateForm) -> Call:
 
 
 def form_for_new(actor: Actor, **kwargs: Any) -> TemplateForm:
-    """The form of a template that is not kept yet. Denied for whoever may keep none."""
+    """The form of a new template. Denied for users who may create none."""
     scopes = manageable_scopes(actor, in_project=Permission.SUBMIT)
     if not scopes:
         require_scope(actor, None)

@@ -221,9 +221,9 @@ def _show_rest(out: Output, steps: Sequence[PlannedChange], results: Sequence[Pl
 
 def _counts_bad(bad: Sequence[PlannedChange], left: int) -> str:
     counts = [(sum(each.outcome is outcome for each in bad), outcome) for outcome in BAD]
-    told = [f"{count} {outcome}" for count, outcome in sorted(counts, key=lambda each: each[1]) if count]
-    told += [f"{left} not translated"] if left else []
-    return f"{', '.join(told)}. Everything else was applied."
+    parts = [f"{count} {outcome}" for count, outcome in sorted(counts, key=lambda each: each[1]) if count]
+    parts += [f"{left} not translated"] if left else []
+    return f"{', '.join(parts)}. Everything else was applied."
 
 
 def _status(bad: Sequence[PlannedChange]) -> int:

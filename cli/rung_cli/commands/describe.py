@@ -218,9 +218,9 @@ def _query(conditions: list[str], sort: str, search: str) -> dict[str, str]:
 def _happenings(api: Api, workload_id: str, limit: int) -> list[dict[str, str]]:
     """Rung's history and the cluster's events as one list."""
     path = f"v1/workloads/{workload_id}"
-    told = [_record(each) for each in api.get(f"{path}/history", limit=limit)["records"]]
+    records = [_record(each) for each in api.get(f"{path}/history", limit=limit)["records"]]
     seen = [_event(each) for each in api.get(f"{path}/events", limit=limit)["events"]]
-    return sorted(told + seen, key=lambda each: each["at"])[-limit:]
+    return sorted(records + seen, key=lambda each: each["at"])[-limit:]
 
 
 def _record(record: Mapping[str, Any]) -> dict[str, str]:
@@ -240,7 +240,7 @@ def _event(event: Mapping[str, Any]) -> dict[str, str]:
 
 def _describe(out: Output, found: Mapping[str, Any]) -> None:
     out.line(f"{found['projectName']}/{found['name']}", style="bold")
-    out.pairs(_standing(found) + _values(found))
+    out.pairs(_status(found) + _values(found))
     for each in found["alternatives"]:
         out.line(f"  Alternative: {each['words']}", style="green")
     if found["waiting"]:
@@ -272,7 +272,7 @@ def _waiting(out: Output, found: Mapping[str, Any]) -> None:
         out.table(found["holders"], HOLDERS)
 
 
-def _standing(found: Mapping[str, Any]) -> list[tuple[str, object]]:
+def _status(found: Mapping[str, Any]) -> list[tuple[str, object]]:
     sync = found["syncInfo"]
     why = [each["userMessage"] for each in found.get("pendingSchedulingMessages") or []]
     return [

@@ -164,8 +164,8 @@ def _with_use(api: Api, found: list[Row]) -> list[Row]:
     """Each node with the name of its cluster and the GPUs that are allocated on it: null where it is unknown."""
     if not found:
         return found
-    told = api.get("v1/nodes/telemetry", telemetryType="ALLOCATED_GPUS", groupBy="ClusterId,Node")["values"]
-    groups = [({each["key"]: each["value"] for each in row["groups"]}, row["value"]) for row in told]
+    readings = api.get("v1/nodes/telemetry", telemetryType="ALLOCATED_GPUS", groupBy="ClusterId,Node")["values"]
+    groups = [({each["key"]: each["value"] for each in row["groups"]}, row["value"]) for row in readings]
     used = {(where["ClusterId"], where["Node"]): float(value) for where, value in groups}
     names = {each["uuid"]: each["name"] for each in api.get("v1/clusters", verbosity="metadata")}
     return [

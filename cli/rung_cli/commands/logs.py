@@ -70,14 +70,14 @@ def _once(out: Output, answer: Mapping[str, Any]) -> None:
 
 def _follow(api: Api, out: Output, workload_id: str, asked: dict[str, str], lines: int, interval: float) -> None:
     """1. look  2. print what is new  3. end with the workload, after one last look"""
-    path, seen, pod, told = f"v1/workloads/{workload_id}", list[str](), "", ""
+    path, seen, pod, printed = f"v1/workloads/{workload_id}", list[str](), "", ""
     while True:
         ended = api.get(path)["phase"] in ENDED
         answer = api.get(f"{path}/logs", lines=lines if not seen else MOST, **asked)
         trouble = answer["trouble"] or ("" if answer["pod"] else "No pods yet.")
-        if trouble != told and trouble:
+        if trouble != printed and trouble:
             note(trouble)
-        told = trouble
+        printed = trouble
         if answer["pod"] and not answer["trouble"]:
             if answer["pod"] != pod:
                 pod, seen = answer["pod"], []

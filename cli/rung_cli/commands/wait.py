@@ -113,7 +113,7 @@ def _found(api: Api, names: Iterable[str], project: str, condition: Condition) -
 def _until(api: Api, found: Sequence[Row], condition: Condition, timeout: float | None) -> list[Row]:
     """Workloads that reached the condition, in that order; every change is printed."""
     ends = None if timeout is None else time.monotonic() + timeout
-    waiting, told, done = {each["id"]: each for each in found}, dict[str, str](), list[Row]()
+    waiting, printed, done = {each["id"]: each for each in found}, dict[str, str](), list[Row]()
     watch = Watch(api, list(waiting.values()))
     while waiting:
         now = watch.next(None if ends is None else ends - time.monotonic())
@@ -123,7 +123,7 @@ def _until(api: Api, found: Sequence[Row], condition: Condition, timeout: float 
             )
         if now["id"] not in waiting:
             continue
-        _print_change(now, told)
+        _print_change(now, printed)
         if _is_so(now, condition):
             done.append(now)
             del waiting[now["id"]]
@@ -138,11 +138,11 @@ def _is_so(now: Mapping[str, Any], condition: Condition) -> bool:
     return now["phase"] in condition.wanted
 
 
-def _print_change(now: Mapping[str, Any], told: dict[str, str]) -> None:
+def _print_change(now: Mapping[str, Any], printed: dict[str, str]) -> None:
     why = now.get("phaseMessage") or now.get("phaseReason")
     said = f"{_ref(now)}: {now['phase']}{f' ({why})' if why else ''}"
-    if told.get(now["id"]) != said:
-        told[now["id"]] = said
+    if printed.get(now["id"]) != said:
+        printed[now["id"]] = said
         note(said)
 
 

@@ -101,7 +101,7 @@ class RestTransport:
             raise Unreachable(str(error) or type(error).__name__) from None
 
     def debug(self, text: str) -> None:
-        """Told where it is asked for."""
+        """Write a debug line if debug output is enabled."""
         if self._manner.debug:
             note(f"debug: {text}")
 

@@ -205,10 +205,10 @@ def _list(steps: Sequence[PlannedChange]) -> str:
 
 def _said(refusal: ApiError) -> str:
     """In one line."""
-    told = [
+    problems = [
         f"{each['pointer']}: {each['message']}".removeprefix(": ") for each in refusal.problems if "pointer" in each
     ]
-    return "; ".join(told) or refusal.message
+    return "; ".join(problems) or refusal.message
 
 
 def name_of(key: DeclaredKey) -> str:

@@ -42,7 +42,7 @@ class ManifestSubmission:
         return self._each(lambda number: self.api.read("v2/workloads/explain", bodies[number]))
 
     def _one_after_another(self, bodies: Sequence[Any]) -> list[Any]:
-        """What was submitted before one was refused is told: it stays submitted."""
+        """What was submitted before one was refused is printed: it stays submitted."""
         made = list[Any]()
         for number, body in enumerate(bodies):
             self._progress("Submitting", number)
@@ -72,8 +72,8 @@ class ManifestSubmission:
                 refusal.where = str(document)
                 refusals.append(refusal)
         progress("")
-        for told in refusals[:-1]:
-            print_error(told, self.format)
+        for earlier in refusals[:-1]:
+            print_error(earlier, self.format)
         if refusals:
             raise refusals[-1]
         return answers

@@ -30,18 +30,22 @@ from clusters.backends.kubernetes.protocol import (
 from clusters.backends.kubernetes.transport import LIMITS, Answer, HttpTransport, StreamIdle, TransportLimits
 from clusters.backends.rate_limit import MOST, RateLimiter
 from clusters.ports.connection import CheckedAddress, Connection
-from clusters.ports.errors import (
+from clusters.ports.gateway import (
     ClusterBusy,
     ClusterError,
     ClusterRefused,
     ClusterUnreachable,
+    Kind,
+    ListPage,
+    Manifest,
     NotServed,
+    ObjectRef,
     VersionConflict,
     VersionExpired,
+    WatchEvent,
+    collect_pages,
 )
-from clusters.ports.gateway import Kind, ListPage, Manifest, ObjectRef, WatchEvent, collect_pages
-from clusters.ports.kinds import CREATION_ORDER, NAMESPACE, ref_of
-from clusters.ports.ownership import MANAGER
+from clusters.ports.objects import CREATION_ORDER, MANAGER, NAMESPACE, ref_of
 
 PAGE: Final = 500
 SMALL_PAGE: Final = 2000
@@ -50,7 +54,7 @@ SMALL: Final = frozenset(CREATION_ORDER)
 MOST_PAGES: Final = 4000  # two million objects: a list that goes on is none
 WATCHES: Final = 64  # connections kept for watches: one for each kind that is followed
 BOOKMARKS: Final = 75.0  # seconds: API servers send a bookmark about every minute
-QUIET: Final = 0.03  # seconds without a byte after which a watch that does not wait has told everything
+QUIET: Final = 0.03  # seconds without a byte after which a watch that does not wait is complete
 SLACK: Final = 5.0  # seconds that a server may take to end a watch whose time is over
 LOG_BYTES: Final = 1 << 20
 LOG_SECONDS: Final = 8.0

@@ -1,7 +1,7 @@
 """Requests to an API server (paths, update bodies), and its responses: objects, lists, watch events, errors.
 
 The API server records who wrote which field (`metadata.managedFields`, paths in the FieldsV1 form). What is recorded
-under our name and is no longer wanted goes. Everything else stays: what others wrote, and what nobody wrote because
+under our name and is no longer wanted goes. Everything else stays: what others wrote, and what no manager wrote because
 the server filled it in after the request, such as a Job's selector. A default that counts as ours comes back by
 itself.
 """
@@ -14,24 +14,26 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from clusters.ports.errors import (
+from clusters.ports.gateway import (
     AdmissionDenied,
     ClusterBusy,
     ClusterError,
     ClusterRefused,
     ClusterUnreachable,
     Invalid,
+    Kind,
+    Manifest,
     NotAuthorized,
     NotServed,
     NotSynced,
     ObjectConflict,
+    ObjectRef,
     QuotaExceeded,
     VersionConflict,
     VersionExpired,
+    WatchEvent,
 )
-from clusters.ports.gateway import Kind, Manifest, ObjectRef, WatchEvent
-from clusters.ports.kinds import WHOLE_MAPS
-from clusters.ports.ownership import MANAGED_BY, MANAGER, is_managed
+from clusters.ports.objects import MANAGED_BY, MANAGER, WHOLE_MAPS, is_managed
 
 DEEP: Final = 254  # levels of nesting: as many as orjson writes; it reads 1024, too many to walk through in Python
 NO_ACCOUNT: Final = "error looking up service account"  # of a namespace that was made a moment ago

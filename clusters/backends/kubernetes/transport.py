@@ -21,7 +21,7 @@ from http.client import HTTPException, HTTPResponse
 from typing import Any, Final, cast
 
 from clusters.ports.connection import CheckedAddress, Connection, parse_server_url
-from clusters.ports.errors import ClusterRefused, ClusterUnreachable
+from clusters.ports.gateway import ClusterRefused, ClusterUnreachable
 
 
 class DeadlineSocket(ssl.SSLSocket):

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from clusters.ports.connection import Connection, parse_server_url
-from clusters.ports.errors import AddressRefused
+from clusters.ports.gateway import AddressRefused
 from portal.kit.errors import Problem, ValidationFailed
 
 LONGEST_BUNDLE: Final = 64 * 1024

@@ -12,8 +12,8 @@ from typing import Any, Final
 from clusters.connection.rules.connection_form_data import ConnectionFormData, connection_from
 from clusters.ports.connection import Connection
 from portal.kit.errors import BadRequest, PayloadTooLarge, Problem, RungError, ValidationFailed
-from portal.kit.security.strict_parsing.documents import DocumentInvalid, ParseLimits, token, visible
-from portal.kit.security.strict_parsing.yaml_reader import documents_from_yaml
+from portal.kit.security.strict_json import DocumentInvalid, ParseLimits, token, visible
+from portal.kit.security.strict_yaml import documents_from_yaml
 
 LIMITS: Final = ParseLimits(size=8 * 1024 * 1024, depth=12, nodes=2_000, documents=1)
 MINIFY: Final = "use the output of `kubectl config view --minify --flatten --raw`"

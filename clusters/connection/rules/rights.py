@@ -14,11 +14,13 @@ import yaml
 from clusters.flavours.registry import flavour_for
 from clusters.ports.flavour import SchedulerConfiguration, Traits, VisibilityApi
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import (
+from clusters.ports.objects import (
     BUDGET,
     EVENT,
     KAI_TOPOLOGY,
     KUEUE_TOPOLOGY,
+    MANAGED_BY,
+    MANAGER,
     NODE,
     PARENTS,
     POD,
@@ -26,8 +28,7 @@ from clusters.ports.kinds import (
     VOLCANO_HYPER_NODE,
     WORKLOAD_KINDS,
 )
-from clusters.ports.kinds import NAMESPACE as NAMESPACE_KIND
-from clusters.ports.ownership import MANAGED_BY, MANAGER
+from clusters.ports.objects import NAMESPACE as NAMESPACE_KIND
 
 READ: Final = ("get", "list", "watch")
 WRITE: Final = ("create", "update", "delete")

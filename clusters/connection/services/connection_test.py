@@ -14,10 +14,9 @@ from clusters.connection.services.gateways import gateway_to
 from clusters.connection.services.scheduler_config import configuration_warnings, read_facts_or_none
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.ports.connection import Connection
-from clusters.ports.errors import ClusterError
 from clusters.ports.flavour import Facts, SchedulerFlavour
-from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef
-from portal.kit.security.strict_parsing.documents import visible
+from clusters.ports.gateway import ClusterError, ClusterGateway, Kind, Manifest, ObjectRef
+from portal.kit.security.strict_json import visible
 
 ACCESS_REVIEW: Final = Kind(
     "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False

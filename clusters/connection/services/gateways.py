@@ -18,9 +18,8 @@ from clusters.backends.prometheus import gpu_readings
 from clusters.connection.models import ClusterCredential, CredentialKind, MetricsSource
 from clusters.inventory.models import Cluster
 from clusters.ports.connection import CheckedAddress, Connection, checked_address
-from clusters.ports.errors import ClusterUnreachable, CredentialUnreadable
-from clusters.ports.gateway import ClusterGateway, GpuUtilization
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.ports.gateway import ClusterGateway, ClusterUnreachable, CredentialUnreadable, GpuUtilization
+from clusters.sandbox.services.simulation import SandboxGateway
 from portal.audit.services import record
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import Actor

@@ -45,7 +45,7 @@ from clusters.inventory.services.inventory import (
     pause,
 )
 from clusters.ports.connection import Connection, parse_server_url
-from clusters.ports.errors import ClusterError, CredentialUnreadable
+from clusters.ports.gateway import ClusterError, CredentialUnreadable
 from portal.audit.services import record, record_refusals
 from portal.kit.db.transactions import external_call
 from portal.kit.errors import Conflict, ValidationFailed
@@ -91,7 +91,7 @@ def change_connection(
     """Reach the same cluster another way, or with another credential. Without a secret the stored one stays.
 
     `adopt`: accept a rebuilt cluster in place of the old one; must be explicit. Refused: a
-    part is wrong, or the secret is needed again. Conflict: another cluster answers, or somebody else changed the
+    part is wrong, or the secret is needed again. Conflict: another cluster answers, or another user changed the
     connection meanwhile.
     """
     with record_refusals(actor=actor, action="cluster.reconnect", entity_type="cluster", entity_name=cluster.name):

@@ -11,14 +11,21 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from clusters.flavours.kai.flavour import CAUSES, shard_settings, value_of
+from clusters.flavours.kai import CAUSES, shard_settings, value_of
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
-from clusters.ports.errors import ClusterError, NotAuthorized, NotServed, TransientClusterError
 from clusters.ports.flavour import HELD_BY_RUNG, NOT_HELD, Facts, Guarantee, SchedulerFlavour
-from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef
-from clusters.ports.kinds import BUDGET, KUEUE_COHORT, KUEUE_QUEUE, kind_of_workload
-from clusters.ports.ownership import is_managed
+from clusters.ports.gateway import (
+    ClusterError,
+    ClusterGateway,
+    Kind,
+    Manifest,
+    NotAuthorized,
+    NotServed,
+    ObjectRef,
+    TransientClusterError,
+)
+from clusters.ports.objects import BUDGET, KUEUE_COHORT, KUEUE_QUEUE, is_managed, kind_of_workload
 from clusters.ports.workload_kinds import KINDS
 from scheduling.forecast.cycle import Flavour
 from scheduling.forecast.eviction_matrix import EvictionSettings
@@ -342,8 +349,8 @@ def kind_warnings(cluster: Cluster, kind: str) -> tuple[str, ...]:
 def domain_warnings(cluster: Cluster) -> tuple[str, ...]:
     """Warnings for gangs that require one topology domain there."""
     traits = flavour_for(cluster.flavour).traits
-    told = () if traits.configuration is None else traits.configuration.domain_cautions_of(cluster.configured)
-    return (*((traits.rigid,) if traits.rigid else ()), *told)
+    answered = () if traits.configuration is None else traits.configuration.domain_cautions_of(cluster.configured)
+    return (*((traits.rigid,) if traits.rigid else ()), *answered)
 
 
 def guarantees_on(cluster: Cluster) -> Sequence[Guarantee]:

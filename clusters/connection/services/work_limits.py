@@ -27,7 +27,7 @@ from django.utils import timezone
 
 from clusters.connection.models import WorkerSlot
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import (
+from clusters.ports.gateway import (
     AddressRefused,
     ClusterError,
     ClusterUnreachable,

@@ -146,7 +146,7 @@ def update_node_pool(
     _check_placement(pool.cluster, None if gpu_placement == pool.gpu_placement else gpu_placement)
     levels = None if topology_levels is None else list(topology_levels)
     _check_levels(pool.cluster, () if levels == pool.topology_levels else levels or ())
-    before, told = _as_audit(pool), _topology_of(pool)
+    before, topology = _as_audit(pool), _topology_of(pool)
     wanted = {
         "label_key": label_key,
         "label_value": label_value,
@@ -157,8 +157,8 @@ def update_node_pool(
     for name, value in wanted.items():
         if value is not None:
             setattr(pool, name, value)
-    other = told != _topology_of(pool)
-    if told[0] and other:
+    other = topology != _topology_of(pool)
+    if topology[0] and other:
         _check_idle(pool)
         pool.topology_revision += 1
     pool.updated_by = actor.name

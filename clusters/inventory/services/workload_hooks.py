@@ -26,14 +26,15 @@ class WorkloadSample:
 class SwitchEffect:
     """What becomes of the work that is there.
 
-    `stays`: it runs, and stays with the scheduler it was made for. `anew`: it waits or is stopped. `unexpressed`: it
-    asks for a preemptibility that the new scheduler does not know. `unmanaged`: of a kind that the new scheduler is
-    configured to leave alone. `evicted`: of what stays, what the new scheduler's model evicts for what waits; None:
-    there is no such model. `uncounted`: GPU thousandths of what stays that the new quotas do not count.
+    `stays`: it runs, and stays with the scheduler it was made for. `recreated`: it waits or is stopped.
+    `unexpressed`: it asks for a preemptibility that the new scheduler does not know. `unmanaged`: of a kind that
+    the new scheduler is configured to leave alone. `evicted`: of what stays, what the new scheduler's model evicts
+    for what waits; None: there is no such model. `uncounted`: GPU thousandths of what stays that the new quotas do
+    not count.
     """
 
     stays: WorkloadSample = WorkloadSample()
-    anew: WorkloadSample = WorkloadSample()
+    recreated: WorkloadSample = WorkloadSample()
     unexpressed: WorkloadSample = WorkloadSample()
     unmanaged: WorkloadSample = WorkloadSample()
     evicted: WorkloadSample | None = WorkloadSample()
@@ -93,7 +94,7 @@ def work_in(target: Cluster, after: SchedulerFlavour) -> SwitchEffect:
     evicted = [work.evicted for work in works]
     return SwitchEffect(
         stays=_sum(work.stays for work in works),
-        anew=_sum(work.anew for work in works),
+        recreated=_sum(work.recreated for work in works),
         unexpressed=_sum(work.unexpressed for work in works),
         unmanaged=_sum(work.unmanaged for work in works),
         evicted=None if None in evicted else _sum(each for each in evicted if each),

@@ -10,9 +10,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from clusters.ports.errors import ClusterRefused, ObjectConflict, VersionConflict
-from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import LIMIT_RANGE, NAMESPACE, POD, PRIORITY_CLASS, RESOURCE_QUOTA, kind_of
+from clusters.ports.gateway import ClusterRefused, Kind, Manifest, ObjectConflict, VersionConflict
+from clusters.ports.objects import LIMIT_RANGE, NAMESPACE, POD, PRIORITY_CLASS, RESOURCE_QUOTA, kind_of
 from clusters.ports.pods import DEFAULT_GRACE, GPU_RESOURCE, is_terminal, requests_of, scaled, stamp
 from clusters.sandbox.services.kueue_webhooks import suspend_or_gate
 from clusters.sandbox.services.store import ObjectStore

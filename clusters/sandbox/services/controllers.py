@@ -3,8 +3,8 @@
 Job, Kubeflow and JobSet get their own condition types, RayJob its two words, Workflow its phase; every other kind
 gets conditions of the common shape (Running, Succeeded, Failed, Suspended).
 
-One generic controller stands in for every operator: it reads `clusters.ports.workload_kinds` to find what a kind asks
-for. A CronJob and a ScheduledWorkflow run once, at once. A bare Pod is nobody's: evicted, it is gone for good.
+One generic controller replaces every operator: it reads `clusters.ports.workload_kinds` to find what a kind asks
+for. A CronJob and a ScheduledWorkflow run once, at once. A bare Pod has no controller: it is not recreated.
 """
 
 from collections import defaultdict
@@ -16,9 +16,8 @@ from zlib import crc32
 
 import structlog
 
-from clusters.ports.errors import ClusterError
-from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import NAMESPACE, NODE, POD, kind_of
+from clusters.ports.gateway import ClusterError, Manifest
+from clusters.ports.objects import NAMESPACE, NODE, POD, kind_of
 from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.pods import annotations, controller_of, is_leaving, is_terminal, phase, stamp
 from clusters.ports.workload_kinds import kind_for
@@ -35,7 +34,7 @@ SERVING: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How an object stands: one of Succeeded, Failed, Suspended, Running or Pending, and why."""
+    """The state of an object: one of Succeeded, Failed, Suspended, Running or Pending, and why."""
 
     word: str
     reason: str = ""
@@ -47,16 +46,16 @@ def is_finished(owner: Manifest) -> bool:
     return any(each["type"] in FINISHED and each["status"] == "True" for each in conditions)
 
 
-def status_of(owner: Manifest, standing: JobProgress, pods: Sequence[Manifest], *, at: str) -> dict[str, Any]:
+def status_of(owner: Manifest, progress: JobProgress, pods: Sequence[Manifest], *, at: str) -> dict[str, Any]:
     """The whole status. Transition times of conditions that stay as they are stay too."""
     kind = owner["kind"]
-    word = COMPLETE_WORD.get(kind, "Succeeded") if standing.word == "Succeeded" else standing.word
-    status: dict[str, Any] = {**_counts(kind, pods), "conditions": _conditions(owner, word, standing, at)}
+    word = COMPLETE_WORD.get(kind, "Succeeded") if progress.word == "Succeeded" else progress.word
+    status: dict[str, Any] = {**_counts(kind, pods), "conditions": _conditions(owner, word, progress, at)}
     if kind == "RayJob":
-        status |= {"jobStatus": RAY_WORDS.get(standing.word, "PENDING"), "jobDeploymentStatus": standing.word}
+        status |= {"jobStatus": RAY_WORDS.get(progress.word, "PENDING"), "jobDeploymentStatus": progress.word}
     elif kind == "Workflow":
-        status["phase"] = standing.word
-    elif kind == "Job" and standing.word == "Succeeded":
+        status["phase"] = progress.word
+    elif kind == "Job" and progress.word == "Succeeded":
         status["completionTime"] = (owner.get("status") or {}).get("completionTime", at)
     return status
 
@@ -74,14 +73,14 @@ def _counts(kind: str, pods: Sequence[Manifest]) -> dict[str, Any]:
     }
 
 
-def _conditions(owner: Manifest, word: str, standing: JobProgress, at: str) -> list[dict[str, Any]]:
+def _conditions(owner: Manifest, word: str, progress: JobProgress, at: str) -> list[dict[str, Any]]:
     known = {each["type"]: each for each in (owner.get("status") or {}).get("conditions") or []}
     wanted = dict.fromkeys(known, "False") | {word: "True"}
-    return [_condition(known.get(kind), kind, value, standing, at) for kind, value in wanted.items()]
+    return [_condition(known.get(kind), kind, value, progress, at) for kind, value in wanted.items()]
 
 
-def _condition(old: Mapping[str, Any] | None, kind: str, value: str, standing: JobProgress, at: str) -> dict[str, Any]:
-    reason, message = (standing.reason or kind, standing.message) if value == "True" else ("", "")
+def _condition(old: Mapping[str, Any] | None, kind: str, value: str, progress: JobProgress, at: str) -> dict[str, Any]:
+    reason, message = (progress.reason or kind, progress.message) if value == "True" else ("", "")
     if old and (old["status"], old["reason"], old["message"]) == (value, reason, message):
         return dict(old)
     return {"type": kind, "status": value, "reason": reason, "message": message, "lastTransitionTime": at}
@@ -232,7 +231,7 @@ class _Controller:
             seed = f"{self.owner['metadata']['uid']}/{slot.key}/{number}"
             yield f"{name}-{crc32(seed.encode()) % 0x100000:05x}"
 
-    def _standing(self) -> JobProgress:
+    def _progress(self) -> JobProgress:
         if self._suspended():
             return JobProgress("Suspended", "JobSuspended", "Job suspended")
         if not self._failures_left():
@@ -246,21 +245,21 @@ class _Controller:
         return JobProgress("Running" if "Running" in here or "Succeeded" in here else "Pending")
 
     def _write_status(self) -> None:
-        standing = self._standing()
+        progress = self._progress()
         old = self.owner.get("status") or {}
-        self._announce(standing, old)
-        status = status_of(self.owner, standing, self.pods, at=stamp(self.store.now))
+        self._announce(progress, old)
+        status = status_of(self.owner, progress, self.pods, at=stamp(self.store.now))
         if status != old:
             self.owner["status"] = status
             self.store.touch(self.owner)
 
-    def _announce(self, standing: JobProgress, old: Mapping[str, Any]) -> None:
+    def _announce(self, progress: JobProgress, old: Mapping[str, Any]) -> None:
         """An event for what is new: a refused pod, an end."""
         before = {(each["type"], each["message"]) for each in old.get("conditions") or [] if each["status"] == "True"}
         source = SOURCE.get(self.owner["kind"], f"{self.owner['kind'].lower()}-controller")
-        if standing.reason == "FailedCreate" and (standing.word, standing.message) not in before:
-            record_event(self.store, self.owner, "FailedCreate", standing.message, source=source, kind=WARNING)
-        elif standing.word == "Succeeded":
+        if progress.reason == "FailedCreate" and (progress.word, progress.message) not in before:
+            record_event(self.store, self.owner, "FailedCreate", progress.message, source=source, kind=WARNING)
+        elif progress.word == "Succeeded":
             record_event(self.store, self.owner, "Completed", "Job completed", source=source)
-        elif standing.word == "Failed":
-            record_event(self.store, self.owner, standing.reason, standing.message, source=source, kind=WARNING)
+        elif progress.word == "Failed":
+            record_event(self.store, self.owner, progress.reason, progress.message, source=source, kind=WARNING)

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import POD
+from clusters.ports.objects import POD
 from clusters.ports.pods import annotations, controller_of, is_terminal, moment_of, phase, stamp
 from clusters.sandbox.models import SandboxClock
 from clusters.sandbox.rules import RUN_SECONDS
@@ -45,7 +45,7 @@ ENDLESS: Final = frozenset(
 
 
 def run_seconds(pod: Manifest) -> int | None:
-    """Seconds of the sandbox's time; None: until somebody stops it."""
+    """Seconds of the sandbox's time; None: until it is stopped."""
     owner = controller_of(pod)
     if owner and owner["kind"] in ENDLESS:
         return None

@@ -12,10 +12,10 @@ from typing import Final
 
 import structlog
 
-from clusters.flavours.kueue.capabilities import CONF, facts_of, fair_sharing
+from clusters.flavours.kueue_capabilities import CONF, facts_of, fair_sharing
 from clusters.flavours.registry import flavour_for
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import KUEUE_FLAVOR, KUEUE_LOCAL_QUEUE, KUEUE_QUEUE, POD
+from clusters.ports.objects import KUEUE_FLAVOR, KUEUE_LOCAL_QUEUE, KUEUE_QUEUE, POD
 from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.pods import (
     condition,
@@ -98,7 +98,7 @@ class QueuedJob:
 
 
 def queued_jobs(store: ObjectStore) -> dict[str, QueuedJob]:
-    """By uid whatever stands in a queue and has not ended; a new one gets its Workload."""
+    """By uid what is queued and has not ended; a new one gets its Workload."""
     return {entry.owner["metadata"]["uid"]: entry for entry in _queued_jobs(store)}
 
 
@@ -152,7 +152,7 @@ def _fits(store: ObjectStore, name: str, selector: Mapping[str, str]) -> bool:
 
 
 def snapshot_of(store: ObjectStore, dialect: QueueDialect, entries: Mapping[str, QueuedJob]) -> Snapshot:
-    """Queues and what stands in them; nodes, and what else runs there, only where a flavor has a topology."""
+    """Queues and their workloads; nodes, and what else runs there, only where a flavor has a topology."""
     queues = tuple(dialect.queues(store))
     flavors = list(dict.fromkeys(queue.pool for queue in queues))
     groups = tuple(_group(name, entry) for name, entry in entries.items())

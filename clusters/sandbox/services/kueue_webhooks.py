@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from clusters.flavours.kueue.flavour import PRIORITY_LABEL, QUEUE_LABEL, REQUIRED_TOPOLOGY
+from clusters.flavours.kueue import PRIORITY_LABEL, QUEUE_LABEL, REQUIRED_TOPOLOGY
 from clusters.flavours.objects import HOSTNAME
 from clusters.flavours.registry import flavour_for
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import KUEUE_FLAVOR, KUEUE_PRIORITY, KUEUE_TOPOLOGY, KUEUE_WORKLOAD, NODE, POD
+from clusters.ports.objects import KUEUE_FLAVOR, KUEUE_PRIORITY, KUEUE_TOPOLOGY, KUEUE_WORKLOAD, NODE, POD
 from clusters.ports.pods import annotations, condition_is_true, controller_of, is_leaving, is_terminal, labels
 from clusters.ports.workload_kinds import kind_for
 from clusters.sandbox.rules import SLOT
@@ -77,8 +77,8 @@ def clear_assignment(workload: Manifest) -> None:
 def _assignment(nodes: Mapping[str, int]) -> dict[str, Any]:
     """As `kueue.x-k8s.io/v1beta2` writes it: the values of the level, and how many pods go to each."""
     values, counts = {"individual": {"roots": list(nodes)}}, {"individual": list(nodes.values())}
-    told = {"domainCount": len(nodes), "valuesPerLevel": [values], "podCounts": counts}
-    return {"levels": [HOSTNAME], "slices": [told]}
+    domain_slice = {"domainCount": len(nodes), "valuesPerLevel": [values], "podCounts": counts}
+    return {"levels": [HOSTNAME], "slices": [domain_slice]}
 
 
 def pods_by_assigned_node(workload: Manifest) -> dict[str, Counter[str]]:
@@ -88,9 +88,9 @@ def pods_by_assigned_node(workload: Manifest) -> dict[str, Counter[str]]:
 
 
 def _counted(assignment: Mapping[str, Any]) -> Counter[str]:
-    [told] = assignment["slices"]
-    [values] = told["valuesPerLevel"]
-    return Counter(dict(zip(values["individual"]["roots"], told["podCounts"]["individual"], strict=True)))
+    [domain_slice] = assignment["slices"]
+    [values] = domain_slice["valuesPerLevel"]
+    return Counter(dict(zip(values["individual"]["roots"], domain_slice["podCounts"]["individual"], strict=True)))
 
 
 def assigned_nodes(workload: Manifest, slots: Iterable[str]) -> Iterator[str | None]:
@@ -119,7 +119,7 @@ def pin_to_node(store: ObjectStore, pod: Manifest, workload: Manifest) -> None:
 
 
 def _role_in(pod: Manifest) -> str:
-    """A pod that nobody made from a template is the only one of its own."""
+    """A pod that was not created from a template is a pod set of one."""
     return role_of(annotations(pod).get(SLOT, "pod-0"))
 
 

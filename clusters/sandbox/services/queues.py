@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clusters.flavours.kai.flavour import NODE_POOL_LABEL, QUEUE_LABEL
-from clusters.flavours.kueue import flavour as kueue_flavour
+from clusters.flavours import kueue, volcano
+from clusters.flavours.kai import NODE_POOL_LABEL, QUEUE_LABEL
 from clusters.flavours.objects import POOL, duration_micros, sum_or_unlimited
-from clusters.flavours.volcano import flavour as volcano_flavour
 from clusters.ports.flavour import Traits
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import KAI_QUEUE, KUEUE_COHORT, KUEUE_QUEUE, VOLCANO_QUEUE
+from clusters.ports.objects import KAI_QUEUE, KUEUE_COHORT, KUEUE_QUEUE, VOLCANO_QUEUE
 from clusters.ports.pods import GPU_RESOURCE, amounts, annotations, labels, moment_of, scaled
 from clusters.sandbox.services.store import ObjectStore
 from scheduling.model.preemptibility import QueuePreemptionPolicy
@@ -101,9 +100,9 @@ def _volcano(store: ObjectStore) -> Iterator[Queue]:
 
 def _listed(resources: Mapping[str, Any]) -> Limit:
     """A resource list. What it leaves out, and what it writes for "unlimited", is no bound."""
-    most, found = amounts(volcano_flavour.UNLIMITED), amounts(resources)
-    told = {part: getattr(found, part) for name, (part, _unit) in PARTS.items() if name in resources}
-    return Limit(**{part: None if amount >= getattr(most, part) else amount for part, amount in told.items()})
+    most, found = amounts(volcano.UNLIMITED), amounts(resources)
+    listed = {part: getattr(found, part) for name, (part, _unit) in PARTS.items() if name in resources}
+    return Limit(**{part: None if amount >= getattr(most, part) else amount for part, amount in listed.items()})
 
 
 def _kueue(store: ObjectStore) -> Iterator[Queue]:
@@ -158,17 +157,21 @@ def _flavors(spec: Mapping[str, Any]) -> Iterator[tuple[str, Limit, Limit]]:
     """Flavor, nominalQuota, borrowingLimit."""
     for group in spec.get("resourceGroups") or ():
         for flavor in group.get("flavors") or ():
-            told = {str(each["name"]): each for each in flavor.get("resources") or ()}
-            yield str(flavor["name"]), _quota(told, "nominalQuota", least=0), _quota(told, "borrowingLimit", least=None)
+            amounts = {str(each["name"]): each for each in flavor.get("resources") or ()}
+            yield (
+                str(flavor["name"]),
+                _quota(amounts, "nominalQuota", least=0),
+                _quota(amounts, "borrowingLimit", least=None),
+            )
 
 
-def _quota(told: Mapping[str, Mapping[str, Any]], field: str, *, least: int | None) -> Limit:
+def _quota(amounts: Mapping[str, Mapping[str, Any]], field: str, *, least: int | None) -> Limit:
     """`least`: what a resource means that says nothing."""
     found: dict[str, int | None] = {}
     for name, (part, unit) in PARTS.items():
-        text = told.get(name, {}).get(field)
+        text = amounts.get(name, {}).get(field)
         amount = least if text is None else scaled(str(text), unit)
-        found[part] = None if amount is None or amount >= getattr(kueue_flavour.MOST, part) else amount
+        found[part] = None if amount is None or amount >= getattr(kueue.MOST, part) else amount
     return Limit(**found)
 
 
@@ -184,6 +187,6 @@ def _sum(limits: Iterable[Limit]) -> Limit:
 
 DIALECTS: Final[Mapping[str, QueueDialect]] = {
     KAI_QUEUE.key: QueueDialect(_kai, lambda pod: labels(pod).get(QUEUE_LABEL, "default-queue")),
-    VOLCANO_QUEUE.key: QueueDialect(_volcano, lambda pod: annotations(pod).get(volcano_flavour.QUEUE, "default")),
-    KUEUE_QUEUE.key: QueueDialect(_kueue, lambda manifest: labels(manifest).get(kueue_flavour.QUEUE_LABEL, "")),
+    VOLCANO_QUEUE.key: QueueDialect(_volcano, lambda pod: annotations(pod).get(volcano.QUEUE, "default")),
+    KUEUE_QUEUE.key: QueueDialect(_kueue, lambda manifest: labels(manifest).get(kueue.QUEUE_LABEL, "")),
 }

@@ -12,7 +12,7 @@ from typing import Final
 from clusters.flavours.registry import flavour_for
 from clusters.ports.flavour import Traits
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import GANG_POD_GROUP, KAI_QUEUE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
+from clusters.ports.objects import GANG_POD_GROUP, KAI_QUEUE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
 from clusters.sandbox import rules as sandbox_rules
 from clusters.sandbox.services.admission import start_leaving
 from clusters.sandbox.services.snapshot import SandboxSnapshot, SnapshotPool, read_snapshot
@@ -86,7 +86,7 @@ class DecisionReporter:
 
 
 class KaiReporter(DecisionReporter):
-    """KAI names the workload that gains, and for a reclaim both queues' standing."""
+    """KAI names the workload that gains, and for a reclaim the usage of both queues."""
 
     source = "kai-scheduler"
     evicts = "Evict"
@@ -100,9 +100,7 @@ class KaiReporter(DecisionReporter):
         if eviction.cause is Cause.PREEMPT:
             return sandbox_rules.preempted_by_kai(namespaced_name(pod), taker)
         queues = (eviction.victim.queue, self.scene.snapshot.group_by_name[eviction.for_group].queue)
-        return sandbox_rules.reclaimed_by_kai(
-            namespaced_name(pod), taker, [self._queue_standing(name) for name in queues]
-        )
+        return sandbox_rules.reclaimed_by_kai(namespaced_name(pod), taker, [self._queue_usage(name) for name in queues])
 
     def waiting(self, wait: Wait, pod: Manifest, asked: Resources) -> str:
         pool = wait.group.pool
@@ -112,7 +110,7 @@ class KaiReporter(DecisionReporter):
             wait.pend, namespaced_name(pod), pool=pool, nodes=nodes, nominated=nominated
         )
 
-    def _queue_standing(self, name: str) -> str:
+    def _queue_usage(self, name: str) -> str:
         """Computed once per cycle, and only when something is reclaimed."""
         if self._standings is None:
             self._standings = _standings(self.scene)
@@ -120,7 +118,7 @@ class KaiReporter(DecisionReporter):
 
 
 class VolcanoReporter(DecisionReporter):
-    """Volcano names nobody who gains, and marks its victims as not ready."""
+    """Volcano names no preemptor, and marks its victims as not ready."""
 
     source = "volcano"
     evicts = "Evict"
@@ -137,7 +135,7 @@ class VolcanoReporter(DecisionReporter):
         return sandbox_rules.waiting_in_volcano(wait, namespaced_name(pod), counted, nodes=nodes, nominated=nominated)
 
     def grouped(self, decision: Decision) -> None:
-        """The PodGroup beside an object says how the gang stands; a condition that is over stays beside the next."""
+        """The PodGroup beside an object holds the state of the gang; a former condition stays beside the next."""
         if isinstance(decision, Evict) or (found := self._groups.get(decision.group.name)) is None:
             return
         status, before = found.setdefault("status", {}), found.get("status", {}).get("phase")

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 from clusters.flavours.objects import HOSTNAME, TOPOLOGY_KEY, duration_micros
 from clusters.flavours.rendering import MIN_MEMBER
-from clusters.flavours.volcano.flavour import GROUP, MIN_RUNTIME
+from clusters.flavours.volcano import GROUP, MIN_RUNTIME
 from clusters.ports.flavour import Traits
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import NODE, POD, PRIORITY_CLASS, VOLCANO_POD_GROUP
-from clusters.ports.ownership import OWNER, owner_of
+from clusters.ports.objects import NODE, OWNER, POD, PRIORITY_CLASS, VOLCANO_POD_GROUP, owner_of
 from clusters.ports.pods import (
     amounts,
     annotations,

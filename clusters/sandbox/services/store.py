@@ -13,8 +13,7 @@ from django.db.models import Q
 
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import EVENT, kind_of
-from clusters.ports.ownership import is_managed
+from clusters.ports.objects import EVENT, is_managed, kind_of
 from clusters.ports.pods import stamp
 from clusters.sandbox.models import SandboxClock, SandboxObject
 

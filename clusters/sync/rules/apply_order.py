@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import (
+from clusters.ports.objects import (
     CREATION_ORDER,
     KAI_QUEUE,
     KUEUE_COHORT,
@@ -15,8 +15,8 @@ from clusters.ports.kinds import (
     PARENTS,
     RESOURCE_QUOTA,
     VOLCANO_QUEUE,
+    stamped,
 )
-from clusters.ports.ownership import stamped
 from clusters.sync.rules.diff import Change, Changes, Create, Delete, FieldChange, Update
 from scheduling.model.resources import parse_quantity
 

@@ -10,13 +10,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import KAI_TOPOLOGY, NAMESPACE, PRIORITY_CLASS, WHOLE_MAPS, ref_of
-from clusters.ports.ownership import (
+from clusters.ports.objects import (
     APPLIED_HASH,
     GENERATION,
+    KAI_TOPOLOGY,
+    NAMESPACE,
+    PRIORITY_CLASS,
+    WHOLE_MAPS,
     generation_of,
     hash_of,
     is_managed,
+    ref_of,
     stamped,
 )
 from scheduling.model.resources import parse_quantity

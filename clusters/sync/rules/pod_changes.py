@@ -2,7 +2,7 @@
 
 An API server never changes the pod template of a Job, and a controller restarts every pod of a Deployment whose
 template changes. So the object carries a hash of the description: equal means that nothing of it has to be written,
-however the server has filled in defaults since. What stands beside a workload's own object (a gang's group) never
+however the server has filled in defaults since. A companion of a workload's own object (a gang's group) never
 changes either.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from clusters.ports.gateway import Manifest
-from clusters.ports.ownership import APPLIED_HASH, hash_of
+from clusters.ports.objects import APPLIED_HASH, hash_of
 from clusters.ports.pod_templates import OnChange, WorkloadKind, scheduling_fields
 from clusters.ports.workload_kinds import kind_for
 from clusters.sync.rules.diff import Changes, FieldChange
@@ -75,7 +75,7 @@ def _hash(manifest: Mapping[str, Any]) -> str:
 
 
 def _says_suspended(manifest: Manifest, kind: WorkloadKind | None) -> bool | None:
-    """None: it says nothing of it, since that is for somebody else to write (a scheduler that queues whole jobs)."""
+    """None: another writer owns it (a scheduler that queues whole jobs)."""
     steps = ((kind and kind.suspend) or "").split("/")[1:]
     node: Any = manifest
     for step in steps:
@@ -106,7 +106,7 @@ OF_OBJECT: Final = "/metadata/"
 
 
 def written_scheduling(body: Manifest, desired: Manifest) -> dict[str, str | bool]:
-    """`scheduling_fields` as Rung wrote them in the end; nothing for what stands beside a workload's own object.
+    """`scheduling_fields` as Rung wrote them in the end; nothing for a companion of a workload's own object.
 
     `body`: `desired`, or what `writable` left of it. An older description of its pods counts as it is held.
     """

@@ -5,20 +5,22 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
-from clusters.ports.errors import (
+from clusters.ports.gateway import (
     ClusterError,
+    ClusterGateway,
     ClusterUnreachable,
+    Kind,
     LaterGeneration,
+    Manifest,
     NamespaceInUse,
     NotAuthorized,
     ObjectConflict,
+    ObjectRef,
     VersionConflict,
     WaitsForLowering,
     WaitsForSuccessor,
 )
-from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef
-from clusters.ports.kinds import NAMESPACE, POD, WORKLOAD_KINDS
-from clusters.ports.ownership import is_managed, owner_of
+from clusters.ports.objects import NAMESPACE, POD, WORKLOAD_KINDS, is_managed, owner_of
 from clusters.sync.rules.apply_order import body_of, in_waves, is_lowering, is_raising, is_retiring
 from clusters.sync.rules.diff import (
     Change,

@@ -23,9 +23,8 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.inventory.services.dirty_owners import notify_removal
 from clusters.inventory.services.inventory import pause
-from clusters.ports.errors import ClusterError, NotServed
-from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef
-from clusters.ports.kinds import NAMESPACE, WORKLOAD_KINDS, ref_of
+from clusters.ports.gateway import ClusterError, ClusterGateway, Kind, Manifest, NotServed, ObjectRef
+from clusters.ports.objects import NAMESPACE, WORKLOAD_KINDS, ref_of
 from clusters.sync.models import SyncRun, SyncState
 from clusters.sync.rules.diff import Delete
 from clusters.sync.services import sync_runs
@@ -229,7 +228,7 @@ class _RemovalTurn:
     gateway: ClusterGateway
     deleted: Counter[str] = field(default_factory=Counter)
     refused: dict[ObjectRef, str] = field(default_factory=dict)
-    _told: float = field(default_factory=time.monotonic)
+    _reported: float = field(default_factory=time.monotonic)
 
     def work(self, *, until: float) -> None:
         """Rounds over everything there. Raises RunLost, Unpaused, ClusterError."""
@@ -300,7 +299,7 @@ class _RemovalTurn:
         return None
 
     def _keep_up(self) -> None:
-        if time.monotonic() - self._told >= BEAT:
+        if time.monotonic() - self._reported >= BEAT:
             self._tell()
 
     def _tell(self) -> None:
@@ -310,7 +309,7 @@ class _RemovalTurn:
             raise RunLost
         if not Cluster.objects.filter(pk=self.journal.run.cluster_id, state=ClusterState.PAUSED).exists():
             raise Unpaused
-        self._told = time.monotonic()
+        self._reported = time.monotonic()
 
     def _hand_over(self) -> None:
         self._mine().update(heartbeat_at=Now() - SILENT, **self._counts())

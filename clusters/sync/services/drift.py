@@ -15,7 +15,7 @@ from clusters.inventory.services.dirty_owners import notify_dry_run, notify_sync
 from clusters.inventory.services.inventory import paused_conflict
 from clusters.ports.flavour import PriorityLevel
 from clusters.ports.gateway import ObjectRef
-from clusters.ports.ownership import is_managed, owner_of
+from clusters.ports.objects import is_managed, owner_of
 from clusters.sync.models import Adoption, Drift, DriftKind
 from clusters.sync.rules.apply_order import body_of
 from clusters.sync.rules.diff import Change, Create, Delete, Fenced, NameConflict, Replace
@@ -82,9 +82,9 @@ def _by_class(cluster: Cluster) -> str:
 def _kept_by(pods: Sequence[ObservedPod], names: Mapping[str, str]) -> str:
     if not pods:
         return "No pods keep the old value."
-    told = ", ".join(_called(pod, names) for pod in pods[:NAMED])
+    described = ", ".join(_called(pod, names) for pod in pods[:NAMED])
     more = f" and {len(pods) - NAMED} more" if len(pods) > NAMED else ""
-    return f"{len(pods)} pods keep their old value until they are recreated: {told}{more}."
+    return f"{len(pods)} pods keep their old value until they are recreated: {described}{more}."
 
 
 def _called(pod: ObservedPod, names: Mapping[str, str]) -> str:

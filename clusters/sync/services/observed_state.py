@@ -14,19 +14,25 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, DirtyOwner
 from clusters.inventory.services import dirty_owners
 from clusters.inventory.services.dirty_owners import DirtyScope
-from clusters.ports.errors import VersionExpired
 from clusters.ports.flavour import DesiredState
-from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef
-from clusters.ports.kinds import ref_of
-from clusters.ports.ownership import is_managed, owner_of
+from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef, VersionExpired
+from clusters.ports.objects import is_managed, owner_of, ref_of
 from clusters.sync.models import Adoption, Drift, DriftKind
 from clusters.sync.rules.diff import Change, Create, DesiredObjects, by_place, diff, differences
 from clusters.sync.selectors import desired_state, unversioned_state
-from clusters.sync.services import object_lists, scheduler_migration
+from clusters.sync.services import object_reads, scheduler_migration
 from clusters.sync.services.applier import thread_limit_of
 from clusters.sync.services.drift import adopted_uids
-from clusters.sync.services.object_lists import CachedState, ObjectLists, pages_of
-from clusters.sync.services.partial_diff import PartialState, Preflight, diff_owners, generation_of, wanted_of
+from clusters.sync.services.object_reads import (
+    CachedState,
+    ObjectLists,
+    PartialState,
+    Preflight,
+    diff_owners,
+    generation_of,
+    pages_of,
+    wanted_of,
+)
 from clusters.sync.services.sync_runs import RunRecorder, follows_abandoned_run
 from portal.kit.messaging.concurrency import flat_map_concurrently, map_concurrently, no_work
 
@@ -172,10 +178,10 @@ def _goal(cluster: Cluster, early: _DesiredObjects | None = None) -> _DesiredObj
 def _remember(cluster: Cluster, state: DesiredState, listing: ObjectLists, changes: Sequence[Change]) -> None:
     """Only where nothing differs: after changes the next run lists everything."""
     if changes:
-        object_lists.forget(cluster.pk)
+        object_reads.forget(cluster.pk)
         return
     seen = CachedState(cluster.uid, cluster.flavour, state, listing.versions, listing.owners)
-    object_lists.remember(cluster.pk, seen)
+    object_reads.remember(cluster.pk, seen)
 
 
 def _warm(journal: RunRecorder, gateway: ClusterGateway) -> ObservedState | None:
@@ -185,7 +191,7 @@ def _warm(journal: RunRecorder, gateway: ClusterGateway) -> ObservedState | None
     """
     cluster = journal.run.cluster
     uncounted = unversioned_state(cluster)
-    seen = object_lists.recall(cluster.pk)
+    seen = object_reads.recall(cluster.pk)
     if seen is None or not seen.holds_for(uid=cluster.uid, flavour=cluster.flavour, state=uncounted):
         return None
     if scheduler_migration.is_leaving(cluster):
@@ -205,9 +211,9 @@ def _warm(journal: RunRecorder, gateway: ClusterGateway) -> ObservedState | None
         # owners that become dirty after this point wait for the next run, though nothing was listed since
         look = replace(_as_look(cluster, found, None), generation=generation) if found else None
     if look and not look.changes:
-        object_lists.remember(cluster.pk, replace(seen, versions=versions))
+        object_reads.remember(cluster.pk, replace(seen, versions=versions))
     else:
-        object_lists.forget(cluster.pk)
+        object_reads.forget(cluster.pk)
     return look
 
 
@@ -232,7 +238,7 @@ def _follow(journal: RunRecorder, gateway: ClusterGateway, seen: CachedState) ->
 
 
 def extras(journal: RunRecorder, gateway: ClusterGateway, look: ObservedState) -> Sequence[Change]:
-    """What of ours stands in the namespaces of a near look and nobody wants. Deletions come last, so it may come late.
+    """Our objects in the namespaces of a partial read that are not wanted. Deletions come last, so it may come late.
 
     The server's cache is asked: for its store a list waits up to 0.1 s. What has come a moment ago and is missed there
     is found by the next look at everything. A deletion names the uid.

@@ -16,9 +16,15 @@ from clusters.connection.services.scheduler_config import refresh_scheduler_conf
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.inventory.services.dirty_owners import notify_removal, notify_sync
 from clusters.inventory.services.inventory import pause
-from clusters.ports.errors import ClusterChanged, ClusterError, ClusterRefused, TransientClusterError
-from clusters.ports.gateway import ClusterGateway, ObjectRef
-from clusters.ports.ownership import owner_of
+from clusters.ports.gateway import (
+    ClusterChanged,
+    ClusterError,
+    ClusterGateway,
+    ClusterRefused,
+    ObjectRef,
+    TransientClusterError,
+)
+from clusters.ports.objects import owner_of
 from clusters.sync.models import SyncRun
 from clusters.sync.rules.apply_order import body_of
 from clusters.sync.rules.diff import Change
@@ -26,8 +32,8 @@ from clusters.sync.services import scheduler_migration, sync_runs
 from clusters.sync.services.applier import Applier, dry_run_changes
 from clusters.sync.services.disconnect import waiting_removals
 from clusters.sync.services.drift import forget_adoptions, keepers, record_drift
+from clusters.sync.services.object_reads import Preflight, preflight
 from clusters.sync.services.observed_state import ObservedState, extras, read_observed_state
-from clusters.sync.services.partial_diff import Preflight, preflight
 from clusters.sync.services.sync_runs import RunRecorder, close_dead_runs
 from portal.kit.errors import Conflict as StateConflict
 from portal.kit.security.actors import SYSTEM, Actor

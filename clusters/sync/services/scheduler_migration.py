@@ -45,13 +45,13 @@ def retired_in(cluster: Cluster) -> RetiredKinds:
     former = list(FormerFlavour.objects.filter(cluster=cluster, cleared_at=None).values_list("flavour", flat=True))
     if not former:
         return NOTHING
-    stands = set(OrphanedObject.objects.filter(cluster=cluster).values_list("flavour", flat=True).distinct())
-    return retired_from(former, cluster.flavour, stands)
+    in_use = set(OrphanedObject.objects.filter(cluster=cluster).values_list("flavour", flat=True).distinct())
+    return retired_from(former, cluster.flavour, in_use)
 
 
-def retired_from(former: Iterable[str], present: str, stands: Iterable[str]) -> RetiredKinds:
-    """`stands`: former schedulers for which living workloads were made."""
-    kept, used = {kind.key for kind in flavour_for(present).kinds()}, set(stands)
+def retired_from(former: Iterable[str], present: str, in_use: Iterable[str]) -> RetiredKinds:
+    """`in_use`: former schedulers for which living workloads were made."""
+    kept, used = {kind.key for kind in flavour_for(present).kinds()}, set(in_use)
     found: dict[str, Kind] = {}
     held: set[str] = set()
     for name in former:

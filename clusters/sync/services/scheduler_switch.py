@@ -30,7 +30,7 @@ from clusters.sync.rules.diff import Change, Create, Delete, NameConflict, Repla
 from clusters.sync.selectors import desired_state
 from clusters.sync.services.applier import thread_limit_of
 from clusters.sync.services.drift import adopted_uids
-from clusters.sync.services.object_lists import pages_of
+from clusters.sync.services.object_reads import pages_of
 from clusters.sync.services.observed_state import gc_disabled
 from clusters.sync.services.scheduler_migration import RetiredKinds, retired_from
 from portal.audit.services import record, record_refusals

@@ -14,8 +14,8 @@ from django.utils import timezone
 from clusters.inventory.models import Cluster
 from clusters.inventory.services import dirty_owners
 from clusters.inventory.services.dirty_owners import notify_sync
-from clusters.ports.errors import ClusterError
-from clusters.ports.ownership import owner_of
+from clusters.ports.gateway import ClusterError
+from clusters.ports.objects import owner_of
 from clusters.sync.models import SyncOutcome, SyncRun, SyncState
 from clusters.sync.rules.apply_order import body_of
 from clusters.sync.rules.diff import Change, Create, Delete, Fenced, NameConflict, Replace, Update
@@ -154,7 +154,7 @@ def finish(
     `owners`: what the run was about (None: everything); `left`: owners of what still differs. A cluster is synced to
     the generation before the first that an owner still waits for; a newer generation is due at once.
 
-    The cluster's row is locked first, as by whoever changes what it should hold or forgets it: two that took it and
+    The cluster's row is locked first, as by every writer of its desired state or its removal: two that took it and
     its touches in opposite orders would wait for each other, and one of them, perhaps the admin's, would fail.
     """
     cluster = Cluster.objects.select_for_update().only("generation", *PLANNED).filter(pk=run.cluster_id).first()

@@ -15,11 +15,19 @@ from clusters.connection.services.gateways import gateway_for
 from clusters.flavours.registry import flavour_for
 from clusters.flavours.rendering import service_for
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import ClusterRefused, NotAuthorized, NotServed, NotSynced, ObjectConflict, VersionConflict
 from clusters.ports.flavour import JobSpec, SchedulerFlavour
-from clusters.ports.gateway import ClusterGateway, Manifest, ObjectRef
-from clusters.ports.kinds import NAMESPACE, kind_of, ref_of
-from clusters.ports.ownership import generation_of, is_managed, owner_of, stamped
+from clusters.ports.gateway import (
+    ClusterGateway,
+    ClusterRefused,
+    Manifest,
+    NotAuthorized,
+    NotServed,
+    NotSynced,
+    ObjectConflict,
+    ObjectRef,
+    VersionConflict,
+)
+from clusters.ports.objects import NAMESPACE, generation_of, is_managed, kind_of, owner_of, ref_of, stamped
 from clusters.ports.pod_templates import FoundPart, TemplateShape, parts_in
 from clusters.ports.workload_kinds import kind_for
 from clusters.sync.rules.diff import field_changes
@@ -61,7 +69,7 @@ def apply_job(
         else:
             delete_job(cluster, job)
     manifests = [stamped(with_pods_hash(manifest)) for manifest in _rendered(flavour, job)]
-    if not manifests or ((pods_wait or not pods_run) and _stands_on_another(gateway, manifests[:-1])):
+    if not manifests or ((pods_wait or not pods_run) and _is_on_another(gateway, manifests[:-1])):
         delete_job(cluster, job)
     written: dict[str, str | bool] = {}
     for manifest in manifests:
@@ -70,7 +78,7 @@ def apply_job(
 
 
 def _rendered(flavour: SchedulerFlavour, job: JobSpec) -> list[Manifest]:
-    """In the flavour; an inference's address comes first, as all that stands beside a workload's own object."""
+    """In the flavour; an inference's address comes first, as every companion of a workload's own object."""
     manifests = flavour.render(job)
     address = service_for(job) if manifests else None
     return [address, *manifests] if address else manifests
@@ -94,7 +102,7 @@ def delete_job(cluster: Cluster, job: JobSpec) -> None:
     scheduler_migration.mark_recreated(cluster, job.id)
 
 
-def _stands_on_another(gateway: ClusterGateway, beside: Sequence[Manifest]) -> bool:
+def _is_on_another(gateway: ClusterGateway, beside: Sequence[Manifest]) -> bool:
     """Pods that name a group are never left with another one than they were made for."""
     seen = ((gateway.get(ref_of(manifest)), manifest) for manifest in beside)
     return any(observed is not None and needs_replacing(observed, manifest) for observed, manifest in seen)

@@ -19,7 +19,7 @@ from django.db.models import Q
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import EVENT, POD, WORKLOAD_KINDS
+from clusters.ports.objects import EVENT, POD, WORKLOAD_KINDS
 from clusters.ports.pods import moment_of
 from clusters.watch.models import ClusterEvent, ObservedObject, ObservedPod
 from clusters.watch.services.watch_buffer import CHUNK, WatchBatch, batched, number
@@ -135,9 +135,9 @@ def store_scheduler_events(cluster: Cluster, looks: Mapping[str, WatchBatch], *,
         events += store_events(cluster, WatchBatch(EVENT, look.version, known), at=at)
     for kind, tell in traits.event_sources.items():
         if look := looks.get(kind.key):
-            told = [event for each in look.every for event in tell(each)]
-            about = KINDS | {kind.kind}  # what stands beside a workload is ours too, and may speak of itself
-            events += store_events(cluster, WatchBatch(EVENT, look.version, told), at=at, kinds=about)
+            described = [event for each in look.every for event in tell(each)]
+            about = KINDS | {kind.kind}  # companion objects of a workload are ours too, and have events of their own
+            events += store_events(cluster, WatchBatch(EVENT, look.version, described), at=at, kinds=about)
     return events
 
 

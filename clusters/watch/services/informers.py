@@ -20,9 +20,8 @@ import structlog
 from clusters.connection.services.gateways import credential_version, gateway_for
 from clusters.flavours.registry import EVENT_SOURCE_KEYS, LABELLED_EVENT_SOURCE_KEYS, flavour_for
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import ClusterChanged, ClusterError, ClusterRefused, VersionExpired
-from clusters.ports.gateway import ClusterGateway, Kind
-from clusters.ports.kinds import EVENT, NODE, POD, WORKLOAD_KINDS
+from clusters.ports.gateway import ClusterChanged, ClusterError, ClusterGateway, ClusterRefused, Kind, VersionExpired
+from clusters.ports.objects import EVENT, NODE, POD, WORKLOAD_KINDS
 from clusters.watch.rules import version_of
 from clusters.watch.services.objects import stored_fingerprints
 from clusters.watch.services.observations import NEWEST, Observation, ObservedChanges, lease_of, store_changes
@@ -56,7 +55,7 @@ def observe_cluster(cluster: Cluster) -> Observation:
 
 
 def kinds_of(cluster: Cluster) -> list[Kind]:
-    """What is watched: nodes, pods, events, the objects of workloads, what stands beside them, and what reconcile owns.
+    """What is watched: nodes, pods, events, the objects of workloads, their companion objects, and what reconcile owns.
 
     Each kind once.
     """
@@ -155,7 +154,7 @@ class Informer(threading.Thread):
             return
         begun = time.monotonic()
         for event in self._gateway.watch(self.kind, since=self._since, wait=self._wait):
-            self._inbox.told(self.kind, event)
+            self._inbox.add(self.kind, event)
             self._since = version_of(event.manifest["metadata"].get("resourceVersion"))
             if self._inbox.closed:
                 return

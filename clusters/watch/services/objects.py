@@ -19,7 +19,7 @@ from clusters.inventory.selectors import namespaces_of
 from clusters.inventory.services import dirty_owners
 from clusters.inventory.services.dirty_owners import ObjectKey, notify_sync
 from clusters.ports.gateway import Manifest
-from clusters.ports.ownership import (
+from clusters.ports.objects import (
     ANSWERED,
     FINGERPRINT,
     OWNER,

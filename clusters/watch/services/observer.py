@@ -28,7 +28,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from clusters.inventory.models import Cluster, ClusterState
-from clusters.ports.errors import ClusterError
+from clusters.ports.gateway import ClusterError
 from clusters.watch.models import ObserverLease, ObserverSeat
 from clusters.watch.services.informers import ClusterWatch, ConcurrentObserver, Poller, watcher_for
 from clusters.watch.services.observations import lease_of

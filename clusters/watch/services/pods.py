@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
 
-from clusters.flavours.kai import flavour as kai_flavour
+from clusters.flavours import kai, volcano
 from clusters.flavours.objects import POOL
 from clusters.flavours.rendering import ROLE
-from clusters.flavours.volcano import flavour as volcano_flavour
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.flavour import PodStatusReason, SchedulerFlavour
 from clusters.ports.gateway import Manifest
-from clusters.ports.ownership import owner_of
+from clusters.ports.objects import owner_of
 from clusters.ports.pods import (
     DEFAULT_GRACE,
     condition,
@@ -134,12 +133,12 @@ class PodStore:
     def _replaced(self, changes: PodChanges) -> list[ObservedPod]:
         """A name that a new pod has taken belongs to no other one any more."""
         new = {(row.namespace, row.name): row.uid for row in changes.fresh if row.gone_at is None}
-        told = {row.uid for row in changes.rows}
+        reported = {row.uid for row in changes.rows}
         parts = (
             self._rows().filter(gone_at__isnull=True, name__in=part) for part in batched({name for _, name in new})
         )
         same = (row for part in parts for row in part)
-        return self._ended(row for row in same if (row.namespace, row.name) in new and row.uid not in told)
+        return self._ended(row for row in same if (row.namespace, row.name) in new and row.uid not in reported)
 
     def _ended(self, rows: Iterable[ObservedPod]) -> list[ObservedPod]:
         ended = list(rows)
@@ -167,7 +166,7 @@ class PodStore:
             preemptible=preemptibility_of(pod) is not Preemptibility.NON_PREEMPTIBLE,
             never_preempts=spec.get("preemptionPolicy") == "Never",
             queue=_queue(pod),
-            pod_group=str((meta.get("annotations") or {}).get(kai_flavour.POD_GROUP) or "")[:253],
+            pod_group=str((meta.get("annotations") or {}).get(kai.POD_GROUP) or "")[:253],
             device=shared_device(pod)[:64],
             role=marks.get(ROLE, "")[:63],
             gpu_milli=asked.gpu,
@@ -199,7 +198,7 @@ class PodStore:
 def _queue(pod: Manifest) -> str:
     """As it says itself, whichever scheduler it says it to."""
     said = pod["metadata"].get("annotations") or {}
-    return str(labels(pod).get(kai_flavour.QUEUE_LABEL) or said.get(volcano_flavour.QUEUE) or "")[:253]
+    return str(labels(pod).get(kai.QUEUE_LABEL) or said.get(volcano.QUEUE) or "")[:253]
 
 
 def _is_news(manifest: Manifest, row: StoredPod) -> bool:

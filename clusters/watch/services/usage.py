@@ -20,12 +20,11 @@ from django.utils import timezone
 from clusters.connection.models import MetricsSource
 from clusters.connection.services.gateways import gpu_readings_of, metrics_connection_of
 from clusters.inventory.models import Cluster, ClusterState, Node, NodePool
-from clusters.ports.errors import ClusterError
-from clusters.ports.gateway import GpuUtilization
+from clusters.ports.gateway import ClusterError, GpuUtilization
 from clusters.watch.models import Average, GpuUse, ObservedPod, Sample
 from clusters.watch.selectors import ALL, CLUSTER, NODE_POOL, RESOLUTIONS, Metric, SampleOwner, Samples, samplers
-from portal.kit.db.periodic_lock import period_start
 from portal.kit.messaging.concurrency import map_concurrently, no_work
+from portal.kit.messaging.tasks import period_start
 
 LATE: Final = timedelta(minutes=5)
 READINGS_BATCH: Final = 1000

@@ -1,7 +1,7 @@
 """Poll what no watch reports: the order of pending jobs in their queues, and whether webhooks accept jobs.
 
 Places become events about the jobs, one per job that is rewritten. A scheduler whose webhook for jobs does not answer
-keeps every job of the cluster from being made: that stands as an event about the cluster itself, until a job made on
+keeps every job of the cluster from being made: that is an event about the cluster itself, until a job made on
 trial is taken again. Bounded: some queues at a time, and only those in which something waits.
 
 What to ask is read, and what was answered is stored, in the turns in which everything else of the cluster is stored.
@@ -20,10 +20,9 @@ from django.db import transaction
 from clusters.flavours.pod_status import QUEUED
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import ClusterError, Invalid
 from clusters.ports.flavour import VisibilityApi
-from clusters.ports.gateway import ClusterGateway, Manifest, ObjectRef
-from clusters.ports.kinds import EVENT
+from clusters.ports.gateway import ClusterError, ClusterGateway, Invalid, Manifest, ObjectRef
+from clusters.ports.objects import EVENT
 from clusters.watch.models import ClusterEvent, ObservedObject
 from clusters.watch.services.events import store_events
 from clusters.watch.services.observations import Observation, handlers
@@ -161,11 +160,11 @@ def _store_rejection(cluster: Cluster, shut: str, at: datetime) -> None:
             log.warning("observer.jobs_refused", cluster=cluster.name, message=shut)
     elif rows.delete()[0]:
         log.info("observer.jobs_taken", cluster=cluster.name)
-        told = ClusterEvent(
+        event = ClusterEvent(
             cluster=cluster, uid=JOBS_ACCEPTED, **_rejection_event(JOBS_ACCEPTED, "The webhook responds again.", at)
         )
         for handler in handlers():
-            handler(cluster, Observation(at, events=(told,)))
+            handler(cluster, Observation(at, events=(event,)))
 
 
 def _rejection_event(reason: str, message: str, at: datetime) -> dict[str, object]:

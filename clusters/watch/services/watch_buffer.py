@@ -17,10 +17,8 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import structlog
 
-from clusters.ports.errors import ClusterBusy, ClusterError, VersionExpired
-from clusters.ports.gateway import ClusterGateway, Kind, Manifest, WatchEvent
-from clusters.ports.kinds import NODE, POD
-from clusters.ports.ownership import FINGERPRINT, is_managed
+from clusters.ports.gateway import ClusterBusy, ClusterError, ClusterGateway, Kind, Manifest, VersionExpired, WatchEvent
+from clusters.ports.objects import FINGERPRINT, NODE, POD, is_managed
 from clusters.watch.rules import sanitize, sanitize_all, version_of
 
 log = structlog.get_logger(__name__)
@@ -81,7 +79,7 @@ class WatchBatchBuilder:
         if len(self.present) < len(found):
             log.warning("observe.not_believed", kind=self.kind.key, objects=len(found) - len(self.present))
 
-    def told(self, event: WatchEvent) -> str:
+    def add(self, event: WatchEvent) -> str:
         """Add one event of the watch; return the uid it is about. VersionExpired: it is older than the one before."""
         version = version_of(event.manifest["metadata"].get("resourceVersion"))
         if number(version) < number(self.version):
@@ -117,7 +115,7 @@ def list_or_watch(gateway: ClusterGateway, kind: Kind, *, since: str, managed_on
         gathering = WatchBatchBuilder(kind, since, managed_only)
         try:
             for event in gateway.watch(kind, since=since):
-                gathering.told(event)
+                gathering.add(event)
             return gathering.take()
         except VersionExpired:
             pass
@@ -195,13 +193,13 @@ class WatchBuffer:
                 self._says[kind.key] = {uid: each.get(FINGERPRINT, "") for uid, each in gathering.present.items()}
             self._arrived(kind.key, urgent=urgent, linger=LINGER)
 
-    def told(self, kind: Kind, event: WatchEvent) -> None:
+    def add(self, kind: Kind, event: WatchEvent) -> None:
         """One event of a watch; waits for room. Raises VersionExpired: it cannot be the next one."""
         with self._change:
             self._change.wait_for(lambda: self.closed or self._size() < ROOM)
             gathering = self._gatherings[kind.key]
             waits = str(event.manifest["metadata"].get("uid")) in gathering.present
-            uid = gathering.told(event)
+            uid = gathering.add(event)
             if event.type == "BOOKMARK":
                 self._life[kind.key] = time.monotonic()
             elif kind.key not in self._says:

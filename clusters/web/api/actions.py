@@ -1,6 +1,6 @@
 """What an admin asks of a connected cluster: beyond Run:ai, whose clusters look after themselves.
 
-Whatever takes time is a worker's: it is asked for (202), and what came of it stands in the list of syncs.
+What takes time is done by a worker: the answer is 202, and the result appears in the list of syncs.
 
 Another scheduler for a living cluster: planned, then done. Beyond Run:ai, which has one.
 """
@@ -23,7 +23,7 @@ from clusters.inventory.services.inventory import (
     set_pod_security,
     unpause,
 )
-from clusters.ports.errors import ClusterError
+from clusters.ports.gateway import ClusterError
 from clusters.sync.models import Drift, SyncRun
 from clusters.sync.services.drift import adopt, repair, request_dry_run
 from clusters.sync.services.scheduler_switch import plan_switch, switch_flavour
@@ -53,7 +53,7 @@ from clusters.web.serializers.actions import (
     SyncsSchema,
     UnpauseChange,
 )
-from portal.kit.api.pagination import PAGES, part_of
+from portal.kit.api.lists import PAGES, part_of
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import AcceptedSchema, operation, rendered, validated_body
 from portal.kit.errors import Conflict, NotFound
@@ -117,7 +117,7 @@ class Differences(Route):
 
 
 class Repairs(Route):
-    """An object of ours that somebody changed."""
+    """An object of ours that was changed by another writer."""
 
     access = {"POST": ADMIN}
 

@@ -38,8 +38,7 @@ from clusters.web.serializers.actions import (
     MissedForecastSchema,
 )
 from clusters.web.serializers.inventory import ClusterSchema, ClusterUpdate, clusters_json
-from portal.kit.api.filters import flag_in, number_in
-from portal.kit.api.pagination import PAGES, part_of
+from portal.kit.api.lists import PAGES, flag_in, number_in, part_of
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import (
     AcceptedSchema,

@@ -1,21 +1,34 @@
-"""Metrics of clusters, node pools, nodes, departments and projects, from what was sampled every minute."""
+"""Metrics of clusters, node pools, nodes, departments and projects, sampled every minute; telemetry of nodes now."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
+from django.db.models import Q
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.inventory.models import Cluster, Node, NodePool
-from clusters.watch.selectors import ALL, CLUSTER, NODE_POOL, Metric, SampleOwner, SeriesPoint, series_of
+from clusters.watch.selectors import (
+    ALL,
+    CLUSTER,
+    NODE_POOL,
+    Metric,
+    SampleOwner,
+    SeriesPoint,
+    allocated_by_node,
+    series_of,
+)
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import operation
 from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
+from scheduling.model.resources import Resources
 from tenants.access.selectors import visible_departments, visible_projects
+from tenants.quotas.api import pool_quotas
+from tenants.quotas.api.pool_quotas import ZERO, group_entry, sum_by_group, text_in
 from tenants.usage.api import METRIC_RESPONSES, node_pool_in
 from tenants.usage.selectors import DEPARTMENT, PROJECT
 from tenants.usage.serializers import (
@@ -23,13 +36,19 @@ from tenants.usage.serializers import (
     POOL,
     Group,
     MetricsQuery,
+    TelemetrySchema,
     Types,
     metric_parameters,
     metrics,
     parse_metrics_query,
+    parse_telemetry_type,
+    parse_uuid,
     parse_words,
     scaled,
+    telemetry,
+    telemetry_parameters,
 )
+from workloads.lifecycle.api.metrics import PROFILED
 
 
 def _unallocated(figures: Any) -> float | None:
@@ -39,7 +58,7 @@ def _unallocated(figures: Any) -> float | None:
 
 
 def _average_wait(figures: Any) -> float | None:
-    """Seconds that those that wait have waited so far; None while nobody waits."""
+    """Average seconds that waiting workloads have waited so far; None while none waits."""
     return float(figures[Metric.WAITED] / figures[Metric.WAITING]) if figures.get(Metric.WAITING) else None
 
 
@@ -67,18 +86,7 @@ _PER_GPU: Final = (
     "GPU_OOMKILL_BURST_COUNT",
     "GPU_OOMKILL_IDLE_COUNT",
     "GPU_OOMKILL_SWAP_OUT_OF_RAM_COUNT",
-    "GPU_GRAPHICS_ENGINE_ACTIVITY",
-    "GPU_SM_ACTIVITY",
-    "GPU_SM_OCCUPANCY",
-    "GPU_TENSOR_ACTIVITY",
-    "GPU_FP64_ENGINE_ACTIVITY",
-    "GPU_FP32_ENGINE_ACTIVITY",
-    "GPU_FP16_ENGINE_ACTIVITY",
-    "GPU_MEMORY_BANDWIDTH_UTILIZATION",
-    "GPU_NVLINK_TRANSMITTED_BANDWIDTH",
-    "GPU_NVLINK_RECEIVED_BANDWIDTH",
-    "GPU_PCIE_TRANSMITTED_BANDWIDTH",
-    "GPU_PCIE_RECEIVED_BANDWIDTH",
+    *PROFILED,
     "NVLINK_BANDWIDTH_TOTAL",
 )
 _PER_NODE: Final = (
@@ -180,3 +188,68 @@ def _grouped(
         part = pool.name if pool else ALL
     found = series_of(list(named), asked.window, pool=part)
     return [([{"key": by, "value": name}], found.get(owner, [])) for owner, name in named.items()]
+
+
+NodeReading = Callable[[Node, Resources], float]
+
+
+def _usable(node: Node) -> bool:
+    return node.ready and not node.unschedulable
+
+
+NODE_TELEMETRY: Final[Mapping[str, NodeReading | None]] = {
+    "READY_GPU_NODES": lambda node, held: bool(node.gpu_milli) and node.ready,
+    "READY_GPUS": lambda node, held: node.gpu_milli / 1000 if node.ready else 0,
+    "TOTAL_GPU_NODES": lambda node, held: bool(node.gpu_milli),
+    "TOTAL_GPUS": lambda node, held: node.gpu_milli / 1000,
+    "IDLE_ALLOCATED_GPUS": None,
+    "FREE_GPUS": lambda node, held: max(node.gpu_milli - held.gpu, 0) / 1000 if _usable(node) else 0,
+    "ALLOCATED_GPUS": lambda node, held: held.gpu / 1000,
+    "TOTAL_CPU_CORES": lambda node, held: node.cpu_milli / 1000,
+    "USED_CPU_CORES": None,
+    "ALLOCATED_CPU_CORES": lambda node, held: held.cpu / 1000,
+    "TOTAL_GPU_MEMORY_BYTES": None,
+    "USED_GPU_MEMORY_BYTES": None,
+    "TOTAL_CPU_MEMORY_BYTES": lambda node, held: node.memory_bytes,
+    "USED_CPU_MEMORY_BYTES": None,
+    "ALLOCATED_CPU_MEMORY_BYTES": lambda node, held: held.memory,
+    "FULLY_FREE_GPU_NODES": lambda node, held: bool(node.gpu_milli) and _usable(node) and not held.gpu,
+}
+"""None: nothing that Rung reads measures it."""
+
+
+NODE_GROUPS: Final[Mapping[str, Callable[[Node], Group]]] = {
+    "ClusterId": lambda node: group_entry("ClusterId", node.cluster_id, node.cluster.name),
+    "Nodepool": lambda node: group_entry("Nodepool", node.pool.name if node.pool else ""),
+    "Node": lambda node: group_entry("Node", node.name),
+}
+
+
+class NodeTelemetry(Route):
+    """Nodes now."""
+
+    access = {"GET": RoutePermission()}
+
+    @operation(
+        "get_node_telemetry",
+        "Read node telemetry",
+        TelemetrySchema,
+        parameters=telemetry_parameters(NODE_TELEMETRY, NODE_GROUPS, pool_quotas.CLUSTER, POOL),
+    )
+    def get(self, request: Request) -> Response:
+        """One number, or one per group. None at all of a type that Rung does not measure."""
+        query = request.query_params
+        name = parse_telemetry_type(query, NODE_TELEMETRY)
+        by = parse_words(query, "groupBy", NODE_GROUPS, most=2)
+        reading = NODE_TELEMETRY[name]
+        cluster, pool = parse_uuid(query, "clusterId"), text_in(request, "nodepoolName")
+        wanted = (Q(cluster=cluster) if cluster else Q()) & (Q(pool__name=pool) if pool else Q())
+        if reading is None:
+            return telemetry(name, [])
+        nodes = list(Node.objects.filter(wanted).select_related("cluster", "pool").order_by("cluster__name", "name"))
+        held = allocated_by_node(Cluster.objects.filter(pk=cluster) if cluster else Cluster.objects.all())
+        readings = (
+            (tuple(NODE_GROUPS[each](node) for each in by), reading(node, held.get((node.cluster_id, node.name), ZERO)))
+            for node in nodes
+        )
+        return telemetry(name, sum_by_group(readings, grouped=bool(by)))

@@ -1,53 +1,238 @@
-"""Nodes of every cluster, as they were last observed."""
+"""Node pools and nodes over REST: pools as Run:ai's clients read, create and change them, nodes as last observed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Case, CharField, Q, QuerySet, Value, When
+from django.db.models import Case, CharField, Count, Prefetch, Q, QuerySet, Value, When
 from django.db.models.functions import Coalesce
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.inventory.models import Cluster, Node
+from clusters.flavours.objects import MOST_LEVELS
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster, Node, NodePool
+from clusters.inventory.services.inventory import create_node_pool, delete_node_pool, update_node_pool
 from clusters.sync.selectors import STALE_AFTER
-from clusters.watch.selectors import allocated_by_node
-from clusters.web.serializers.inventory import NodesSchema
-from portal.kit.api.filters import Column, as_uuid, filters, ordering
-from portal.kit.api.pagination import without_cursor
-from portal.kit.api.parsers import rfc3339
+from clusters.web.serializers.inventory import NodePoolCreate, NodePoolUpdate, NodesSchema, PoolSchema, PoolsSchema
+from portal.kit.api.lists import NAME_SEARCH, Column, as_time, as_uuid, filters, ordering, without_cursor
+from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.api.routes import Route, RoutePermission, count_route
-from portal.kit.api.serializers import FILTERS, PAGES, operation
-from portal.kit.errors import NotFound
+from portal.kit.api.serializers import FILTERS, PAGES, map_pointers, operation, rendered, validated_body
+from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.request_identity import actor_of
-from scheduling.model.resources import Resources
-from tenants.access.api.filter_values import CLUSTER_ID, POOL_NAME
-from tenants.quotas.api.pool_quotas import CLUSTER, ZERO, group_entry, sum_by_group, text_in
-from tenants.usage.serializers import (
-    POOL,
-    Group,
-    TelemetrySchema,
-    parse_telemetry_type,
-    parse_uuid,
-    parse_words,
-    telemetry,
-    telemetry_parameters,
+from tenants.access.rules import Permission
+from tenants.access.selectors import CLUSTER_ID, POOL_NAME, require
+from tenants.organisation.api import cluster_of
+
+ADMIN: Final = RoutePermission(Permission.MANAGE_CLUSTERS, "cluster")
+POOL_COLUMNS: Final = {
+    "name": Column("name"),
+    "clusterId": Column("cluster_id", as_uuid, CLUSTER_ID),
+    "phase": Column("phase"),
+    "createdAt": Column("created_at", as_time),
+    "updatedAt": Column("updated_at", as_time),
+}
+POINTERS: Final = {
+    "/label_key": "/labelKey",
+    "/label_value": "/labelValue",
+    "/is_default": "/isDefault",
+    "/gpu_placement": "/schedulingConfiguration/placementStrategy/gpu",
+    "/topology_levels": "/topologyLevels",
+    **{f"/topology_levels/{index}": f"/topologyLevels/{index}" for index in range(MOST_LEVELS + 1)},
+}
+NO_TIME: Final = frozenset({"", "0", "0s"})
+
+
+class NodePools(Route):
+    """Node pools of every cluster; new ones."""
+
+    access = {"GET": RoutePermission(), "POST": ADMIN}
+
+    @operation("get_nodepools", "List node pools", PoolsSchema, parameters=[*PAGES, *FILTERS])
+    def get(self, request: Request) -> Response:
+        """One page, by name unless `sortBy` says otherwise."""
+        path = ordering(request.query_params, POOL_COLUMNS, "name")
+        rows = _wanted_pools(request).order_by(path, "-pk" if path.startswith("-") else "pk")
+        page = without_cursor(rows, request).rows
+        return Response({"nodepools": [pool_json(each) for each in page]})
+
+    @operation("create_nodepool", "Create a node pool", PoolSchema, 201, request=NodePoolCreate)
+    def post(self, request: Request) -> Response:
+        """The nodes that carry one label, from now on scheduled apart."""
+        actor, body = actor_of(request), validated_body(NodePoolCreate, request.data)
+        cluster = cluster_of(body["clusterId"])
+        require(actor, Permission.MANAGE_CLUSTERS, cluster=cluster)
+        refuse_unsupported(body)
+        with map_pointers(POINTERS):
+            pool = create_node_pool(
+                cluster=cluster,
+                name=body["name"],
+                label_key=body["labelKey"],
+                label_value=body["labelValue"],
+                gpu_placement=_placement(body),
+                topology_levels=body.get("topologyLevels") or (),
+                is_default=bool(body.get("isDefault")),
+                actor=actor,
+            )
+        return Response(pool_json(_pool(pool.pk)), status=201)
+
+
+class NodePoolDetail(Route):
+    """A node pool by id."""
+
+    access = {"GET": RoutePermission(), "PUT": ADMIN, "PATCH": ADMIN, "DELETE": ADMIN}
+
+    @operation("get_nodepool", "Read a node pool", PoolSchema)
+    def get(self, request: Request, pool_id: int) -> Response:
+        """The node pool."""
+        return Response(pool_json(_pool(pool_id)))
+
+    @operation("update_nodepool", "Change a node pool", PoolSchema, request=NodePoolUpdate)
+    def put(self, request: Request, pool_id: int) -> Response:
+        """What is absent stays: every field is optional here too."""
+        return _change(request, pool_id)
+
+    @operation("patch_nodepool", "Update a node pool", PoolSchema, request=NodePoolUpdate)
+    def patch(self, request: Request, pool_id: int) -> Response:
+        """What is absent stays."""
+        return _change(request, pool_id)
+
+    @operation("delete_nodepool", "Delete a node pool", status=204)
+    def delete(self, request: Request, pool_id: int) -> Response:
+        """Gone; 409 while quotas name it, and for the default beside others."""
+        actor, pool = actor_of(request), _pool(pool_id)
+        require(actor, Permission.MANAGE_CLUSTERS, cluster=pool.cluster)
+        delete_node_pool(pool=pool, actor=actor)
+        return Response(status=204)
+
+
+def _change(request: Request, pool_id: int) -> Response:
+    actor, pool = actor_of(request), _pool(pool_id)
+    require(actor, Permission.MANAGE_CLUSTERS, cluster=pool.cluster)
+    body = validated_body(NodePoolUpdate, request.data)
+    refuse_unsupported(body)
+    with map_pointers(POINTERS):
+        update_node_pool(
+            pool=pool,
+            actor=actor,
+            label_key=body.get("labelKey"),
+            label_value=body.get("labelValue"),
+            gpu_placement=_placement(body),
+            topology_levels=body.get("topologyLevels"),
+            is_default=body.get("isDefault"),
+        )
+    return Response(pool_json(_pool(pool_id)))
+
+
+def _wanted_pools(request: Request) -> QuerySet[NodePool]:
+    return _pools().filter(filters(request.query_params.get("filterBy", ""), POOL_COLUMNS, actor_of(request)))
+
+
+NodePoolCount = count_route(
+    "count_nodepools", "Count node pools", "The number of node pools the filter finds.", _wanted_pools
 )
+
+
+def _pools() -> QuerySet[NodePool]:
+    takes = Q(nodes__ready=True, nodes__unschedulable=False)
+    nodes = Prefetch("nodes", queryset=Node.objects.only("name", "pool_id").order_by("name"))
+    counted = (
+        NodePool.objects.select_related("cluster")
+        .prefetch_related(nodes)
+        .annotate(there=Count("nodes"), usable=Count("nodes", filter=takes))
+    )
+    return counted.annotate(
+        phase=Case(
+            When(there=0, then=Value("Empty")),
+            When(usable=0, then=Value("Unschedulable")),
+            default=Value("Ready"),
+            output_field=CharField(),
+        )
+    )
+
+
+def _pool(key: int) -> NodePool:
+    found = _pools().filter(pk=key).first()
+    if found is None:
+        raise NotFound
+    return found
+
+
+def pool_json(pool: NodePool) -> dict[str, Any]:
+    """Nodepool. The placement is shown where the scheduler has one for each pool."""
+    settings: dict[str, Any] = {}
+    if flavour_for(pool.cluster.flavour).traits.places_by_pool:
+        settings["schedulingConfiguration"] = {"placementStrategy": {"gpu": pool.gpu_placement}}
+    phase: str = getattr(pool, "phase", "Empty")
+    status = {**settings, "conditions": [], "nodes": [node.name for node in pool.nodes.all()]}
+    about = {"tenantId": TENANT_ID, "phase": phase, "phaseMessage": PHASES[phase], "status": status}
+    return rendered(PoolSchema, pool, **about, **settings)
+
+
+PHASES: Final[Mapping[str, str]] = {
+    "Empty": "No node has its label.",
+    "Unschedulable": "None of its nodes is schedulable.",
+    "Ready": "",
+}
+
+
+def _placement(body: Mapping[str, Any]) -> str | None:
+    """The strategy by its newer or its older name. ValidationFailed where they differ, or CPUs ask for their own."""
+    ways = {
+        "/schedulingConfiguration/placementStrategy": (body.get("schedulingConfiguration") or {}).get(
+            "placementStrategy"
+        ),
+        "/placementStrategy": body.get("placementStrategy"),
+    }
+    said = {pointer: way for pointer, way in ways.items() if way}
+    for pointer, way in said.items():
+        if way.get("cpu") == "spread":
+            text = _("The placement strategy for CPUs is not supported. Leave it empty.")
+            raise ValidationFailed.at(f"{pointer}/cpu", "unsupported", text)
+    found = {str(way["gpu"]) for way in said.values() if way.get("gpu")}
+    if len(found) > 1:
+        raise ValidationFailed.at(
+            "/placementStrategy/gpu", "contradiction", _("The two placement strategies for GPUs must be the same.")
+        )
+    return found.pop() if found else None
+
+
+def refuse_unsupported(body: Mapping[str, Any]) -> None:
+    """What would be lost without a word."""
+    optimization = body.get("gpuResourceOptimization") or {}
+    runtime = (body.get("schedulingConfiguration") or {}).get("minGuaranteedRuntime") or ""
+    bad = {
+        "/overProvisioningRatio": body.get("overProvisioningRatio") not in {None, 1},
+        "/gpuNetworkAccelerationDetection": body.get("gpuNetworkAccelerationDetection") == "Use",
+        "/gpuNetworkAccelerationLabelKey": bool(body.get("gpuNetworkAccelerationLabelKey")),
+        "/gpuResourceOptimization/swapEnabled": bool(optimization.get("swapEnabled")),
+        "/gpuResourceOptimization/nodeLevelSchedulerEnabled": bool(optimization.get("nodeLevelSchedulerEnabled")),
+    }
+    for pointer in (name for name, wrong in bad.items() if wrong):
+        raise ValidationFailed.at(pointer, "unsupported", _("Not supported. Remove this field."))
+    if body.get("networkTopologyId"):
+        text = _("Set the topology levels in topologyLevels.")
+        raise ValidationFailed.at("/networkTopologyId", "unsupported", text)
+    if runtime not in NO_TIME:
+        text = _("Minimum runtimes are set for departments and projects, not for node pools.")
+        raise ValidationFailed.at("/schedulingConfiguration/minGuaranteedRuntime", "unsupported", text)
+
 
 MILLI: Final = 1000
 EFFECTS: Final = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 COLUMNS: Final = {
     "name": Column("name"),
-    "status": Column("standing"),
+    "status": Column("node_status"),
     "nodePool": Column("pool_called", known=POOL_NAME),
     "gpuType": Column("gpu_type"),
     "nvLinkDomainUid": Column("unknown"),
     "nvLinkCliqueId": Column("unknown"),
     "clusterUuid": Column("cluster_id", as_uuid, CLUSTER_ID),
 }
-SEARCH: Final = OpenApiParameter("search", str, description="Part of the name.")
 
 
 class Nodes(Route):
@@ -55,7 +240,7 @@ class Nodes(Route):
 
     access = {"GET": RoutePermission()}
 
-    @operation("get_tenant_nodes", "List nodes", NodesSchema, parameters=[*PAGES, *FILTERS, SEARCH])
+    @operation("get_tenant_nodes", "List nodes", NodesSchema, parameters=[*PAGES, *FILTERS, NAME_SEARCH])
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
         return _page(_wanted(request), request)
@@ -71,7 +256,7 @@ class ClusterNodes(Route):
         "List a cluster's nodes",
         NodesSchema,
         deprecated=True,
-        parameters=[OpenApiParameter("nodeName", str, description="Exact name."), *PAGES, *FILTERS, SEARCH],
+        parameters=[OpenApiParameter("nodeName", str, description="Exact name."), *PAGES, *FILTERS, NAME_SEARCH],
     )
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
@@ -90,15 +275,19 @@ def _wanted(request: Request) -> QuerySet[Node]:
 
 
 NodeCount = count_route(
-    "count_tenant_nodes", "Count nodes", "The number of nodes the filter finds.", _wanted, parameters=[*FILTERS, SEARCH]
+    "count_tenant_nodes",
+    "Count nodes",
+    "The number of nodes the filter finds.",
+    _wanted,
+    parameters=[*FILTERS, NAME_SEARCH],
 )
 
 
 def nodes_json() -> QuerySet[Node]:
-    """Nodes with how they stand: nobody knows that of a cluster that was not looked at for a while."""
+    """Nodes with their status: unknown in a cluster that was not observed recently."""
     stale = Q(cluster__observed_at=None) | Q(cluster__observed_at__lt=timezone.now() - STALE_AFTER)
     return Node.objects.select_related("pool").annotate(
-        standing=Case(
+        node_status=Case(
             When(stale, then=Value("Unknown")),
             When(ready=True, then=Value("Ready")),
             default=Value("NotReady"),
@@ -116,15 +305,15 @@ def _page(rows: QuerySet[Node], request: Request) -> Response:
 
 
 def node_json(node: Node) -> dict[str, Any]:
-    """Node. Its clique of NVLink stands in a label, where the node has one: domain, dot, number."""
-    standing: str = getattr(node, "standing", "Unknown")
+    """Node. Its NVLink clique is in a label, where the node has one: domain, dot, number."""
+    node_status: str = getattr(node, "node_status", "Unknown")
     domain, _dot, clique = str(node.labels.get("nvidia.com/gpu.clique", "")).partition(".")
     gpus = {"gpuInfo": {"gpuType": node.gpu_type, "gpuCount": node.gpu_milli // MILLI}} if node.gpu_milli else {}
     links = {"nvLinkDomainUid": domain, "nvLinkCliqueId": clique} if clique else {}
     return {
         "id": str(node.pk),
         "name": node.name,
-        "status": standing,
+        "status": node_status,
         "nodePool": node.pool.name if node.pool else "",
         "clusterUuid": str(node.cluster_id),
         "createdAt": rfc3339(node.joined_at or node.observed_at),
@@ -138,68 +327,3 @@ def node_json(node: Node) -> dict[str, Any]:
 
 def _taint(taint: Mapping[str, Any]) -> dict[str, Any]:
     return {"key": taint["key"], "value": taint.get("value") or "", "effect": taint["effect"]}
-
-
-OfNode = Callable[[Node, Resources], float]
-
-
-def _usable(node: Node) -> bool:
-    return node.ready and not node.unschedulable
-
-
-OF_NODES: Final[Mapping[str, OfNode | None]] = {
-    "READY_GPU_NODES": lambda node, held: bool(node.gpu_milli) and node.ready,
-    "READY_GPUS": lambda node, held: node.gpu_milli / 1000 if node.ready else 0,
-    "TOTAL_GPU_NODES": lambda node, held: bool(node.gpu_milli),
-    "TOTAL_GPUS": lambda node, held: node.gpu_milli / 1000,
-    "IDLE_ALLOCATED_GPUS": None,
-    "FREE_GPUS": lambda node, held: max(node.gpu_milli - held.gpu, 0) / 1000 if _usable(node) else 0,
-    "ALLOCATED_GPUS": lambda node, held: held.gpu / 1000,
-    "TOTAL_CPU_CORES": lambda node, held: node.cpu_milli / 1000,
-    "USED_CPU_CORES": None,
-    "ALLOCATED_CPU_CORES": lambda node, held: held.cpu / 1000,
-    "TOTAL_GPU_MEMORY_BYTES": None,
-    "USED_GPU_MEMORY_BYTES": None,
-    "TOTAL_CPU_MEMORY_BYTES": lambda node, held: node.memory_bytes,
-    "USED_CPU_MEMORY_BYTES": None,
-    "ALLOCATED_CPU_MEMORY_BYTES": lambda node, held: held.memory,
-    "FULLY_FREE_GPU_NODES": lambda node, held: bool(node.gpu_milli) and _usable(node) and not held.gpu,
-}
-"""None: nothing that Rung reads measures it."""
-
-
-NODE_GROUPS: Final[Mapping[str, Callable[[Node], Group]]] = {
-    "ClusterId": lambda node: group_entry("ClusterId", node.cluster_id, node.cluster.name),
-    "Nodepool": lambda node: group_entry("Nodepool", node.pool.name if node.pool else ""),
-    "Node": lambda node: group_entry("Node", node.name),
-}
-
-
-class NodeTelemetry(Route):
-    """Nodes now."""
-
-    access = {"GET": RoutePermission()}
-
-    @operation(
-        "get_node_telemetry",
-        "Read node telemetry",
-        TelemetrySchema,
-        parameters=telemetry_parameters(OF_NODES, NODE_GROUPS, CLUSTER, POOL),
-    )
-    def get(self, request: Request) -> Response:
-        """One number, or one per group. None at all of a type that Rung does not measure."""
-        query = request.query_params
-        name = parse_telemetry_type(query, OF_NODES)
-        by = parse_words(query, "groupBy", NODE_GROUPS, most=2)
-        reading = OF_NODES[name]
-        cluster, pool = parse_uuid(query, "clusterId"), text_in(request, "nodepoolName")
-        wanted = (Q(cluster=cluster) if cluster else Q()) & (Q(pool__name=pool) if pool else Q())
-        if reading is None:
-            return telemetry(name, [])
-        nodes = list(Node.objects.filter(wanted).select_related("cluster", "pool").order_by("cluster__name", "name"))
-        held = allocated_by_node(Cluster.objects.filter(pk=cluster) if cluster else Cluster.objects.all())
-        told = (
-            (tuple(NODE_GROUPS[each](node) for each in by), reading(node, held.get((node.cluster_id, node.name), ZERO)))
-            for node in nodes
-        )
-        return telemetry(name, sum_by_group(told, grouped=bool(by)))

@@ -5,7 +5,7 @@ from typing import Any, Final
 from rest_framework import serializers
 
 from clusters.web.serializers.inventory import ClusterUpdate
-from portal.kit.api.pagination import ListSchema
+from portal.kit.api.lists import ListSchema
 from portal.kit.api.serializers import schema
 
 LONGEST_TEXT: Final = 256 * 1024
@@ -50,7 +50,7 @@ class ClusterCreate(ConnectionChange, ClusterUpdate):
 
 
 class ConnectionSchema(serializers.Serializer[Any]):
-    """What may be told of a connection."""
+    """What may be shown of a connection."""
 
     server = serializers.CharField()
     tlsServerName = serializers.CharField(allow_blank=True)
@@ -257,7 +257,7 @@ class SwitchEffectSchema(serializers.Serializer[Any]):
     """What becomes of the work there."""
 
     stays = WorkloadSampleSchema()
-    anew = WorkloadSampleSchema()
+    recreated = WorkloadSampleSchema()
     unexpressed = WorkloadSampleSchema()
     unmanaged = WorkloadSampleSchema(help_text="Workloads of kinds that the new scheduler is configured to ignore.")
     evicted = WorkloadSampleSchema(

@@ -1,4 +1,4 @@
-"""Clusters, nodes and node pools as JSON: schemas of the routes, and clusters in Run:ai's form."""
+"""Clusters, nodes and node pools as JSON: schemas, Run:ai's form, and REST calls that do what forms of pages do."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -8,12 +8,15 @@ from uuid import UUID
 from django.utils import timezone
 from rest_framework import serializers
 
-from clusters.inventory.models import Cluster, ClusterState
-from clusters.sync.models import SyncRun, SyncState
+from clusters.connection.rules.connection_form_data import ConnectionFormData
+from clusters.connection.services.registration import ConnectionSource
+from clusters.inventory.models import Cluster, ClusterState, NodePool
+from clusters.sync.models import Drift, SyncRun, SyncState
 from clusters.sync.selectors import STALE_AFTER, comparison_of
 from clusters.sync.services.disconnect import TRIGGER
 from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.api.serializers import TypedJson, schema
+from portal.kit.pages.api_snippets import ApiRequest
 
 STRATEGY = r"^(spread|binpack)$"
 
@@ -67,7 +70,7 @@ class PoolConditionSchema(serializers.Serializer[Any]):
 
 
 class StatusSchema(serializers.Serializer[Any]):
-    """How Rung stands with a cluster."""
+    """The state of Rung's connection to a cluster."""
 
     state = serializers.ChoiceField(
         choices=["WaitingToConnect", "Connected", "Disconnected", "MissingPrerequisites", "ServiceIssues", "Unknown"]
@@ -255,7 +258,7 @@ def _status(cluster: Cluster) -> dict[str, Any]:
 
 
 def state_of(cluster: Cluster) -> str:
-    """One of Run:ai's words for how Rung stands with the cluster."""
+    """One of Run:ai's words for the state of the connection."""
     if cluster.state == ClusterState.PAUSED:
         return "MissingPrerequisites" if cluster.paused_reason.startswith(LACKS_RIGHTS) else "Disconnected"
     if cluster.observed_at is None:
@@ -311,3 +314,79 @@ def _condition(name: str, reason: str, message: str, at: datetime, *, is_true: b
         "message": message,
         "lastTransitionTime": rfc3339(at),
     }
+
+
+POOLS: Final = "/api/v1/node-pools"
+CLUSTERS: Final = "/api/v1/clusters"
+KEYS: Final = {
+    "name": "name",
+    "label_key": "labelKey",
+    "label_value": "labelValue",
+    "topology_levels": "topologyLevels",
+    "is_default": "isDefault",
+}
+
+
+def create_pool_request(cluster: Cluster, given: Mapping[str, Any]) -> ApiRequest:
+    return ApiRequest("POST", POOLS, {"clusterId": str(cluster.pk), **_pool_body(given)})
+
+
+def update_pool_request(pool: NodePool, given: Mapping[str, Any]) -> ApiRequest:
+    return ApiRequest("PATCH", f"{POOLS}/{pool.pk}", _pool_body(given))
+
+
+def delete_pool_request(pool: NodePool) -> ApiRequest:
+    key = str(pool.pk)
+    return ApiRequest("DELETE", f"{POOLS}/{key}", None, "organizations.node_pools.delete_nodepool", (key,))
+
+
+def cluster_action_request(
+    cluster: Cluster, what: str, body: Mapping[str, Any] | None = None, *, verb: str = "POST"
+) -> ApiRequest:
+    """What an admin asks of a cluster, by its word in the address: `syncs`, `pause`, `differences/repair` …"""
+    return ApiRequest(verb, f"{CLUSTERS}/{cluster.pk}/{what}", body)
+
+
+def connect_cluster_request(name: str, flavour: str, source: ConnectionSource) -> ApiRequest:
+    """A cluster is registered; no text contains its credential."""
+    body, secrets = _connection_body(source)
+    return ApiRequest("POST", CLUSTERS, {"name": name, "flavour": flavour, **body}, secrets=secrets)
+
+
+def change_connection_request(cluster: Cluster, source: ConnectionSource, *, adopt: bool) -> ApiRequest:
+    """Another way to a cluster, or another credential."""
+    body, secrets = _connection_body(source)
+    return ApiRequest("PUT", f"{CLUSTERS}/{cluster.pk}/connection", {**body, "adopt": adopt}, secrets=secrets)
+
+
+def set_metrics_source_request(cluster: Cluster, *, server: str, ca: str, token: str, metric: str) -> ApiRequest:
+    said = {"server": server, **({"ca": ca} if ca else {}), "metric": metric}
+    secrets = {"/token": "PROMETHEUS_TOKEN"} if token else {}
+    return ApiRequest("PUT", f"{CLUSTERS}/{cluster.pk}/metrics-source", said, secrets=secrets)
+
+
+def _connection_body(source: ConnectionSource) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """What a text may say of a connection, and from which variables it takes the rest."""
+    if not isinstance(source, ConnectionFormData):
+        return {}, {"/kubeconfig": "CLUSTER_KUBECONFIG"}
+    parts = {"server": source.server, "ca": source.ca, "tlsServerName": source.tls_server_name}
+    said = {name: part for name, part in parts.items() if part} | ({"insecure": True} if source.insecure else {})
+    return said, ({"/token": "CLUSTER_TOKEN"} if source.token else {})
+
+
+def disconnect_request(cluster: Cluster, *, forget: bool) -> ApiRequest:
+    """What Rung made in a cluster deleted; or the cluster forgotten, with all of that left there."""
+    return ApiRequest("DELETE", f"{CLUSTERS}/{cluster.pk}{'?force=true' if forget else ''}")
+
+
+def object_action_request(drift: Drift, *, adopted: str | None = None) -> ApiRequest:
+    """An object repaired, or taken over by the uid under which it was shown."""
+    named = {"kind": drift.kind, "namespace": drift.namespace, "name": drift.name}
+    if adopted is not None:
+        return cluster_action_request(drift.cluster, "differences/adopt", {**named, "uid": adopted})
+    return cluster_action_request(drift.cluster, "differences/repair", named)
+
+
+def _pool_body(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is not said stays as it is; an empty list of levels is said: it takes them away."""
+    return {key: given[name] for name, key in KEYS.items() if given.get(name) not in (None, False)}

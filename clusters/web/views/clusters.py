@@ -22,7 +22,7 @@ from clusters.inventory.services.inventory import (
     set_pod_security,
     update_node_pool,
 )
-from clusters.ports.errors import ClusterError
+from clusters.ports.gateway import ClusterError
 from clusters.sync.models import Drift
 from clusters.sync.selectors import comparison_of
 from clusters.sync.services.drift import REPAIRABLE, adopt, repair, request_dry_run
@@ -43,7 +43,7 @@ from clusters.web.selectors import (
     runs_of,
     unanswered_kinds,
 )
-from clusters.web.views.api_equivalents import (
+from clusters.web.serializers.inventory import (
     cluster_action_request,
     create_pool_request,
     delete_pool_request,

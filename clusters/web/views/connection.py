@@ -24,12 +24,12 @@ from clusters.connection.services.registration import (
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.inventory.services.inventory import pause, unpause
-from clusters.ports.errors import ClusterError
+from clusters.ports.gateway import ClusterError
 from clusters.sync.models import SyncState
 from clusters.sync.services.disconnect import forget_cluster, managed_counts, references_to, removal_of, request_removal
 from clusters.sync.services.reconcile import CHANGED
 from clusters.web.forms import ConnectForm, ConnectionForm, DisconnectForm, MetricsForm, ReconnectForm
-from clusters.web.views.api_equivalents import (
+from clusters.web.serializers.inventory import (
     change_connection_request,
     cluster_action_request,
     connect_cluster_request,

@@ -2,15 +2,15 @@ from django.apps.registry import Apps
 from django.db import migrations, models
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
-from portal.audit import triggers
+from portal.audit import chain
 
 
 def install(_apps: Apps, editor: BaseDatabaseSchemaEditor) -> None:
-    triggers.install(editor, editor.connection.vendor)
+    chain.install_triggers(editor, editor.connection.vendor)
 
 
 def remove(_apps: Apps, editor: BaseDatabaseSchemaEditor) -> None:
-    triggers.remove(editor, editor.connection.vendor)
+    chain.remove_triggers(editor, editor.connection.vendor)
 
 
 class Migration(migrations.Migration):

@@ -5,7 +5,7 @@ beat the source says whether the reader may still read; a stream that cannot fin
 open answer would hold a thread, only what is there is answered, and the reader comes back: that is what `retry` tells
 it.
 
-What is told comes from a `ConnectionSource`, read in short steps by a few threads for all streams of a process. At
+Events come from a `ConnectionSource`, read in short steps by a few threads for all streams of a process. At
 each beat the source says whether the reader may still read; a stream that cannot find out ends too. Under WSGI, where
 an open answer would hold a thread, only what is there is answered, and the reader comes back: that is what `retry`
 tells it.

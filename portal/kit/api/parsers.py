@@ -1,20 +1,23 @@
-"""How REST bodies are read and written: strict JSON in, JSON out, whatever the headers say."""
+"""How REST bodies are read and written: strict JSON in, JSON out, whatever the headers say; and tables as CSV."""
 
+import csv
+import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import IO, Any, Final
 from urllib.parse import parse_qsl
 
+from django.http import HttpResponse
+from django.utils.text import slugify
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 
 from portal.kit.errors import BadRequest, PayloadTooLarge, ValidationFailed
-from portal.kit.security.strict_parsing.documents import DocumentInvalid, ParseLimits
-from portal.kit.security.strict_parsing.json_reader import hold_caps
+from portal.kit.security.strict_json import DocumentInvalid, ParseLimits, hold_caps
 
 LARGEST_BODY = 512 * 1024
 LIMITS: Final = ParseLimits(size=LARGEST_BODY, depth=100, nodes=20_000)
@@ -126,3 +129,26 @@ class PlainJSONRenderer(JSONRenderer):
     """JSON for every caller; clients of Run:ai send no Accept header."""
 
     charset = "utf-8"
+
+
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def csv_text(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    """A head and rows; every cell is text."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(head)
+    writer.writerows([csv_cell(each) for each in row] for row in rows)
+    return text.getvalue()
+
+
+def csv_cell(text: str) -> str:
+    """The text, with a quote before what a spreadsheet would take for a formula."""
+    return f"'{text}" if text.startswith(FORMULA) or text.lstrip().startswith(FORMULA) else text
+
+
+def csv_response(text: str, *, name: str) -> HttpResponse:
+    """A sheet as a file that is called so, as far as file names go."""
+    headers = {"Content-Disposition": f'attachment; filename="{slugify(name) or "table"}.csv"'}
+    return HttpResponse(text, content_type="text/csv; charset=utf-8", headers=headers)

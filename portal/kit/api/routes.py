@@ -1,9 +1,12 @@
 """What every REST route is: a view that says who may ask, rehearses a write on request, and answers a retry once.
 
 - `access` names the right each method needs and where; the matrix of routes is generated from it, and a route without
-  it fails the build. The services ask for the same right; this is the promise, they are the lock.
-- `?dryRun=true` on any write runs it whole and takes everything back: the answer is what it would have been, as 200.
-- `Idempotency-Key` on a POST: see `portal.kit.api.idempotency`.
+  it fails the build. The services check the same right.
+- `?dryRun=true` on any write runs it whole and rolls everything back: the answer is what it would have been, as 200.
+- A POST with an `Idempotency-Key` that was sent before is answered again, never done again. The key is claimed, the
+  work done and the answer kept in one transaction: the key exists exactly when its work does. The unique constraint
+  orders concurrent requests; the second waits for the first and repeats its answer. A refusal frees the key, for the
+  corrected request. Keys of other subjects are independent.
 - `If-Match` on a PUT, PATCH or DELETE: 412 unless it has the `ETag` of what a GET of the same thing answers now.
 - A read-only credential is refused every method that writes.
 - A query parameter that the route's document does not name is 400, as is one that is too long: `?dryrun=true` must not
@@ -11,15 +14,19 @@
 - A write that its actor may not do is kept for the audit trail.
 """
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial, wraps
 from hashlib import blake2b
 from typing import Any, ClassVar, Final, Literal, cast
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.urls import resolve
+from django.utils import timezone
+from django.utils.crypto import salted_hmac
 from django.utils.http import parse_etags
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter
@@ -28,15 +35,80 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.kit.api import idempotency
-from portal.kit.api.filters import LONGEST_PARAMETER, closest_name, flag_in
-from portal.kit.api.idempotency import validate_key
+from portal.kit.api.lists import LONGEST_PARAMETER, closest_name, flag_in
 from portal.kit.api.serializers import FILTERS, CountSchema, operation
 from portal.kit.db.transactions import rollback_scope, with_external_calls
-from portal.kit.errors import BadRequest, Forbidden, PreconditionFailed, RungError
+from portal.kit.errors import BadRequest, Forbidden, PreconditionFailed, RungError, ValidationFailed
 from portal.kit.models import StoredResponse
-from portal.kit.security.denials import READING, note_denial
-from portal.kit.security.request_identity import actor_of
+from portal.kit.security.request_identity import READING, actor_of, note_denial
+
+LONGEST_KEY: Final = 200
+RESPONSE_RETENTION: Final = timedelta(days=7)
+StatusAndBody = tuple[int, Any]
+"""Status and plain JSON body."""
+
+
+def validate_idempotency_key(key: str) -> str:
+    """The key itself. BadRequest when it is empty, longer than 200 characters or not printable ASCII."""
+    if not (0 < len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
+        text = _("An Idempotency-Key must have 1 to %(most)s printable ASCII characters.") % {"most": LONGEST_KEY}
+        raise BadRequest(text, code="bad_idempotency_key")
+    return key
+
+
+def fingerprint_of(*parts: Any) -> str:
+    """Tells one request from another: method, path and body."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
+    # A keyed hash, because a body may hold a password: readers of the table must not be able to try guesses.
+    return salted_hmac("core.repeats", text.encode("utf-8", "surrogatepass"), algorithm="sha256").hexdigest()
+
+
+def replay_or_run(
+    work: Callable[[], StatusAndBody], *, subject: str, key: str, fingerprint: str, shown_once: Collection[str] = ()
+) -> tuple[StatusAndBody, bool]:
+    """The answer, and whether it is a replay. Refused (422) when the key came with another request before.
+
+    `shown_once` names keys of the body that are not kept: a replay lacks them.
+    """
+    try:
+        with rollback_scope():
+            with transaction.atomic():
+                row = StoredResponse.objects.create(subject=subject, key=key, fingerprint=fingerprint)
+            try:
+                answer = work()
+            except RungError:
+                row.delete()
+                raise
+            _store(row, answer, shown_once)
+    except IntegrityError:
+        if (kept := _replay(subject, key, fingerprint)) is None:
+            raise  # the constraint that was hurt is not ours
+        return kept, True
+    return answer, False
+
+
+def forget_old_responses() -> int:
+    """Drop answers older than a week; answers how many."""
+    return StoredResponse.objects.filter(created_at__lt=timezone.now() - RESPONSE_RETENTION).delete()[0]
+
+
+def _store(row: StoredResponse, answer: StatusAndBody, shown_once: Collection[str]) -> None:
+    status, body = answer
+    if isinstance(body, dict):
+        body = {name: value for name, value in body.items() if name not in shown_once}
+    row.status, row.body = status, body
+    row.save(update_fields=["status", "body"])
+
+
+def _replay(subject: str, key: str, fingerprint: str) -> StatusAndBody | None:
+    row = StoredResponse.objects.filter(subject=subject, key=key).first()
+    if row is None:
+        return None
+    if row.fingerprint != fingerprint:
+        text = _("This Idempotency-Key was already used with a different request.")
+        raise ValidationFailed.at("", "idempotency_mismatch", text, key=key)
+    return row.status, row.body
+
 
 WRAPPED: Final = "rung_wrapped"
 DRY_RUN_HEADER: Final = "Rung-Dry-Run"
@@ -189,7 +261,7 @@ def _writing(method: Handler) -> Handler:
         key = request.headers.get("Idempotency-Key")
         if key is None or request.method != "POST" or self.own_repeats or not actor_of(request).id:
             return work()
-        return with_external_calls(lambda: _idempotent(work, request, validate_key(key), self.shown_once))
+        return with_external_calls(lambda: _idempotent(work, request, validate_idempotency_key(key), self.shown_once))
 
     setattr(handler, WRAPPED, True)
     return handler
@@ -256,16 +328,16 @@ def _unless_changed(work: Callable[[], Response], tags: str, key: str, current: 
 
 
 def _idempotent(work: Callable[[], Response], request: Request, key: str, shown_once: tuple[str, ...]) -> Response:
-    def answer() -> idempotency.StatusAndBody:
+    def answer() -> StatusAndBody:
         response = work()
         return response.status_code, response.data
 
     actor = actor_of(request)
-    (status, body), again = idempotency.replay_or_run(
+    (status, body), again = replay_or_run(
         answer,
         subject=f"{actor.kind}:{actor.id}",
         key=key,
-        fingerprint=idempotency.fingerprint_of(request.method, request.path, request.data),
+        fingerprint=fingerprint_of(request.method, request.path, request.data),
         shown_once=shown_once,
     )
     return Response(body, status=status, headers={REPLAYED_HEADER: "true"} if again else None)

@@ -82,8 +82,8 @@ class EncodedText(serializers.CharField):
 
 def ignored_parameters(*names: str) -> list[OpenApiParameter]:
     """Parameters that Run:ai's clients may send, and that ask for nothing Rung has."""
-    told = "Accepted for Run:ai's clients, without effect."
-    return [OpenApiParameter(name, str, description=told) for name in names]
+    text = "Accepted for Run:ai's clients, without effect."
+    return [OpenApiParameter(name, str, description=text) for name in names]
 
 
 class CountSchema(serializers.Serializer[Any]):

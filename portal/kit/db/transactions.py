@@ -56,7 +56,7 @@ _external_results: ContextVar[_ExternalResults | None] = ContextVar("_external_r
 
 
 def with_external_calls(work: Callable[[], Value]) -> Value:
-    """What `work` answers, which makes one attempt; made anew after each question that it has for another system."""
+    """What `work` answers, which makes one attempt; repeated after each call of another system."""
     answers = _ExternalResults()
     token = _external_results.set(answers)
     try:

@@ -1,6 +1,6 @@
 """Write the request of a form as text to copy: curl, `rung`, Python and YAML.
 
-Whatever people typed stands in them as data: inside JSON, a quoted here-document or a quoted word of the shell. Who
+User input is data in them: inside JSON, a quoted here-document or a quoted word of the shell. Who
 asks is never written: `$RUNG_TOKEN` for curl, an access key in the environment for Python. Nor is any other secret:
 each text takes it from the environment.
 """

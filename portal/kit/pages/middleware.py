@@ -12,8 +12,7 @@ from django.utils.http import parse_etags
 from portal.kit.api.error_responses import DATABASE_UNAVAILABLE, database_unavailable_response, error_response
 from portal.kit.api.routes import digest_of
 from portal.kit.errors import RungError
-from portal.kit.security.denials import note_denial
-from portal.kit.security.request_identity import REQUEST_ID, is_api, is_trusted_proxy
+from portal.kit.security.request_identity import REQUEST_ID, is_api, is_trusted_proxy, note_denial
 
 Handler = Callable[[HttpRequest], HttpResponseBase]
 FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_", "HTTP_X_REAL_IP", "HTTP_X_REQUEST_ID")

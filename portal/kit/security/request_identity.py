@@ -1,14 +1,21 @@
-"""The identity behind an HTTP request: actor, channel, address. Identity headers of clients are never trusted."""
+"""The identity behind an HTTP request: actor, channel, address; and the denials that it met.
+
+Identity headers of clients are never trusted. `portal.audit.request_records` records denials once the request is
+answered, outside of every transaction, unless the service that refused has done so.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from django.conf import settings
 from django.http import HttpRequest
+from rest_framework.request import Request
 
+from portal.kit.errors import Forbidden
 from portal.kit.security.actors import Actor, ActorKind, Channel, RequestOrigin
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -86,3 +93,27 @@ def is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+DENIALS_ATTRIBUTE: Final = "_denials"
+READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """A denied action; `detail` names the part of the request, if not all of it."""
+
+    error: Forbidden
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+def note_denial(request: HttpRequest | Request, error: Exception, detail: Mapping[str, Any] | None = None) -> None:
+    """Keep it if it is a write that the actor may not do; other errors are not denials."""
+    if isinstance(error, Forbidden) and request.method not in READING:
+        denials_of(request).append(Denial(error, detail or {}))
+
+
+def denials_of(request: HttpRequest | Request) -> list[Denial]:
+    """All that were kept, in order."""
+    kept: list[Denial] = vars(getattr(request, "_request", request)).setdefault(DENIALS_ATTRIBUTE, [])
+    return kept

@@ -1,5 +1,5 @@
 """Admin console of users, service accounts, roles and access rules."""
 
-from tenants.access.admin import roles, subjects
+from tenants.access.admin import subjects
 
-__all__ = ["roles", "subjects"]
+__all__ = ["subjects"]

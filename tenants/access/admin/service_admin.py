@@ -1,7 +1,7 @@
 """Pages of the console on top of services: they ask `permissions`, and a refusal is a message at its field.
 
 A form is rehearsed before it counts as valid: the service runs in a transaction that is rolled back, and what it
-refuses lands at the fields. The real run follows at the save; should somebody else have been faster, the page says so.
+refuses lands at the fields. The real run follows at the save; if another user was faster, the page says so.
 """
 
 from abc import ABCMeta, abstractmethod
@@ -46,9 +46,9 @@ def admin_actor(request: HttpRequest) -> Actor:
 
 def request_access(request: HttpRequest) -> Access:
     """What the person may do, read once per request."""
-    known: Access | None = vars(request).get("_standing")
+    known: Access | None = vars(request).get("_access")
     if known is None:
-        known = vars(request)["_standing"] = access_for(admin_actor(request))
+        known = vars(request)["_access"] = access_for(admin_actor(request))
     return known
 
 
@@ -109,15 +109,15 @@ class ErrorsAsMessages(admin.ModelAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
-        return self._told(request, partial(super().changeform_view, request, object_id, form_url, extra_context))
+        return self._hint(request, partial(super().changeform_view, request, object_id, form_url, extra_context))
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> Any:
-        return self._told(request, partial(super().delete_view, request, object_id, extra_context))
+        return self._hint(request, partial(super().delete_view, request, object_id, extra_context))
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        return self._told(request, partial(super().changelist_view, request, extra_context))
+        return self._hint(request, partial(super().changelist_view, request, extra_context))
 
-    def _told(self, request: HttpRequest, view: Callable[[], HttpResponse]) -> HttpResponse:
+    def _hint(self, request: HttpRequest, view: Callable[[], HttpResponse]) -> HttpResponse:
         """Answer, then record what was refused: outside of the transaction that was rolled back."""
         try:
             with transaction.atomic():
@@ -140,7 +140,7 @@ class _AbstractAdmin(ABCMeta, MediaDefiningClass):
 class ServiceAdmin(ErrorsAsMessages, metaclass=_AbstractAdmin):
     """A page whose rows are written by services only.
 
-    Whoever holds the verb everywhere sees every row; a page may show the rows within reach to admins of departments.
+    Who holds the permission everywhere sees every row; a page may show admins of departments the rows of their scope.
     """
 
     verb: ClassVar[Permission] = Permission.MANAGE_ORGANISATION
@@ -206,7 +206,7 @@ class ServiceAdmin(ErrorsAsMessages, metaclass=_AbstractAdmin):
     ) -> Any:
         self._absent_beyond_reach(request, object_id)
         view = super().history_form_view  # type: ignore[misc]  # simple_history's, mixed in beside this class
-        return self._told(request, partial(view, request, object_id, version_id, extra_context))
+        return self._hint(request, partial(view, request, object_id, version_id, extra_context))
 
     def _absent_beyond_reach(self, request: HttpRequest, object_id: str) -> None:
         """History is kept of rows that are gone, and of rows that are not one's own: to others both are absent."""

@@ -1,4 +1,4 @@
-"""Admin console of users, service accounts and access rules. A secret is shown once."""
+"""Admin console of users, service accounts, roles and access rules. A secret is shown once."""
 
 from typing import Any
 
@@ -25,9 +25,68 @@ from tenants.access.admin.service_admin import (
     request_access,
 )
 from tenants.access.models import AccessRole, Membership, Role, ServiceAccount, User
-from tenants.access.rules import Permission
-from tenants.access.services import access_rules, second_factor, service_accounts, sso_accounts, users
+from tenants.access.rules import PREDEFINED, SETS, Permission
+from tenants.access.services import access_rules, roles, second_factor, subjects
 from tenants.organisation.models import Department, Project
+
+
+class RoleForm(ServiceForm):
+    chosen = forms.MultipleChoiceField(
+        label=gettext_lazy("Permission sets"),
+        choices=[(each.id, f"{each.name}: {each.description}") for each in SETS.values()],
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "radiolist"}),  # labels as wide as they need
+    )
+    field_at = {"/name": "name", "/description": "description", "/permissionSets": "chosen"}
+
+    class Meta:
+        model = AccessRole
+        fields = ["name", "description", "enabled"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "chosen" in self.fields:
+            self.fields["chosen"].initial = self.instance.permission_sets
+
+
+@admin.register(AccessRole)
+class AccessRoleAdmin(ServiceAdmin):
+    verb = Permission.MANAGE_ACCESS
+    form = RoleForm
+    list_display = ["name", "custom", "enabled", "allows"]
+    list_filter = ["custom", "enabled"]
+    search_fields = ["name"]
+
+    @admin.display(description=gettext_lazy("permission sets"))
+    def allows(self, obj: AccessRole) -> str:
+        """What the role is made of."""
+        sets = PREDEFINED.get(obj.key, tuple(obj.permission_sets))
+        return ", ".join(SETS[each].name for each in sets if each in SETS)
+
+    def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
+        data, actor = form.cleaned_data, admin_actor(request)
+        asked = {name: data[name] for name in ("name", "description", "enabled")} | {"permission_sets": data["chosen"]}
+        if change:
+            return SaveResult(roles.update_role(role=form.instance, **asked, actor=actor))
+        return SaveResult(roles.create_role(**asked, actor=actor))
+
+    def remove(self, actor: Actor, obj: AccessRole) -> None:
+        roles.delete_role(role=obj, actor=actor)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """What cannot be changed is shown as text."""
+        if obj is None or self.has_change_permission(request, obj):
+            return super().get_fields(request, obj)
+        return ["name", "description", "allows"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return () if obj is None or obj.custom else ("allows",)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_change_permission(request, obj) and (obj is None or obj.custom)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_delete_permission(request, obj) and (obj is None or obj.custom)
+
 
 admin.site.unregister(Group)
 
@@ -50,7 +109,7 @@ class SignInResetActions(admin.ModelAdmin):
     def disconnect(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
         """The next sign-in from there is not them any more, whatever address it names."""
         for user in queryset:
-            sso_accounts.unlink_identity(user=user, actor=admin_actor(request))
+            subjects.unlink_identity(user=user, actor=admin_actor(request))
         self.message_user(request, _("Disconnected."), messages.SUCCESS)
 
 
@@ -69,24 +128,24 @@ class AccountAdmin(SignInResetActions, ErrorsAsMessages, UserAdmin):
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: Any) -> None:
         changed = {name: form.cleaned_data.get(name) for name in form.changed_data}
-        users.save_user(user=obj, actor=admin_actor(request), changed=changed)
+        subjects.save_user(user=obj, actor=admin_actor(request), changed=changed)
 
     def delete_model(self, request: HttpRequest, obj: User) -> None:
-        users.delete_user(user=obj, actor=admin_actor(request))
+        subjects.delete_user(user=obj, actor=admin_actor(request))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
         for user in queryset:
-            users.delete_user(user=user, actor=admin_actor(request))
+            subjects.delete_user(user=user, actor=admin_actor(request))
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002 - Django's name
         """Django's page; a password that was set is recorded."""
         response: HttpResponse = super().user_change_password(request, id, form_url)
         if request.method == "POST" and response.status_code == 302:
-            users.record_password_reset(user=User.objects.get(pk=unquote(id)), actor=admin_actor(request))
+            subjects.record_password_reset(user=User.objects.get(pk=unquote(id)), actor=admin_actor(request))
         return response
 
     def _over(self, request: HttpRequest, obj: Any) -> bool:
-        """Nobody sets the password of somebody who may do more."""
+        """No one sets the password of a user with more permissions."""
         return obj is None or access_rules.outranks(admin_actor(request), obj)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
@@ -225,8 +284,10 @@ class ServiceAccountAdmin(ServiceAdmin):
         """Create it, keeping the secret for the page that follows; or let it in or shut it out."""
         data, actor = form.cleaned_data, admin_actor(request)
         if change:
-            return SaveResult(service_accounts.set_enabled(account=form.instance, enabled=data["enabled"], actor=actor))
-        account, secret = service_accounts.create(
+            return SaveResult(
+                subjects.enable_service_account(account=form.instance, enabled=data["enabled"], actor=actor)
+            )
+        account, secret = subjects.create_service_account(
             name=data["name"],
             role=data["role"].key,
             project=data["project"],
@@ -246,10 +307,12 @@ class ServiceAccountAdmin(ServiceAdmin):
             self.message_user(request, _("Choose one service account."), messages.ERROR)
             return None
         account = queryset[0]
-        return self._show_secret(request, account, service_accounts.rotate(account=account, actor=admin_actor(request)))
+        return self._show_secret(
+            request, account, subjects.rotate_service_account(account=account, actor=admin_actor(request))
+        )
 
     def remove(self, actor: Actor, obj: ServiceAccount) -> None:
-        service_accounts.delete(account=obj, actor=actor)
+        subjects.delete_service_account(account=obj, actor=actor)
 
     def _show_secret(self, request: HttpRequest, account: ServiceAccount, secret: str) -> HttpResponse:
         context = {**self.admin_site.each_context(request), "title": account.name, "opts": self.opts}

@@ -11,8 +11,17 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import Column, as_number, as_text, as_time, filters, flag_in, id_number, ordering
-from portal.kit.api.pagination import without_cursor
+from portal.kit.api.lists import (
+    Column,
+    as_number,
+    as_text,
+    as_time,
+    filters,
+    flag_in,
+    id_number,
+    ordering,
+    without_cursor,
+)
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import (
     FILTERS,
@@ -23,8 +32,7 @@ from portal.kit.api.serializers import (
 )
 from portal.kit.errors import BadRequest, NotFound, RungError, ValidationFailed
 from portal.kit.security.actors import Actor
-from portal.kit.security.denials import note_denial
-from portal.kit.security.request_identity import actor_of
+from portal.kit.security.request_identity import actor_of, note_denial
 from tenants.access.models import Membership
 from tenants.access.selectors import matching_text, of_cluster, visible_rules, with_api_columns
 from tenants.access.serializers import access_rules as access_schemas
@@ -215,7 +223,7 @@ class AccessRuleBatch(Route):
         request=access_schemas.RuleBatch,
     )
     def post(self, request: Request) -> Response:
-        """Each on its own: what fails is told apart, unknown ids included."""
+        """Each on its own: failures are listed separately, unknown ids included."""
         wanted = validated_body(access_schemas.RuleBatch, request.data)
         actor, done, failed = actor_of(request), [], []
         act = memberships.revoke if wanted["action"] == "delete" else access_rules.check_revoke
@@ -241,7 +249,7 @@ class AccessRuleBatchCreate(Route):
         request=access_schemas.RulesCreation,
     )
     def post(self, request: Request) -> Response:
-        """Each on its own: what fails is told apart."""
+        """Each on its own: failures are listed separately."""
         body = validated_body(access_schemas.RulesCreation, request.data)["payload"]
         shared = {"roleId": body["roleId"], "clusterId": body.get("clusterId")}
         if len(body["subjects"]) * len(body["scopes"]) > MOST:

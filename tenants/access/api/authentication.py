@@ -1,4 +1,4 @@
-"""Who is behind a REST request: a service account or a person by an access key, looked at anew with every request."""
+"""Who is behind a REST request: a service account or a person by an access key, read for every request."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from portal.kit.db.read_cache import Reads, cached_reads, current_reads
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import request_origin
-from tenants.access.services.tokens import Subject, subject_of_token
+from tenants.access.services.credentials import Subject, subject_of_token
 
 SCHEME = b"bearer"
 
@@ -45,7 +45,7 @@ class Credential:
 
 
 class BearerAuthentication(BaseAuthentication):
-    """`Authorization: Bearer <token>` of `POST /api/v1/token`. Whoever is shut out, and old secrets, end at once."""
+    """`Authorization: Bearer <token>` of `POST /api/v1/token`. Disabled subjects and old secrets end at once."""
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
         """Caller and credential; None without a bearer header; AuthenticationFailed (401) for a bad token."""

@@ -46,8 +46,8 @@ class OwnPermissions(Route):
     )
     def get(self, request: Request) -> Response:
         """A summary of the caller's permissions."""
-        standing = access_for(actor_of(request))
-        return Response(permissions_json(standing.verbs, standing.verbs_in()))
+        access = access_for(actor_of(request))
+        return Response(permissions_json(access.verbs, access.verbs_in()))
 
 
 class PermissionSets(Route):
@@ -94,8 +94,8 @@ class PermittedScopes(Route):
     )
     def post(self, request: Request) -> Response:
         """The caller's scopes per action."""
-        kind, standing = validated_body(ScopesQuery, request.data)["resourceType"], access_for(actor_of(request))
-        reaching = [each for each in standing.grants if each.everywhere or kind not in WIDE]
+        kind, access = validated_body(ScopesQuery, request.data)["resourceType"], access_for(actor_of(request))
+        reaching = [each for each in access.grants if each.everywhere or kind not in WIDE]
         found = {}
         for action in ACTIONS:
             needed = NEEDS.get((kind, action))
@@ -109,7 +109,7 @@ LIST_V2: Final = RoleV2Schema(many=True)
 
 
 class RolesV1(Route):
-    """Every role, for everybody: whoever gives roles needs to know them."""
+    """Every role, for every user: who grants roles needs to know them."""
 
     access = {"GET": RoutePermission()}
 

@@ -1,28 +1,38 @@
-"""People, as Run:ai's clients ask for them: for those who look at access and those who manage it.
+"""Users over REST, and the caller: identity, password, roles and own access rules."""
 
-One's own password is everybody's to change.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
+from uuid import UUID
 
 from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
-from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
+from django.db.models import BooleanField, ExpressionWrapper, Model, Q, QuerySet
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import OpenApiParameter
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import LARGEST_OFFSET, LARGEST_PAGE, Column, as_time, filters, number_in, ordering
+from clusters.inventory.models import Cluster
+from portal.kit.api.lists import (
+    LARGEST_PAGE,
+    NAME_SEARCH,
+    Column,
+    as_time,
+    bounds_in,
+    filters,
+    ordering,
+)
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission, count_route
-from portal.kit.api.serializers import FILTERS, operation, validated_body
+from portal.kit.api.serializers import FILTERS, PAGES, CountSchema, ErrorSchema, operation, validated_body
 from portal.kit.errors import NotFound, ValidationFailed
-from portal.kit.security.actors import Actor
+from portal.kit.security.actors import Actor, ActorKind, CredentialLimits
 from portal.kit.security.request_identity import actor_of
-from tenants.access.models import User
+from tenants.access.api.access_rules import SEARCH
+from tenants.access.models import AccessRole, Role, User
 from tenants.access.rules import Permission
-from tenants.access.selectors import require
+from tenants.access.selectors import Grant, access_for, matching_text, own_rules, require, with_api_columns
+from tenants.access.serializers.access_rules import NestedMeRules, own_rule, superusers_rule
 from tenants.access.serializers.subjects import (
     EmptySchema,
     PasswordChange,
@@ -31,11 +41,11 @@ from tenants.access.serializers.subjects import (
     UserCreated,
     UserSchema,
 )
-from tenants.access.services import users
+from tenants.access.services import subjects
+from tenants.organisation.models import Department, Project
 
 ADMINS: Final = RoutePermission("manage_access", "installation")
 LOOKING: Final = RoutePermission("view_access", "installation")
-SEARCH: Final = OpenApiParameter("search", str, description="Part of the name.")
 
 
 def as_flag(value: str) -> bool:
@@ -68,16 +78,14 @@ class Users(Route):
             OpenApiParameter("offset", int),
             OpenApiParameter("limit", int, description="1 to 500; default: 500."),
             *FILTERS,
-            SEARCH,
+            NAME_SEARCH,
         ],
     )
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
         query = request.query_params
         rows = _wanted(request).order_by(ordering(query, COLUMNS, "username"), "pk")
-        offset = number_in(query, "offset", 0, 0, LARGEST_OFFSET)
-        limit = number_in(query, "limit", LARGEST_PAGE, 1, LARGEST_PAGE)
-        return Response([user_json(each) for each in rows[offset : offset + limit]])
+        return Response([user_json(each) for each in rows[bounds_in(query, size=LARGEST_PAGE)]])
 
     @operation("create_user", "Create a user", UserCreated, 201, request=UserCreate)
     def post(self, request: Request) -> Response:
@@ -86,7 +94,7 @@ class Users(Route):
         require(actor, Permission.MANAGE_ACCESS)
         body = validated_body(UserCreate, request.data)
         _check_supported(body)
-        user, password = users.create_user(email=body["email"], actor=actor)
+        user, password = subjects.create_user(email=body["email"], actor=actor)
         return Response({"id": str(user.pk), "username": user.username, "tempPassword": password}, status=201)
 
 
@@ -104,12 +112,12 @@ class UserDetail(Route):
     def delete(self, request: Request, user_id: int) -> Response:
         """Gone with roles and keys; 409 for the last platform admin."""
         actor = actor_of(request)
-        users.delete_user(user=_user(actor, user_id), actor=actor)
+        subjects.delete_user(user=_user(actor, user_id), actor=actor)
         return Response(status=204)
 
 
 class UserPassword(Route):
-    """Somebody's password."""
+    """A user's password."""
 
     access = {"POST": ADMINS}
     shown_once = ("tempPassword",)
@@ -118,11 +126,11 @@ class UserPassword(Route):
     def post(self, request: Request, user_id: int) -> Response:
         """Shown this once; the old password and all sessions end."""
         actor = actor_of(request)
-        return Response({"tempPassword": users.reset_password(user=_user(actor, user_id), actor=actor)})
+        return Response({"tempPassword": subjects.reset_password(user=_user(actor, user_id), actor=actor)})
 
 
 class UserLogout(Route):
-    """Somebody's sessions."""
+    """A user's sessions."""
 
     access = {"POST": ADMINS}
 
@@ -130,7 +138,7 @@ class UserLogout(Route):
     def post(self, request: Request, user_id: int) -> Response:
         """Out of every browser; access keys go on until they are revoked."""
         actor = actor_of(request)
-        users.end_sessions(user=_user(actor, user_id), actor=actor)
+        subjects.end_sessions(user=_user(actor, user_id), actor=actor)
         return Response()
 
 
@@ -143,7 +151,7 @@ class OwnPassword(Route):
     def post(self, request: Request) -> Response:
         """For people, by one of their keys; wrong guesses of the current one are counted. All sessions end."""
         body = validated_body(PasswordChange, request.data)
-        users.change_own_password(current=body["currentPassword"], new=body["newPassword"], actor=actor_of(request))
+        subjects.change_own_password(current=body["currentPassword"], new=body["newPassword"], actor=actor_of(request))
         return Response({})
 
 
@@ -190,7 +198,7 @@ UserCount = count_route(
     "The number of people the filter finds.",
     _wanted,
     access=LOOKING,
-    parameters=[*FILTERS, SEARCH],
+    parameters=[*FILTERS, NAME_SEARCH],
 )
 
 
@@ -200,3 +208,133 @@ def _user(actor: Actor, user_id: int, verb: Permission = Permission.MANAGE_ACCES
     if found is None:
         raise NotFound
     return found
+
+
+MOST: Final = 10_000
+
+
+class OwnRules(Route):
+    """One's own rules."""
+
+    access = {"GET": RoutePermission(at="self")}
+
+    @operation(
+        "get_me_access_rules",
+        "List your own access rules",
+        NestedMeRules,
+        description="`/api/v1/whoami` shows them restricted by the access key.",
+        parameters=[*PAGES, SEARCH],
+    )
+    def get(self, request: Request) -> Response:
+        """One page, oldest first."""
+        query, found = request.query_params, _own(request)
+        page = found[bounds_in(query)]
+        rules = {"totalRecords": len(found), "displayRecords": len(page), "accessRules": page}
+        return Response({"accessRules": rules})
+
+
+class OwnRuleCount(Route):
+    """How many."""
+
+    access = {"GET": RoutePermission(at="self")}
+
+    @operation("count_me_access_rules", "Count your own access rules", CountSchema, parameters=[SEARCH])
+    def get(self, request: Request) -> Response:
+        """Of those that the list has."""
+        return Response({"count": len(_own(request))})
+
+
+def _own(request: Request) -> list[dict[str, Any]]:
+    """All of them: there are never many."""
+    actor, text = actor_of(request), request.query_params.get("search", "").replace("\x00", "\ufffd")
+    rows = with_api_columns(own_rules(actor)).order_by("pk")
+    return [*_superuser(actor, text), *(own_rule(each) for each in rows.filter(matching_text(text))[:MOST])]
+
+
+def _superuser(actor: Actor, text: str) -> list[dict[str, Any]]:
+    if actor.kind is not ActorKind.USER or not User.objects.filter(pk=int(actor.id), is_superuser=True).exists():
+        return []
+    rule = superusers_rule(actor.name, AccessRole.objects.get(key=Role.PLATFORM_ADMIN))
+    words = (rule["subjectId"], rule["roleName"], rule["scopeName"])
+    return [rule] if any(text.lower() in word.lower() for word in words) else []
+
+
+class HeldRoleSchema(serializers.Serializer[Any]):
+    """A role where it holds; the id and name of the scope are empty for the whole installation."""
+
+    role = serializers.CharField()
+    scopeType = serializers.ChoiceField(choices=["system", "cluster", "department", "project"])
+    scopeId = serializers.CharField(allow_blank=True)
+    scopeName = serializers.CharField(allow_blank=True)
+
+
+class NarrowedSchema(serializers.Serializer[Any]):
+    """What the credential leaves of all that."""
+
+    readOnly = serializers.BooleanField()
+    projectId = serializers.CharField(allow_null=True)
+    departmentId = serializers.CharField(allow_null=True)
+
+
+class WhoSchema(serializers.Serializer[Any]):
+    """The subject. `narrowed` is null unless its access key allows less than the subject itself."""
+
+    id = serializers.CharField()
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(choices=["user", "service-account"])
+    roles = HeldRoleSchema(many=True)
+    narrowed = NarrowedSchema(allow_null=True)
+
+
+class WhoAmI(Route):
+    """Oneself."""
+
+    access = {"GET": RoutePermission(at="self")}
+
+    @extend_schema(
+        operation_id="whoami",
+        summary="Read the current subject",
+        description="Beyond Run:ai. The subject of the token, its roles, and the limits of its access key.",
+        responses={200: WhoSchema, 400: ErrorSchema, 401: ErrorSchema},
+    )
+    def get(self, request: Request) -> Response:
+        """Name, kind, roles."""
+        actor = actor_of(request)
+        return Response(
+            {
+                "id": actor.id,
+                "name": actor.name,
+                "kind": str(actor.kind),
+                "roles": _held(access_for(actor).grants),
+                "narrowed": _narrowed(actor.limits),
+            }
+        )
+
+
+def _held(grants: Sequence[Grant]) -> list[dict[str, str]]:
+    projects = _names(Project, {each.project_id for each in grants})
+    departments = _names(Department, {each.department_id for each in grants})
+    clusters = _names(Cluster, {each.cluster_id for each in grants})
+    named = {"project": projects, "department": departments, "cluster": clusters}
+    return [_role(each, named) for each in grants]
+
+
+def _names(model: type[Model], ids: Iterable[int | UUID | None]) -> Mapping[object, str]:
+    return dict(model._default_manager.filter(pk__in=[each for each in ids if each]).values_list("pk", "name"))
+
+
+def _role(grant: Grant, named: Mapping[str, Mapping[object, str]]) -> dict[str, str]:
+    """The smallest scope that it names."""
+    places = zip(named.items(), grant.place, strict=True)
+    held = next(((kind, str(pk), names.get(pk, "")) for (kind, names), pk in places if pk), ("system", "", ""))
+    return {"role": grant.role, **dict(zip(("scopeType", "scopeId", "scopeName"), held, strict=True))}
+
+
+def _narrowed(limits: CredentialLimits | None) -> dict[str, Any] | None:
+    if limits is None or not (limits.read_only or limits.project_id or limits.department_id):
+        return None
+    return {
+        "readOnly": limits.read_only,
+        "projectId": None if limits.project_id is None else str(limits.project_id),
+        "departmentId": None if limits.department_id is None else str(limits.department_id),
+    }

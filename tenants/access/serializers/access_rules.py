@@ -154,7 +154,7 @@ class RuleStatusSchema(serializers.Serializer[Any]):
 
 
 class MeRuleSchema(SubjectSchema, ScopeSchema):
-    """A rule about the caller; without id where it stands in no rule: superusers."""
+    """A rule about the caller; without id where no rule exists: superusers."""
 
     id = serializers.IntegerField(required=False)
     roleId = serializers.IntegerField()

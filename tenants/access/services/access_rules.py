@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from clusters.inventory.models import Cluster
 from portal.audit.services import record
-from portal.kit.api.filters import id_number
+from portal.kit.api.lists import id_number
 from portal.kit.api.parsers import TENANT_ID
 from portal.kit.db.validation import unique_or_conflict, validate_instance, validate_text
 from portal.kit.errors import Conflict, Forbidden, NotFound, RungError, ValidationFailed
@@ -100,7 +100,7 @@ def require_may_grant(
     department: Department | None = None,
     cluster: Cluster | None = None,
 ) -> None:
-    """Raise unless the actor gives and takes roles there: in projects and departments whoever manages members, in
+    """Raise unless the actor gives and takes roles there: in projects and departments who manages members, in
     clusters and everywhere platform admins.
     """
     if project is not None:
@@ -134,7 +134,7 @@ def require_outranks(actor: Actor, subject: User | ServiceAccount) -> None:
 
 @contextmanager
 def require_remaining_admin(*, taken: bool = False) -> Iterator[None]:
-    """Around what may take somebody's power: Conflict where nobody would be left who lets others in, but was before.
+    """Around what may remove permissions: Conflict where no user would be left who gives access, but was before.
 
     `taken`: this very power is, be it from a program.
     """
@@ -145,7 +145,7 @@ def require_remaining_admin(*, taken: bool = False) -> Iterator[None]:
 
 
 def get_or_create_group(name: str) -> Group:
-    """The group of that name. It may be one that nobody has come with yet: then it is made, empty."""
+    """The group of that name. One that no user has yet is created, empty."""
     said = validate_text("/group", name, longest=LONGEST_GROUP)
     if not said or "\n" in said or "\t" in said:
         raise ValidationFailed.at("/group", "invalid", _("The group name must be one line."))
@@ -167,7 +167,7 @@ def _known(role: AccessRole | str) -> AccessRole:
 
 
 def _check_not_stronger(actor: Actor, membership: Membership) -> None:
-    """Whoever gives, changes or takes a role holds all of it in the same place."""
+    """Who grants, changes or revokes a role holds all its permissions in the same scope."""
     role = membership.role
     own = access_for(actor).verbs_in(
         project=membership.project, department=membership.department, cluster=membership.cluster
@@ -212,7 +212,7 @@ class AccessRuleRequest:
 def create_rule(*, asked: AccessRuleRequest, actor: Actor) -> Membership:
     """Give the role. Absent (404) with a pointer for what is not there or not the actor's to see."""
     place = _place(asked, actor)
-    require_may_grant(actor, **place)  # before anything is looked up: who may not, learns of nobody
+    require_may_grant(actor, **place)  # before any lookup: a denied actor learns of no subject
     role = AccessRole.objects.filter(pk=asked.role_id).first()
     if role is None:
         raise NotFound.at("/roleId", "unknown_role", _("Role not found."))
@@ -253,7 +253,7 @@ def _account(key: str) -> ServiceAccount | None:
 
 
 def _person(key: str) -> User | None:
-    """By user name alone: a name may look like somebody else's id."""
+    """By user name alone: a name may look like another user's id."""
     return User.objects.filter(username=key).first() if "\x00" not in key else None
 
 

@@ -35,7 +35,7 @@ def create_role(
 def update_role(
     *, role: AccessRole, name: str, permission_sets: Sequence[str], actor: Actor, description: str, enabled: bool
 ) -> AccessRole:
-    """Another name or other rights; whoever has the role has these from their next request on."""
+    """Another name or other permissions; they apply from the next request of each holder on."""
     require(actor, Permission.MANAGE_ACCESS)
     row = _locked(role)
     _check_not_stronger(actor, row)
@@ -51,7 +51,7 @@ def update_role(
 
 @transaction.atomic
 def delete_role(*, role: AccessRole, actor: Actor) -> None:
-    """Remove a role that nobody has. Conflict with the number of access rules that give it."""
+    """Remove a role that is not granted. Conflict with the number of access rules that give it."""
     require(actor, Permission.MANAGE_ACCESS)
     row = _locked(role)
     _check_not_stronger(actor, row)

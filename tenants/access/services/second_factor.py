@@ -65,7 +65,7 @@ def is_enabled(user: User) -> bool:
 
 
 def is_required(user: User) -> bool:
-    """True for those whom `RUNG_MFA_REQUIRED` names."""
+    """True for users that `RUNG_MFA_REQUIRED` names."""
     if settings.RUNG_MFA_REQUIRED == "everyone":
         return True
     person = Actor(ActorKind.USER, str(user.pk), user.get_username(), Channel.UI)
@@ -82,7 +82,7 @@ def remaining_codes(user: User) -> int:
 def enable(*, user: User, secret: str, code: str, actor: Actor) -> list[str]:
     """Turn it on: the app knows the secret, for it showed this code. Answers recovery codes, for once to be seen.
 
-    Every session of theirs ends, since somebody may sit in one who had the password only.
+    All their sessions end: an attacker with the password only may have one.
     """
     User.objects.select_for_update().get(pk=user.pk)
     if is_enabled(user):
@@ -136,7 +136,7 @@ def remove(*, user: User, actor: Actor) -> None:
 
 @transaction.atomic
 def reset(*, user: User, actor: Actor) -> bool:
-    """Turn somebody else's off, who lost app and codes, and end their sessions; False if there was none."""
+    """Turn off that of a user who lost app and codes, and end their sessions; False if there was none."""
     require_outranks(actor, user)
     if not Authenticator.objects.filter(user=user).delete()[0]:
         return False
@@ -155,7 +155,7 @@ def _verify_app_code(user: User, code: str) -> bool:
     period = _period_of(secret, code)
     if period is None or period <= row.data["period"]:
         return False
-    row.data = {"secret": encrypt(secret), "period": period}  # sealed anew, with the newest key
+    row.data = {"secret": encrypt(secret), "period": period}  # encrypted again, with the newest key
     row.save(update_fields=["data"])
     row.record_usage()
     return True

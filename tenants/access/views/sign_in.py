@@ -24,13 +24,12 @@ from portal.kit.security.rate_limit import Counted, code_keys, count_try, give_b
 from portal.kit.security.rate_limit import ThrottledLoginView as PasswordSignIn
 from portal.kit.security.request_identity import actor_of, client_ip, request_origin
 from portal.sso.flow import LoginAttempt, begin_login, finish_login
-from portal.sso.id_token import Identity
-from portal.sso.provider import Provider, ProviderUnavailable, UntrustedResponse, configured_provider
+from portal.sso.provider import Identity, Provider, ProviderUnavailable, UntrustedResponse, configured_provider
 from tenants.access.forms import CodeForm
 from tenants.access.middleware import SECOND_FACTOR_KEY
 from tenants.access.models import User
 from tenants.access.selectors import has_platform_admin
-from tenants.access.services import second_factor, sso_accounts
+from tenants.access.services import second_factor, subjects
 
 BACKEND: Final = "django.contrib.auth.backends.ModelBackend"
 PENDING_LOGIN_KEY: Final = "signing_in"
@@ -39,7 +38,7 @@ PENDING_LOGIN_SECONDS: Final = 600
 
 @dataclass(frozen=True, slots=True)
 class PendingLogin:
-    """Somebody whose first factor was right. `digest` changes with their password."""
+    """A user whose first factor was right. `digest` changes with their password."""
 
     user_id: int
     digest: str
@@ -83,14 +82,14 @@ def pending_user(request: HttpRequest) -> tuple[PendingLogin, User] | None:
 
 
 def redirect_target(request: HttpRequest) -> str:
-    """Where somebody wanted to go, if it is on this site; else home."""
+    """The page that was requested, if it is on this site; else home."""
     wanted = request.GET.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     return wanted if is_ours else reverse("home")
 
 
 def pending_actor(request: HttpRequest, user: User) -> Actor:
-    """Somebody who is not signed in yet, as an actor."""
+    """A user who is not signed in yet, as an actor."""
     return Actor(
         kind=ActorKind.USER,
         id=str(user.pk),
@@ -190,7 +189,7 @@ def from_provider(request: HttpRequest) -> HttpResponse:
         if kept["joins"] is not None:
             response = _link(request, identity, kept["joins"])
         else:
-            user = sso_accounts.account_for(identity=identity, actor=actor_of(request))
+            user = subjects.account_for(identity=identity, actor=actor_of(request))
             factor = "provider" if identity.second_factor else ""
             response = complete_first_factor(
                 request, user, onward=kept["onward"], shown="single sign-on", factor=factor
@@ -214,7 +213,7 @@ def _link(request: HttpRequest, identity: Identity, user_id: int) -> HttpRespons
         raise UntrustedResponse(
             _("You signed in as a different user than the one who started connecting."), code="wrong_state"
         )
-    sso_accounts.link_identity(user=user, identity=identity, actor=actor_of(request))
+    subjects.link_identity(user=user, identity=identity, actor=actor_of(request))
     messages.success(request, _("Connected. You can now sign in with single sign-on."))
     return redirect("tenants:security")
 
@@ -227,7 +226,7 @@ def _provider() -> Provider:
 
 
 def _answer(request: HttpRequest) -> dict[str, str]:
-    """The parameters, each once: a doubled one is nobody's."""
+    """The parameters, each once: repeated ones are dropped."""
     return {name: values[0] for name, values in request.GET.lists() if len(values) == 1 and isinstance(values[0], str)}
 
 

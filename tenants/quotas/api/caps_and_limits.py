@@ -9,7 +9,7 @@ from django.db.models import Model, Q, QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.pagination import PAGES, part_of
+from portal.kit.api.lists import PAGES, part_of
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import operation, rendered, validated_body
 from portal.kit.errors import NotFound

@@ -12,25 +12,30 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.flavours.objects import RANK_TO_PRIORITY
-from portal.kit.api.filters import (
-    LARGEST_OFFSET,
-    LARGEST_PAGE,
-    PAGE,
+from portal.kit.api.lists import (
+    NAME_SEARCH,
     Column,
     as_number,
     as_uuid,
+    bounds_in,
     filters,
-    number_in,
     ordering,
+    without_cursor,
 )
-from portal.kit.api.pagination import NAME_SEARCH, without_cursor
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, PAGES, operation, validated_body
 from portal.kit.errors import BadRequest
 from portal.kit.security.request_identity import actor_of
 from scheduling.model.resources import Resources
-from tenants.access.api.filter_values import CLUSTER_ID, DEPARTMENT_ID, POOL_ID, POOL_NAME
-from tenants.access.selectors import access_for, visible_departments, visible_projects
+from tenants.access.selectors import (
+    CLUSTER_ID,
+    DEPARTMENT_ID,
+    POOL_ID,
+    POOL_NAME,
+    access_for,
+    visible_departments,
+    visible_projects,
+)
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota, Rank
 from tenants.quotas.rules import gpu_milli, weight_of
@@ -249,8 +254,7 @@ class Quotas(Route):
     def get(self, request: Request) -> Response:
         """One page: by cluster and pool, each department followed by its projects."""
         access = access_for(actor_of(request))
-        size = number_in(request.query_params, "limit", PAGE, 1, LARGEST_PAGE)
-        offset = number_in(request.query_params, "offset", 0, 0, LARGEST_OFFSET)
+        bounds = bounds_in(request.query_params)
         pools = pool_quotas(pools_named(access, text_in(request, "cluster"), text_in(request, "pool")))
         department, search = text_in(request, "department"), text_in(request, "search")
         found = lines_of(pools, access, search=search, department=department)
@@ -258,12 +262,12 @@ class Quotas(Route):
             names = {branch.department.name for each in pools for branch in branches_of(each, access)}
             text = unknown_text("department", department, names)
             raise BadRequest.at("/department", "unknown_name", text, allowed=sorted(names))
-        page = found[offset : offset + size]
+        page = found[bounds]
         shares = {quotas.pool.pk: share_of_each(quotas) for quotas, _branch, _line in page}
         rows = [
             quota_json(line, branch, quotas.pool, shares[quotas.pool.pk].get(line.key)) for quotas, branch, line in page
         ]
-        following = offset + size if len(found) > offset + size else None
+        following = bounds.stop if len(found) > bounds.stop else None
         return Response({"quotas": rows, "pools": [sums_json(quotas) for quotas in pools], "next": following})
 
 

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from clusters.flavours.objects import RANK_TO_PRIORITY
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Node, NodePool
-from portal.kit.api.filters import closest_name
+from portal.kit.api.lists import closest_name
 from portal.kit.errors import BadRequest
 from scheduling.model.resources import DIMENSIONS, Resources
 from scheduling.model.snapshot import Queue

@@ -19,7 +19,7 @@ from portal.kit.security.actors import Actor
 from scheduling.model.resources import LARGEST, Limit, Resources
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
-from tenants.access.services.users import set_change_author
+from tenants.access.services.subjects import set_change_author
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, PriorityCap, ProjectQuota
 from tenants.quotas.services.quota_values import (

@@ -13,7 +13,7 @@ from portal.kit.errors import Conflict, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
-from tenants.access.services.users import set_change_author
+from tenants.access.services.subjects import set_change_author
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import LONGEST_MINUTES, IdleLimit, MinRuntime, RuntimeLimit, TimeLimit
 from tenants.quotas.services.quotas import bump_generation

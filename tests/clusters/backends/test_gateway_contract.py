@@ -12,11 +12,19 @@ import pytest
 
 from clusters.backends.kubernetes.gateway import KubernetesGateway
 from clusters.backends.memory import MemoryGateway, MemoryStore, store_of
-from clusters.ports.errors import ClusterRefused, NotSynced, ObjectConflict, VersionConflict, VersionExpired
-from clusters.ports.gateway import ClusterGateway, Manifest, ObjectRef, WatchEvent
-from clusters.ports.kinds import NAMESPACE, POD, PRIORITY_CLASS
-from clusters.ports.ownership import owned
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.ports.gateway import (
+    ClusterGateway,
+    ClusterRefused,
+    Manifest,
+    NotSynced,
+    ObjectConflict,
+    ObjectRef,
+    VersionConflict,
+    VersionExpired,
+    WatchEvent,
+)
+from clusters.ports.objects import NAMESPACE, POD, PRIORITY_CLASS, owned
+from clusters.sandbox.services.simulation import SandboxGateway
 from tests.clusters.backends.real_gateways import gateway_to_lab
 from tests.clusters.specs import pod_template
 from tests.factories.clusters import build_cluster

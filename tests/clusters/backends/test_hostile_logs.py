@@ -12,9 +12,8 @@ import pytest
 from clusters.backends.kubernetes import gateway as kubernetes
 from clusters.backends.kubernetes.gateway import LOG_BYTES
 from clusters.backends.kubernetes.transport import TransportLimits
-from clusters.ports.errors import ClusterError, ClusterUnreachable
-from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import POD
+from clusters.ports.gateway import ClusterError, ClusterUnreachable, ObjectRef
+from clusters.ports.objects import POD
 from clusters.watch.rules import LONGEST_LINE, LogText, tail
 from portal.kit.messaging.concurrency import LogReaderSlots
 from tests.clusters.backends.real_gateways import gateway_of

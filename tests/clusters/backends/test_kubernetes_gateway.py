@@ -13,7 +13,7 @@ import pytest
 from clusters.backends.kubernetes.gateway import KubernetesGateway
 from clusters.backends.kubernetes.transport import TransportLimits
 from clusters.ports.connection import Connection
-from clusters.ports.errors import (
+from clusters.ports.gateway import (
     AdmissionDenied,
     ClusterBusy,
     ClusterError,
@@ -24,12 +24,12 @@ from clusters.ports.errors import (
     NotServed,
     NotSynced,
     ObjectConflict,
+    ObjectRef,
     QuotaExceeded,
     VersionConflict,
     VersionExpired,
 )
-from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import NAMESPACE, POD, PRIORITY_CLASS
+from clusters.ports.objects import NAMESPACE, POD, PRIORITY_CLASS
 from tests.clusters.backends.real_gateways import gateway_of
 from tests.clusters.backends.slow_server import END, HEAD, chunk, saying
 from tests.support.listeners import ApiServer, Request, api_server, listener

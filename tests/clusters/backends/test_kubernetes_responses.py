@@ -10,9 +10,8 @@ import pytest
 
 from clusters.backends.kubernetes.transport import TransportLimits
 from clusters.ports.connection import Connection
-from clusters.ports.errors import ClusterRefused, ClusterUnreachable
-from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import PRIORITY_CLASS
+from clusters.ports.gateway import ClusterRefused, ClusterUnreachable, ObjectRef
+from clusters.ports.objects import PRIORITY_CLASS
 from tests.clusters.backends.real_gateways import gateway_of
 from tests.clusters.backends.slow_server import END, HEAD, chunk, saying
 from tests.support.listeners import ApiServer, api_server

@@ -9,10 +9,8 @@ import pytest
 
 from clusters.backends.kubernetes.gateway import KubernetesGateway
 from clusters.backends.kubernetes.protocol import update_body
-from clusters.ports.errors import Invalid, VersionConflict
-from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import ref_of
-from clusters.ports.ownership import owned
+from clusters.ports.gateway import Invalid, Manifest, VersionConflict
+from clusters.ports.objects import owned, ref_of
 from tests.clusters.backends.real_gateways import gateway_to_lab
 from tests.support.lab import LabCluster
 

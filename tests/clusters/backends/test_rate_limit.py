@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from clusters.backends.rate_limit import AdaptiveConcurrency, RateLimiter, RequestBreaker
-from clusters.ports.errors import ClusterBusy, ClusterUnreachable
+from clusters.ports.gateway import ClusterBusy, ClusterUnreachable
 
 
 def test_a_refusal_halves_and_answers_bring_one_back_at_a_time() -> None:

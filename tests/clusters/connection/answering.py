@@ -6,9 +6,8 @@ from typing import Any
 
 from clusters.connection.rules.connection_form_data import ConnectionFormData
 from clusters.ports.connection import Connection
-from clusters.ports.errors import ClusterError
-from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from clusters.ports.kinds import KAI_SHARD
+from clusters.ports.gateway import ClusterError, Kind, Manifest, ObjectRef
+from clusters.ports.objects import KAI_SHARD
 from tests.clusters.connection.kubeconfigs import TOKEN, ca
 
 SERVER = "https://api.example.org:6443"

@@ -9,10 +9,8 @@ from clusters.connection.rules.rights import admission_policy_for
 from clusters.connection.services.connection_test import try_connection
 from clusters.connection.services.gateways import gateway_to
 from clusters.ports.connection import Connection
-from clusters.ports.errors import ClusterRefused
-from clusters.ports.gateway import ClusterGateway, Manifest, ObjectRef
-from clusters.ports.kinds import LIMIT_RANGE, NAMESPACE, PRIORITY_CLASS
-from clusters.ports.ownership import MANAGED_BY, MANAGER
+from clusters.ports.gateway import ClusterGateway, ClusterRefused, Manifest, ObjectRef
+from clusters.ports.objects import LIMIT_RANGE, MANAGED_BY, MANAGER, NAMESPACE, PRIORITY_CLASS
 from tests.support.lab import LabCluster
 from tests.support.processes import eventually
 

@@ -11,7 +11,7 @@ from pytest_django.fixtures import Settings
 from clusters.connection.services.connection_test import try_connection
 from clusters.connection.services.gateways import gateway_to
 from clusters.ports.connection import CheckedAddress, Connection, checked_address
-from clusters.ports.errors import AddressRefused, ClusterError, ClusterUnreachable
+from clusters.ports.gateway import AddressRefused, ClusterError, ClusterUnreachable
 from tests.support.listeners import Request, Visits, api_server, listener, ordinary
 
 LOOPBACK = [ip_network("127.0.0.0/8"), ip_network("::1/128")]

@@ -4,7 +4,7 @@ import pytest
 
 from clusters.connection.services.registration import register_cluster, try_entered
 from clusters.inventory.models import Cluster
-from clusters.ports.kinds import GANG_POD_GROUP, GANG_WORKLOAD, KAI_QUEUE
+from clusters.ports.objects import GANG_POD_GROUP, GANG_WORKLOAD, KAI_QUEUE
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM
 from tests.clusters.connection.answering import Answering, entered

@@ -11,7 +11,7 @@ from clusters.connection.services import gateways
 from clusters.connection.services.gateways import encrypt_connection, forget_gateways, gateway_for
 from clusters.inventory.models import Cluster
 from clusters.ports.connection import Connection
-from clusters.ports.errors import AddressRefused, CredentialUnreadable
+from clusters.ports.gateway import AddressRefused, CredentialUnreadable
 from tests.factories.clusters import build_cluster
 from tests.support.listeners import ApiServer, api_server
 

@@ -10,7 +10,7 @@ from clusters.connection.services.gateways import connection_of, credential_vers
 from clusters.connection.services.registration import change_connection, register_cluster
 from clusters.inventory.models import Cluster, NodePool
 from clusters.inventory.services.inventory import pause, unpause
-from clusters.ports.errors import ClusterUnreachable
+from clusters.ports.gateway import ClusterUnreachable
 from clusters.sync.services.disconnect import forget_cluster, references_to
 from portal.audit.models import AuditRecord
 from portal.kit.errors import Conflict, RungError, ValidationFailed

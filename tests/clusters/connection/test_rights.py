@@ -15,10 +15,8 @@ from clusters.connection.services.connection_test import try_connection
 from clusters.connection.services.gateways import gateway_to
 from clusters.flavours.registry import FLAVOURS
 from clusters.ports.connection import Connection
-from clusters.ports.errors import ClusterError, NotAuthorized
-from clusters.ports.gateway import ClusterGateway, Kind, Manifest, ObjectRef
-from clusters.ports.kinds import EVENT, NAMESPACE, NODE, POD, WORKLOAD_KINDS
-from clusters.ports.ownership import MANAGED_BY, MANAGER
+from clusters.ports.gateway import ClusterError, ClusterGateway, Kind, Manifest, NotAuthorized, ObjectRef
+from clusters.ports.objects import EVENT, MANAGED_BY, MANAGER, NAMESPACE, NODE, POD, WORKLOAD_KINDS
 from tests.clusters.connection.kubeconfigs import b64, text
 from tests.support.lab import LabCluster
 

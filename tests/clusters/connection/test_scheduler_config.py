@@ -7,12 +7,10 @@ import pytest
 from clusters.backends.memory import MemoryGateway, MemoryStore, store_of
 from clusters.connection.services.scheduler_config import budgets_in, guarantees_on, missing_causes, other_queues_in
 from clusters.flavours.registry import flavour_for
-from clusters.flavours.volcano.config import CONF, KEY, NO_PREEMPT, UNREAD
+from clusters.flavours.volcano_config import CONF, KEY, NO_PREEMPT, UNREAD
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import ClusterError, ClusterUnreachable, NotAuthorized
-from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from clusters.ports.kinds import BUDGET, KUEUE_COHORT, KUEUE_QUEUE
-from clusters.ports.ownership import MANAGED_BY, MANAGER
+from clusters.ports.gateway import ClusterError, ClusterUnreachable, Kind, Manifest, NotAuthorized, ObjectRef
+from clusters.ports.objects import BUDGET, KUEUE_COHORT, KUEUE_QUEUE, MANAGED_BY, MANAGER
 from clusters.sync.services.reconcile import reconcile
 from clusters.sync.services.scheduler_switch import plan_switch, switch_flavour
 from portal.kit.security.actors import SYSTEM

@@ -13,8 +13,7 @@ from clusters.connection.services.scheduler_config import (
     unserved_because,
 )
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import NotAuthorized
-from clusters.ports.gateway import Kind, Manifest
+from clusters.ports.gateway import Kind, Manifest, NotAuthorized
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.security.actors import SYSTEM
 from scheduling.model.decisions import Cause

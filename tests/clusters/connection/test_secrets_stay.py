@@ -19,12 +19,12 @@ from clusters.connection.rules.connection_form_data import ConnectionFormData
 from clusters.connection.services.gateways import connection_of, credential_version, rotate_credentials
 from clusters.connection.services.registration import change_connection, register_cluster
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import CredentialUnreadable
+from clusters.ports.gateway import CredentialUnreadable
 from portal.audit.models import AuditRecord
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM
 from portal.kit.security.encryption import DecryptionFailed, NoEncryptionKey, SecretBox, new_key
-from portal.kit.security.redaction import redact
+from portal.kit.security.logging_config import redact
 from tenants.access.models import User
 from tests.clusters.connection.answering import Answering, entered
 from tests.clusters.connection.kubeconfigs import TOKEN, b64, kubeconfig, text

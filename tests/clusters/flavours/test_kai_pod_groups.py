@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from clusters.flavours.kai.status import FREE, RUNS, STARTED, pod_group_events
+from clusters.flavours.kai_status import FREE, RUNS, STARTED, pod_group_events
 from clusters.flavours.registry import flavour_for
 from clusters.ports.flavour import PodStatusReason
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import KAI_POD_GROUP, KUEUE_WORKLOAD, NODE, VOLCANO_POD_GROUP
-from clusters.ports.ownership import FINGERPRINT
+from clusters.ports.objects import FINGERPRINT, KAI_POD_GROUP, KUEUE_WORKLOAD, NODE, VOLCANO_POD_GROUP
 from clusters.watch.models import ClusterEvent, ObserverLease
 from clusters.watch.rules import sanitize
 from clusters.watch.services.informers import SHARED_KINDS, kinds_of, observe_cluster

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from clusters.flavours.kueue.capabilities import (
+from clusters.flavours.kueue import Kueue
+from clusters.flavours.kueue_capabilities import (
     GUARANTEES,
     IMPATIENT,
     INTEGRATIONS,
@@ -22,7 +23,6 @@ from clusters.flavours.kueue.capabilities import (
     of_everything,
     unmanaged,
 )
-from clusters.flavours.kueue.flavour import Kueue
 from clusters.ports.flavour import Facts
 from clusters.ports.gateway import Manifest
 from scheduling.model.decisions import OutcomeKind

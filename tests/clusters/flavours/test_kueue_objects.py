@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from clusters.flavours.kueue.flavour import Kueue
+from clusters.flavours.kueue import Kueue
 from clusters.ports.flavour import NOTHING, DesiredState, PoolSpec, ProjectSpec
 from clusters.ports.gateway import Manifest
-from clusters.ports.ownership import stamped
-from clusters.ports.pod_templates import WorkloadKind, templates_in
+from clusters.ports.objects import stamped
+from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.workload_kinds import KINDS, kind_named
 from clusters.sync.rules.diff import diff
 from clusters.sync.rules.pod_changes import with_pods_hash, writable
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.resources import Limit
 from tests.clusters.samples import sample
-from tests.clusters.specs import POOL, in_order, job, job_manifest, level, project, queue, state
+from tests.clusters.specs import POOL, in_order, job, job_manifest, level, project, queue, state, templates_in
 
 H100 = PoolSpec("h100", "rung.dev/node-pool", "h100")
 QUEUE, PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"

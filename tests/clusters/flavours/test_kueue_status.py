@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from clusters.flavours.kueue.flavour import Kueue
-from clusters.flavours.kueue.status import workload_events
+from clusters.flavours.kueue import Kueue
+from clusters.flavours.kueue_status import workload_events
 from clusters.ports.gateway import Manifest
 
 TRUTHS = Path(__file__).parents[2] / "scheduling" / "truths" / "kueue.jsonl"

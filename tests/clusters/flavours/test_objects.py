@@ -10,7 +10,7 @@ import pytest
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.ports.flavour import DesiredState, PoolSpec
 from clusters.ports.gateway import Manifest
-from clusters.ports.ownership import stamped
+from clusters.ports.objects import stamped
 from clusters.sync.rules.diff import Replace, diff
 from scheduling.model.resources import Limit
 from tests.clusters.schemas import QUEUES

@@ -10,10 +10,10 @@ import pytest
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.ports.flavour import PoolSpec
 from clusters.ports.gateway import Manifest
-from clusters.ports.pod_templates import TemplateShape, WorkloadKind, parts_in, templates_in
+from clusters.ports.pod_templates import TemplateShape, WorkloadKind, parts_in
 from clusters.ports.workload_kinds import KINDS, kind_named
 from tests.clusters.samples import sample
-from tests.clusters.specs import WORKLOAD, job, job_manifest, pod_template
+from tests.clusters.specs import WORKLOAD, job, job_manifest, pod_template, templates_in
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 every_flavour = pytest.mark.parametrize("flavour", sorted(FLAVOURS))

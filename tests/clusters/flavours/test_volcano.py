@@ -6,18 +6,17 @@ from typing import Any
 import pytest
 
 from clusters.flavours.registry import flavour_for
-from clusters.flavours.volcano.status import NOT_TRIED
+from clusters.flavours.volcano import NOT_TRIED
 from clusters.ports.flavour import DesiredState, PodStatusReason
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import VOLCANO_QUEUE
-from clusters.ports.ownership import stamped
-from clusters.ports.pod_templates import WorkloadKind, templates_in
+from clusters.ports.objects import VOLCANO_QUEUE, stamped
+from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.workload_kinds import KINDS, kind_named
 from clusters.sync.rules.apply_order import in_waves, is_lowering, is_raising
 from clusters.sync.rules.diff import Change, Update, diff
 from scheduling.model.resources import Limit
 from tests.clusters.samples import sample
-from tests.clusters.specs import job, job_manifest, project, queue, state
+from tests.clusters.specs import job, job_manifest, project, queue, state, templates_in
 
 VOLCANO = flavour_for("volcano")
 QUEUE, PREEMPTABLE = "scheduling.volcano.sh/queue-name", "volcano.sh/preemptable"

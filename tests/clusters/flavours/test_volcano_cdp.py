@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from clusters.flavours.volcano.config import (
+from clusters.flavours.volcano_config import (
     KEY,
     NOT_SPARED,
     OPENED,
@@ -14,7 +14,7 @@ from clusters.flavours.volcano.config import (
     forecast_warnings,
     leaves_out,
 )
-from clusters.flavours.volcano.guarantees import LAST, guarantees_of
+from clusters.flavours.volcano_guarantees import LAST, guarantees_of
 from clusters.ports.flavour import Facts, Guarantee
 from scheduling.model.decisions import INSIDE_MIN_RUNTIME, Cause, OutcomeKind
 

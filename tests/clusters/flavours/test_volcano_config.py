@@ -5,11 +5,12 @@ import json
 import pytest
 
 from clusters.flavours.registry import flavour_for
-from clusters.flavours.volcano.config import (
+from clusters.flavours.volcano_config import (
     ANYWHERE,
     ASSUMED,
     ASSUMED_DOMAINS,
     ENQUEUE,
+    GANG_LIMITS,
     KEY,
     NO_CAPACITY,
     NO_DOMAINS,
@@ -19,7 +20,6 @@ from clusters.flavours.volcano.config import (
     NO_PRIORITY,
     NO_RECLAIM,
     ONLY_ABOVE,
-    STANDS,
     UNREAD,
     admin_warnings,
     domain_warnings,
@@ -28,7 +28,7 @@ from clusters.flavours.volcano.config import (
     ignores_domains,
     leaves_out,
 )
-from clusters.flavours.volcano.guarantees import guarantees_of
+from clusters.flavours.volcano_guarantees import guarantees_of
 from clusters.ports.flavour import Facts
 from clusters.ports.gateway import Manifest
 from scheduling.model.decisions import BELOW_MINIMUM, Cause, OutcomeKind
@@ -112,7 +112,7 @@ def test_a_gang_plugin_that_is_asked_about_preemption_keeps_every_minimum(switch
     assert admin_warnings(found) == (ONLY_ABOVE,)
     assert leaves_out(found) == {BELOW_MINIMUM}
     assert (forecast_warnings(found, OutcomeKind.PENDING), forecast_warnings(found, OutcomeKind.PREEMPTS)) == (
-        (STANDS,),
+        (GANG_LIMITS,),
         (),
     )
     assert kept(found) == {"priority_inside_project": "partly"}

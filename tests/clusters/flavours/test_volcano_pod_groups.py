@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from clusters.flavours.registry import flavour_for
-from clusters.flavours.volcano.status import NOT_THERE, NOT_TRIED, STANDS, pod_group_events
+from clusters.flavours.volcano import NOT_THERE, NOT_TRIED, PHASE_WORDS, pod_group_events
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import VOLCANO_POD_GROUP
+from clusters.ports.objects import VOLCANO_POD_GROUP
 from clusters.watch.rules import sanitize
 
 NOT_READY = "pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable"
@@ -43,7 +43,7 @@ def told(found: Manifest) -> list[tuple[str, str, str]]:
 def test_a_group_in_phase_pending_is_held_outside_in_its_own_words() -> None:
     [(reason, message, at)] = told(group("Pending", waiting(NOT_READY)))
     assert (reason, at) == ("Queued", EARLY)
-    assert message == f"{STANDS['Pending']} Message: 2/2 tasks in gang unschedulable: {NOT_READY}"
+    assert message == f"{PHASE_WORDS['Pending']} Message: 2/2 tasks in gang unschedulable: {NOT_READY}"
     found = flavour_for("volcano").interpret({}, [{"reason": reason, "message": message}])
     assert (found.reason, found.message) == ("Queued", message)
 
@@ -66,13 +66,13 @@ def test_one_whose_queue_has_no_quota_for_it_is_at_its_limit() -> None:
 )
 def test_one_that_is_let_in_says_what_it_lacks(condition: dict[str, str], reason: str, begins: str) -> None:
     admitted, (said, message, at) = told(group("Inqueue", condition))
-    assert admitted == ("Admitted", STANDS["Inqueue"], EARLY)
+    assert admitted == ("Admitted", PHASE_WORDS["Inqueue"], EARLY)
     assert (said, at) == (reason, EARLY)
     assert message.startswith(begins)
 
 
 def test_what_it_said_while_it_waited_is_over_once_it_runs() -> None:
-    assert told(group("Running", waiting(), scheduled())) == [("Admitted", STANDS["Running"], LATE)]
+    assert told(group("Running", waiting(), scheduled())) == [("Admitted", PHASE_WORDS["Running"], LATE)]
 
 
 def test_each_event_is_of_the_version_that_it_was_read_from_and_rewritten_by_the_next() -> None:

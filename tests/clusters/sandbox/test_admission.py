@@ -3,9 +3,8 @@
 import pytest
 
 from clusters.flavours.registry import flavour_for
-from clusters.ports.errors import ClusterRefused, ObjectConflict, VersionConflict
-from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import EVENT, POD, PRIORITY_CLASS
+from clusters.ports.gateway import ClusterRefused, Manifest, ObjectConflict, ObjectRef, VersionConflict
+from clusters.ports.objects import EVENT, POD, PRIORITY_CLASS
 from tests.clusters.sandboxes import TEAM, Sandbox, bare_pod, furnished, job, priority_class
 
 pytestmark = pytest.mark.django_db

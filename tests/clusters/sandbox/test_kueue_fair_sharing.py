@@ -2,9 +2,9 @@
 
 import pytest
 
-from clusters.flavours.kueue.capabilities import CONF, HEAD, KEY
+from clusters.flavours.kueue_capabilities import CONF, HEAD, KEY
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import KUEUE_WORKLOAD
+from clusters.ports.objects import KUEUE_WORKLOAD
 from tests.clusters.sandbox.test_kueue_topology import kueue
 from tests.clusters.sandboxes import TEAM, Sandbox, job
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import KUEUE_WORKLOAD
+from clusters.ports.objects import KUEUE_WORKLOAD
 from tests.clusters.sandboxes import TEAM, Sandbox, bare_pod, job
 
 pytestmark = pytest.mark.django_db

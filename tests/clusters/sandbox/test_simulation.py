@@ -5,9 +5,8 @@ from datetime import timedelta
 import pytest
 
 from clusters.inventory.models import Cluster, NodePool
-from clusters.ports.errors import ClusterRefused
-from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import NODE, POD
+from clusters.ports.gateway import ClusterRefused, ObjectRef
+from clusters.ports.objects import NODE, POD
 from clusters.sandbox.models import SandboxClock
 from clusters.sandbox.services import kubelet
 from clusters.sandbox.services.simulation import create_sandbox_nodes, set_speed

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 
-from clusters.ports.errors import VersionExpired
-from clusters.ports.kinds import EVENT, NAMESPACE, POD, WORKLOAD_KINDS, kind_of, ref_of
+from clusters.ports.gateway import VersionExpired
+from clusters.ports.objects import EVENT, NAMESPACE, POD, WORKLOAD_KINDS, kind_of, ref_of
 from clusters.ports.workload_kinds import KINDS
 from clusters.sandbox.models import SandboxClock, SandboxObject
 from clusters.sandbox.services import store

@@ -7,7 +7,7 @@ import pytest
 
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import EVENT
+from clusters.ports.objects import EVENT
 from clusters.ports.pod_templates import WorkloadKind, parts_in
 from clusters.ports.pods import controller_of, labels
 from clusters.ports.workload_kinds import KINDS, kind_named

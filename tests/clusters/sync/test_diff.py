@@ -12,7 +12,7 @@ from clusters.backends.memory import MemoryGateway, MemoryStore
 from clusters.flavours.registry import FLAVOURS
 from clusters.ports.flavour import DesiredState, PriorityLevel, ProjectSpec
 from clusters.ports.gateway import Manifest
-from clusters.ports.ownership import APPLIED_HASH, GENERATION, MANAGED_BY, hash_of, stamped
+from clusters.ports.objects import APPLIED_HASH, GENERATION, MANAGED_BY, hash_of, stamped
 from clusters.sync.rules.diff import Change, Create, Delete, Fenced, NameConflict, Replace, Update, diff
 from tests.clusters.specs import in_order, level, project, queue, state
 

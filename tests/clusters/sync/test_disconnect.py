@@ -11,10 +11,8 @@ from clusters.backends.memory import MemoryGateway, MemoryStore, forget_all, sto
 from clusters.connection.services.gateways import gateway_for
 from clusters.inventory.models import Cluster
 from clusters.inventory.services.inventory import pause, unpause
-from clusters.ports.errors import ClusterError, ClusterRefused, ClusterUnreachable
-from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import NAMESPACE, PRIORITY_CLASS
-from clusters.ports.ownership import MANAGED_BY, MANAGER
+from clusters.ports.gateway import ClusterError, ClusterRefused, ClusterUnreachable, ObjectRef
+from clusters.ports.objects import MANAGED_BY, MANAGER, NAMESPACE, PRIORITY_CLASS
 from clusters.sync import tasks
 from clusters.sync.models import SyncRun
 from clusters.sync.services import disconnect

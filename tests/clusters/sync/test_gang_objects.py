@@ -6,10 +6,8 @@ import pytest
 
 from clusters.backends.memory import MemoryGateway, MemoryStore, store_of
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import ClusterError, ClusterRefused, ObjectConflict
-from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from clusters.ports.kinds import GANG_POD_GROUP, GANG_WORKLOAD, kind_of_workload
-from clusters.ports.ownership import owned
+from clusters.ports.gateway import ClusterError, ClusterRefused, Kind, Manifest, ObjectConflict, ObjectRef
+from clusters.ports.objects import GANG_POD_GROUP, GANG_WORKLOAD, kind_of_workload, owned
 from clusters.ports.workload_kinds import kind_named
 from clusters.sync.services.workload_objects import apply_job, delete_job
 from clusters.watch.services.informers import observe_cluster

@@ -9,8 +9,7 @@ from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster
 from clusters.ports.flavour import JobSpec
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import SERVICE, kind_of_workload
-from clusters.ports.ownership import OWNER, owned
+from clusters.ports.objects import OWNER, SERVICE, kind_of_workload, owned
 from clusters.ports.workload_kinds import kind_named
 from clusters.sync.services.workload_objects import apply_job, delete_job
 from tests.clusters.specs import job, pod_template

@@ -9,11 +9,11 @@ from django.db.models import F
 from clusters.backends.memory import MemoryGateway, MemoryStore
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind, ListPage, Manifest, ObjectRef
-from clusters.ports.kinds import KAI_QUEUE, NAMESPACE
+from clusters.ports.objects import KAI_QUEUE, NAMESPACE
 from clusters.sync.models import SyncState
 from clusters.sync.rules.diff import by_place, diff
-from clusters.sync.services import object_lists
-from clusters.sync.services.object_lists import ObjectLists
+from clusters.sync.services import object_reads
+from clusters.sync.services.object_reads import ObjectLists
 from clusters.sync.services.reconcile import reconcile
 from tests.clusters.specs import Wanted, project, state
 from tests.clusters.synced import FULL, LEVELS, edit, outcomes
@@ -88,7 +88,7 @@ def changed_meanwhile(synced: Cluster, wanted: Wanted, monkeypatch: pytest.Monke
             Cluster.objects.filter(pk=synced.pk).update(generation=F("generation") + 1)
 
     monkeypatch.setattr(MemoryGateway, "pages", changing)
-    object_lists.forget(synced.pk)
+    object_reads.forget(synced.pk)
     return coming
 
 
@@ -116,7 +116,7 @@ def test_what_nobody_wants_any_more_by_then_goes_with_the_same_run(
 def test_what_is_kept_of_a_look_is_enough_to_see_the_next_change(
     synced: Cluster, store: MemoryStore, gateway: MemoryGateway
 ) -> None:
-    object_lists.forget(synced.pk)
+    object_reads.forget(synced.pk)
     assert outcomes(reconcile(synced)) == []
     live = gateway.get(QUEUE)
     assert live is not None

@@ -10,11 +10,9 @@ from clusters.inventory.models import Cluster
 from clusters.inventory.services import workload_hooks
 from clusters.inventory.services.inventory import mark_dirty, pause
 from clusters.inventory.services.workload_hooks import HeldOtherwise, SwitchEffect, WorkloadSample
-from clusters.ports.errors import ClusterError, ClusterRefused
 from clusters.ports.flavour import SchedulerFlavour
-from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from clusters.ports.kinds import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
-from clusters.ports.ownership import is_managed
+from clusters.ports.gateway import ClusterError, ClusterRefused, Kind, Manifest, ObjectRef
+from clusters.ports.objects import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA, is_managed
 from clusters.sync.models import FormerFlavour, OrphanedObject
 from clusters.sync.services.reconcile import reconcile
 from clusters.sync.services.scheduler_switch import SwitchPlan, plan_switch, switch_flavour

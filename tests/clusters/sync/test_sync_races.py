@@ -13,9 +13,8 @@ from django.utils import timezone
 from clusters.backends.memory import MemoryGateway, store_of
 from clusters.inventory.models import Cluster, DirtyOwner
 from clusters.inventory.services import dirty_owners
-from clusters.ports.errors import ClusterUnreachable
-from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import PRIORITY_CLASS
+from clusters.ports.gateway import ClusterUnreachable, ObjectRef
+from clusters.ports.objects import PRIORITY_CLASS
 from clusters.sync import tasks
 from clusters.sync.models import SyncRun, SyncState
 from clusters.sync.services import sync_runs

@@ -9,15 +9,14 @@ from pytest_django import DjangoAssertNumQueries
 
 from clusters.flavours.objects import MOST_LEVELS
 from clusters.flavours.registry import flavour_for
-from clusters.flavours.volcano.flavour import CEILING
-from clusters.flavours.volcano.status import pod_group_events
+from clusters.flavours.volcano import CEILING, pod_group_events
 from clusters.inventory.models import Cluster, DirtyOwner, NodePool
 from clusters.inventory.selectors import domains_of
 from clusters.inventory.services.inventory import update_node_pool
 from clusters.ports.flavour import PoolSpec, TopologyDomain
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.ports.objects import VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP
+from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.sync.selectors import desired_state
 from clusters.sync.services.reconcile import reconcile
 from clusters.watch.services.informers import observe_cluster

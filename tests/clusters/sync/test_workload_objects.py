@@ -6,10 +6,16 @@ import pytest
 
 from clusters.backends.memory import MemoryGateway, MemoryStore
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import ClusterError, ClusterRefused, NotSynced, ObjectConflict, VersionConflict
-from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import NAMESPACE, kind_of_workload
-from clusters.ports.ownership import APPLIED_HASH, owned
+from clusters.ports.gateway import (
+    ClusterError,
+    ClusterRefused,
+    Manifest,
+    NotSynced,
+    ObjectConflict,
+    ObjectRef,
+    VersionConflict,
+)
+from clusters.ports.objects import APPLIED_HASH, NAMESPACE, kind_of_workload, owned
 from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.workload_kinds import KINDS, kind_named
 from clusters.sync.services.workload_objects import apply_job, delete_job

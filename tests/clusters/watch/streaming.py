@@ -8,9 +8,8 @@ from typing import Any
 
 from clusters.backends.memory import MemoryGateway, store_of
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import ClusterError
-from clusters.ports.gateway import ClusterGateway, Kind, Manifest, WatchEvent
-from clusters.ports.kinds import POD, ref_of
+from clusters.ports.gateway import ClusterError, ClusterGateway, Kind, Manifest, WatchEvent
+from clusters.ports.objects import POD, ref_of
 from clusters.watch.services.informers import ClusterWatch
 from tests.clusters.sandboxes import TEAM, bare_pod
 

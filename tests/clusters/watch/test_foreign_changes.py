@@ -12,8 +12,7 @@ from clusters.backends.memory import MemoryGateway
 from clusters.connection.services.gateways import gateway_for
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import NAMESPACE, RESOURCE_QUOTA, ref_of
-from clusters.ports.ownership import GENERATION, MANAGED_BY, owned, stamped
+from clusters.ports.objects import GENERATION, MANAGED_BY, NAMESPACE, RESOURCE_QUOTA, owned, ref_of, stamped
 from clusters.watch.models import ObservedObject, ObserverLease
 from clusters.watch.services import watch_buffer
 from clusters.watch.services.informers import ClusterWatch, observe_cluster

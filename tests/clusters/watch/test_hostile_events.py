@@ -10,8 +10,7 @@ from django.utils import timezone
 from clusters.backends.memory import MemoryGateway, MemoryStore, forget_all, store_of
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import EVENT, POD
-from clusters.ports.ownership import MANAGED_BY, MANAGER, OWNER
+from clusters.ports.objects import EVENT, MANAGED_BY, MANAGER, OWNER, POD
 from clusters.watch.models import ClusterEvent
 from clusters.watch.services.informers import observe_cluster
 from clusters.watch.services.observations import prune

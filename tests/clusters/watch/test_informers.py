@@ -9,9 +9,17 @@ import pytest
 from django.utils import timezone
 
 from clusters.inventory.models import Cluster, Node
-from clusters.ports.errors import ClusterBusy, ClusterChanged, ClusterUnreachable, NotAuthorized, VersionExpired
-from clusters.ports.gateway import Kind, Manifest, WatchEvent
-from clusters.ports.kinds import POD, ref_of
+from clusters.ports.gateway import (
+    ClusterBusy,
+    ClusterChanged,
+    ClusterUnreachable,
+    Kind,
+    Manifest,
+    NotAuthorized,
+    VersionExpired,
+    WatchEvent,
+)
+from clusters.ports.objects import POD, ref_of
 from clusters.sync.selectors import STALE_AFTER
 from clusters.watch.models import ObservedPod, ObserverLease
 from clusters.watch.services import informers, watch_buffer

@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 
 from clusters.flavours.registry import flavour_for
-from clusters.ports.errors import ClusterRefused
-from clusters.ports.gateway import Kind, Manifest
-from clusters.sandbox.services import gateway as backend
-from clusters.sandbox.services import store
+from clusters.ports.gateway import ClusterRefused, Kind, Manifest
+from clusters.sandbox.services import simulation, store
 from clusters.watch.models import ObservedPod
 from clusters.watch.services.informers import observe_cluster
 from tests.clusters.observation_recorder import ObservationRecorder
@@ -29,7 +27,7 @@ def test_a_deletion_between_two_lists_is_found(told: ObservationRecorder, monkey
     sandbox.delete(created)
     sandbox.ticks(3)
     monkeypatch.setattr(store, "KEPT_VERSIONS", 0)
-    monkeypatch.setattr(backend, "KEPT_VERSIONS", 0)
+    monkeypatch.setattr(simulation, "KEPT_VERSIONS", 0)
     sandbox.create(job("other"))
     sandbox.tick()
     observe_cluster(sandbox.cluster)
@@ -99,13 +97,13 @@ def test_a_kind_the_cluster_does_not_serve_is_skipped(
     sandbox = furnished()
     sandbox.create(job("train", workload="4f1c"))
     sandbox.tick()
-    listed = backend.SandboxGateway.list
+    listed = simulation.SandboxGateway.list
 
-    def without_ray(gateway: backend.SandboxGateway, kind: Kind, **asked: Any) -> tuple[list[Manifest], str]:
+    def without_ray(gateway: simulation.SandboxGateway, kind: Kind, **asked: Any) -> tuple[list[Manifest], str]:
         if kind.group == "ray.io":
             raise ClusterRefused("the server could not find the requested resource")
         return listed(gateway, kind, **asked)
 
-    monkeypatch.setattr(backend.SandboxGateway, "list", without_ray)
+    monkeypatch.setattr(simulation.SandboxGateway, "list", without_ray)
     observe_cluster(sandbox.cluster)
     assert told.last.jobs["4f1c"].phase == "active"

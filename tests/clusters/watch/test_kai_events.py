@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from clusters.flavours.kai.status import redirected_event
+from clusters.flavours.kai_status import redirected_event
 from clusters.flavours.registry import flavour_for
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import POD
+from clusters.ports.objects import POD
 from clusters.watch.models import ClusterEvent
 from clusters.watch.services.informers import observe_cluster
 from tests.clusters.sandboxes import TEAM, Sandbox, bare_pod, furnished, job, owned_by

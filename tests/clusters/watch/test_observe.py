@@ -11,10 +11,9 @@ from clusters.backends.memory import forget_all
 from clusters.connection.services.gateways import gateway_for
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.inventory.services.inventory import pause, unpause
-from clusters.ports.errors import ClusterBusy, ClusterChanged, ClusterRefused
-from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import POD, ref_of
-from clusters.sandbox.services import gateway as backend
+from clusters.ports.gateway import ClusterBusy, ClusterChanged, ClusterRefused, Kind, Manifest
+from clusters.ports.objects import POD, ref_of
+from clusters.sandbox.services import simulation
 from clusters.watch.models import ObservedPod, ObserverLease
 from clusters.watch.services import observations
 from clusters.watch.services.informers import observe_cluster
@@ -112,15 +111,15 @@ def test_the_slower_of_two_observers_changes_nothing(
     sandbox = furnished()
     sandbox.create(job("train"))
     sandbox.tick()
-    listed = backend.SandboxGateway.list
+    listed = simulation.SandboxGateway.list
 
-    def overtaken(gateway: backend.SandboxGateway, kind: Kind, **asked: Any) -> tuple[list[Manifest], str]:
+    def overtaken(gateway: simulation.SandboxGateway, kind: Kind, **asked: Any) -> tuple[list[Manifest], str]:
         if kind == POD:
-            monkeypatch.setattr(backend.SandboxGateway, "list", listed)
+            monkeypatch.setattr(simulation.SandboxGateway, "list", listed)
             observe_cluster(sandbox.cluster)
         return listed(gateway, kind, **asked)
 
-    monkeypatch.setattr(backend.SandboxGateway, "list", overtaken)
+    monkeypatch.setattr(simulation.SandboxGateway, "list", overtaken)
     assert observe_cluster(sandbox.cluster).pods == ()
     assert len(told.observations) == 1
 
@@ -168,11 +167,11 @@ def test_a_memory_cluster_is_observed_too(told: ObservationRecorder) -> None:
 
 
 def test_a_cluster_that_refuses_its_pods_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_gateway: backend.SandboxGateway, _kind: Kind, **_asked: Any) -> tuple[list[Manifest], str]:
+    def refuse(_gateway: simulation.SandboxGateway, _kind: Kind, **_asked: Any) -> tuple[list[Manifest], str]:
         raise ClusterRefused("forbidden")
 
     sandbox = furnished()
-    monkeypatch.setattr(backend.SandboxGateway, "list", refuse)
+    monkeypatch.setattr(simulation.SandboxGateway, "list", refuse)
     with pytest.raises(ClusterRefused):
         observe_cluster(sandbox.cluster)
     assert Cluster.objects.get().observed_at is None

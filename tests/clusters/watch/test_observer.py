@@ -19,9 +19,8 @@ from django.utils import timezone
 
 from clusters.connection.services import gateways
 from clusters.inventory.models import Cluster, ClusterState, Node
-from clusters.ports.errors import ClusterUnreachable
-from clusters.ports.gateway import ClusterGateway, Kind, Manifest
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.ports.gateway import ClusterGateway, ClusterUnreachable, Kind, Manifest
+from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.sandbox.tasks import tick_sandbox, tick_sandboxes
 from clusters.watch.models import ObserverLease
 from clusters.watch.services import observations

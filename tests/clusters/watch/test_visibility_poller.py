@@ -6,11 +6,19 @@ from typing import Any
 import pytest
 
 from clusters.connection.rules.rights import required_access
-from clusters.flavours.kueue.status import POSITION_IN_QUEUE, QUEUE_POSITION, VISIBILITY_API
+from clusters.flavours.kueue_status import POSITION_IN_QUEUE, QUEUE_POSITION, VISIBILITY_API
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import ClusterBusy, ClusterError, ClusterRefused, ClusterUnreachable, Invalid, NotAuthorized
-from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.gateway import (
+    ClusterBusy,
+    ClusterError,
+    ClusterRefused,
+    ClusterUnreachable,
+    Invalid,
+    Manifest,
+    NotAuthorized,
+    ObjectRef,
+)
 from clusters.watch.models import ClusterEvent, ObservedObject
 from clusters.watch.services import observations
 from clusters.watch.services.visibility_poller import (

@@ -11,7 +11,7 @@ from clusters.connection.services import registration
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.inventory.services.inventory import mark_dirty
 from clusters.ports.connection import Connection
-from clusters.ports.errors import ClusterUnreachable
+from clusters.ports.gateway import ClusterUnreachable
 from clusters.sync.services import scheduler_switch
 from portal.audit.models import AuditRecord
 from portal.kit.security.actors import SYSTEM

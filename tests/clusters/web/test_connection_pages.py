@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from clusters.connection.models import ClusterCredential
 from clusters.inventory.models import Cluster, NodePool
-from clusters.ports.errors import ClusterError
+from clusters.ports.gateway import ClusterError
 from clusters.sync.models import SyncRun
 from clusters.sync.services.reconcile import reconcile
 from portal.audit.models import AuditRecord

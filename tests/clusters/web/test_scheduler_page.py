@@ -10,8 +10,7 @@ from django.test import Client
 from clusters.backends.memory import MemoryGateway
 from clusters.inventory.models import Cluster
 from clusters.inventory.services.inventory import mark_dirty
-from clusters.ports.errors import NotAuthorized
-from clusters.ports.gateway import Kind
+from clusters.ports.gateway import Kind, NotAuthorized
 from clusters.sync.models import FormerFlavour
 from clusters.sync.services.reconcile import reconcile
 from tenants.access.models import User

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any
 
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.ownership import generation_of, is_managed, owner_of
+from clusters.ports.objects import generation_of, is_managed, owner_of
 from tests.faults.stack.clients import Account, Client, Sent
 from tests.support.faultproxy import FaultProxy
 from tests.support.faults import Exchange

@@ -13,7 +13,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
-from portal.audit import chain, triggers
+from portal.audit import chain
 from portal.audit.chain import Break, Checkpoint, read_checkpoints, seal, verify
 from portal.audit.models import AuditChain, AuditRecord, Result
 from portal.audit.services import record, record_refusal
@@ -140,7 +140,7 @@ def test_numbers_verify_as_the_database_gives_them_back() -> None:
 def test_t67_the_database_refuses_to_change_or_delete_a_record(verb: str) -> None:
     note()
     with connection.cursor() as cursor:
-        triggers.install(cursor, connection.vendor)
+        chain.install_triggers(cursor, connection.vendor)
         with pytest.raises(DatabaseError, match="append-only"):
             cursor.execute(verb)
 
@@ -149,7 +149,7 @@ def test_t67_the_database_refuses_to_change_or_delete_a_record(verb: str) -> Non
 def test_a_record_is_sealed_once() -> None:
     note()
     with connection.cursor() as cursor:
-        triggers.install(cursor, connection.vendor)
+        chain.install_triggers(cursor, connection.vendor)
         seal()
         with pytest.raises(DatabaseError, match="append-only"):
             cursor.execute("UPDATE audit_auditrecord SET digest = 'x'")
@@ -170,7 +170,7 @@ def test_t67_sqlite_refuses_to_replace_a_record(statement: str) -> None:
     [first] = sealed(1)
     unsealed = note()
     with connection.cursor() as cursor:
-        triggers.install(cursor, connection.vendor)
+        chain.install_triggers(cursor, connection.vendor)
         with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
             cursor.execute(statement % {"first": first.pk, "unsealed": unsealed.pk})
     assert seal() == 1
@@ -196,7 +196,7 @@ def test_t67_a_migrated_postgresql_refuses_too(verb: str) -> None:
 
 def test_the_triggers_and_the_digest_cover_every_column() -> None:
     columns = {field.column for field in AuditRecord._meta.concrete_fields}
-    assert columns - {"sealed_seq", "digest"} == set(triggers.CONTENT)
+    assert columns - {"sealed_seq", "digest"} == set(chain.CONTENT)
 
 
 @pytest.mark.django_db
@@ -211,7 +211,7 @@ def other_value(value: Any) -> Any:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("column", sorted({*triggers.CONTENT, "digest"} - {"id", "at"}))
+@pytest.mark.parametrize("column", sorted({*chain.CONTENT, "digest"} - {"id", "at"}))
 def test_an_edited_record_is_found(column: str) -> None:
     row = sealed(3)[1]
     AuditRecord.objects.filter(pk=row.pk).update(**{column: other_value(getattr(row, column))})

@@ -21,7 +21,7 @@ from uuid import UUID
 
 import pytest
 
-from clusters.ports.ownership import OWNER
+from clusters.ports.objects import OWNER
 from tests.portal.demo.installation import NAMES, Demo
 from tests.portal.demo.web import Robot, training
 from tests.support.processes import eventually

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from clusters.ports.kinds import KAI_POD_GROUP, KAI_QUEUE, KAI_TOPOLOGY, NODE, POD
+from clusters.ports.objects import KAI_POD_GROUP, KAI_QUEUE, KAI_TOPOLOGY, NODE, POD
 from tests.real.scenarios.kai_plans import PRIORITIES, SAID, Answer, Plan, Share, Work, kind_of
 from tests.support.kube import KubeClient
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, Final, TypeVar
 
-from clusters.flavours.volcano.flavour import (
+from clusters.flavours.volcano import (
     GROUP,
     MIN_RUNTIME,
     PREEMPTABLE,
@@ -24,7 +24,7 @@ from clusters.flavours.volcano.flavour import (
 )
 from clusters.ports.flavour import PoolSpec, QueueSpec, TopologyDomain
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import NODE, POD, PRIORITY_CLASS, VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
+from clusters.ports.objects import NODE, POD, PRIORITY_CLASS, VOLCANO_HYPER_NODE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
 from scheduling.model.resources import Limit
 from tests.real.scenarios.volcano_plans import PRIORITIES, RACK, Contest, Ruling, Shelf, Team
 from tests.support.kube import KubeClient, KubeError

@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from tenants.access.models import AccessKey, User
-from tenants.access.services.tokens import exchange
+from tenants.access.services.credentials import exchange
 from tenants.organisation.models import Project
 from tests.factories.tenants import AccessKeyFactory
 from tests.support.real import needed

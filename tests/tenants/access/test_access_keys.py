@@ -12,8 +12,8 @@ from portal.audit.models import AuditRecord
 from portal.kit.errors import BadRequest, Conflict, Forbidden, NotFound, ValidationFailed
 from portal.kit.security.actors import SYSTEM, Actor, ActorKind, CredentialLimits
 from tenants.access.models import AccessKey, Membership, ServiceAccount, User
-from tenants.access.services import access_keys, access_rules, secret_hashing, service_accounts, users
-from tenants.access.services.tokens import exchange, subject_of, subject_of_token
+from tenants.access.services import access_rules, credentials, subjects
+from tenants.access.services.credentials import exchange, subject_of, subject_of_token
 from tenants.organisation import services as organisation_services
 from tenants.organisation.models import Project
 from tests.factories.cast import acting
@@ -25,7 +25,7 @@ Made = tuple[AccessKey, str]
 @pytest.fixture
 def made(alice: User) -> Made:
     """A key of Alice's without bounds, and its secret."""
-    return access_keys.create(name="laptop", actor=acting(alice))
+    return credentials.create_access_key(name="laptop", actor=acting(alice))
 
 
 def by(key: AccessKey) -> Actor:
@@ -48,23 +48,23 @@ class TestWhatIsKept:
         key, secret = made
         assert len(secret) >= 43
         assert secret not in str(AccessKey.objects.values().get())
-        assert secret_hashing.matches(secret, key.secret_hash)
+        assert credentials.secret_matches(secret, key.secret_hash)
 
     def test_two_people_may_use_one_name_and_one_person_may_not(self, made: Made, alice: User, bob: User) -> None:
-        other, _ = access_keys.create(name="laptop", actor=acting(bob))
+        other, _ = credentials.create_access_key(name="laptop", actor=acting(bob))
         assert other.client_id != made[0].client_id
         with pytest.raises(Conflict):
-            access_keys.create(name="laptop", actor=acting(alice))
+            credentials.create_access_key(name="laptop", actor=acting(alice))
 
     @pytest.mark.parametrize("name", ["", "Laptop", "9lives", "a", "lap top", "laptop\n", "x" * 64, "nul\x00l", "a.b"])
     def test_names_follow_the_pattern_of_runai(self, alice: User, name: str) -> None:
         with pytest.raises(ValidationFailed):
-            access_keys.create(name=name, actor=acting(alice))
+            credentials.create_access_key(name=name, actor=acting(alice))
 
     def test_nobody_has_more_than_a_hundred(self, alice: User) -> None:
-        AccessKeyFactory.create_batch(access_keys.MOST, owner=alice)
+        AccessKeyFactory.create_batch(credentials.MOST_KEYS, owner=alice)
         with pytest.raises(Conflict) as refusal:
-            access_keys.create(name="laptop", actor=acting(alice))
+            credentials.create_access_key(name="laptop", actor=acting(alice))
         assert refusal.value.code == "too_many_keys"
 
     @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ class TestWhatIsKept:
     )
     def test_keys_are_for_people(self, db: None, actor: Actor) -> None:
         with pytest.raises(Forbidden):
-            access_keys.create(name="laptop", actor=actor)
-        assert not access_keys.keys_of(actor).exists()
+            credentials.create_access_key(name="laptop", actor=actor)
+        assert not credentials.keys_of(actor).exists()
 
     def test_every_change_is_recorded_with_what_it_allowed(self, alice: User, llm_team: Project) -> None:
-        key, _ = access_keys.create(name="laptop", actor=acting(alice), read_only=True, project=llm_team)
-        access_keys.rotate(key=key, actor=acting(alice))
-        access_keys.revoke(key=key, actor=acting(alice))
+        key, _ = credentials.create_access_key(name="laptop", actor=acting(alice), read_only=True, project=llm_team)
+        credentials.rotate_access_key(key=key, actor=acting(alice))
+        credentials.revoke_own_key(key=key, actor=acting(alice))
         rows = list(AuditRecord.objects.filter(entity_type="accesskey").order_by("id"))
         assert [row.action for row in rows] == ["access-key.create", "access-key.rotate", "access-key.revoke"]
         assert rows[0].detail["readOnly"] is True
@@ -105,30 +105,30 @@ class TestWhoItIs:
         assert actor.limits == CredentialLimits(key=str(made[0].pk))
 
     def test_its_bounds_come_along(self, alice: User, llm_team: Project) -> None:
-        key, _ = access_keys.create(name="laptop", actor=acting(alice), read_only=True, project=llm_team)
+        key, _ = credentials.create_access_key(name="laptop", actor=acting(alice), read_only=True, project=llm_team)
         assert by(key).limits == CredentialLimits(str(key.pk), read_only=True, project_id=llm_team.pk)
 
     def test_what_it_did_is_told_from_what_its_owner_did(self, made: Made, alice: User) -> None:
-        access_keys.create(name="by-key", actor=by(made[0]))
-        access_keys.create(name="by-hand", actor=acting(alice))
+        credentials.create_access_key(name="by-key", actor=by(made[0]))
+        credentials.create_access_key(name="by-hand", actor=acting(alice))
         rows = AuditRecord.objects.filter(actor_name="alice", entity_name__startswith="by-").order_by("id")
         assert [row.detail.get("byAccessKey") for row in rows] == [str(made[0].pk), None]
 
     def test_one_that_only_reads_changes_nothing(self, alice: User, llm_team: Project) -> None:
-        program = bearer(access_keys.create(name="laptop", actor=acting(alice), read_only=True))
+        program = bearer(credentials.create_access_key(name="laptop", actor=acting(alice), read_only=True))
         assert program.get("/api/v1/org-unit/projects").json()["projects"][0]["name"] == "llm-team"
         answer = program.post("/api/v1/access-keys", {"name": "wider"}, content_type="application/json")
         assert (answer.status_code, answer.json()["details"]) == (403, "read_only_key")
 
     def test_it_is_bound_only_to_what_its_owner_sees(self, alice: User, vision_team: Project) -> None:
         with pytest.raises(NotFound):
-            access_keys.create(name="laptop", actor=acting(alice), project=vision_team)
+            credentials.create_access_key(name="laptop", actor=acting(alice), project=vision_team)
         with pytest.raises(NotFound):
-            access_keys.create(name="laptop", actor=acting(alice), department=vision_team.department)
+            credentials.create_access_key(name="laptop", actor=acting(alice), department=vision_team.department)
 
     def test_it_ends_in_the_future(self, alice: User) -> None:
         with pytest.raises(ValidationFailed):
-            access_keys.create(name="laptop", actor=acting(alice), expires_at=timezone.now())
+            credentials.create_access_key(name="laptop", actor=acting(alice), expires_at=timezone.now())
 
 
 class TestNothingWider:
@@ -137,7 +137,9 @@ class TestNothingWider:
     @pytest.fixture
     def narrow(self, admin: User, llm_team: Project) -> Actor:
         ends = timezone.now() + timedelta(hours=1)
-        return by(access_keys.create(name="narrow", actor=acting(admin), project=llm_team, expires_at=ends)[0])
+        return by(
+            credentials.create_access_key(name="narrow", actor=acting(admin), project=llm_team, expires_at=ends)[0]
+        )
 
     @pytest.mark.parametrize(
         "bounds",
@@ -150,19 +152,19 @@ class TestNothingWider:
     )
     def test_a_key_of_fewer_bounds_is_refused(self, narrow: Actor, llm_team: Project, bounds: dict[str, Any]) -> None:
         with pytest.raises((Forbidden, NotFound)):
-            access_keys.create(name="wider", actor=narrow, **self._real(bounds, llm_team))
+            credentials.create_access_key(name="wider", actor=narrow, **self._real(bounds, llm_team))
 
     def test_one_within_its_own_is_made(self, narrow: Actor, llm_team: Project) -> None:
         bounds = {"project": True, "expires_at": timedelta(minutes=5), "read_only": True}
-        assert access_keys.create(name="narrower", actor=narrow, **self._real(bounds, llm_team))
+        assert credentials.create_access_key(name="narrower", actor=narrow, **self._real(bounds, llm_team))
 
     def test_a_project_is_within_its_department(self, admin: User, llm_team: Project) -> None:
-        within = by(access_keys.create(name="one", actor=acting(admin), department=llm_team.department)[0])
-        assert access_keys.create(name="two", actor=within, project=llm_team)
+        within = by(credentials.create_access_key(name="one", actor=acting(admin), department=llm_team.department)[0])
+        assert credentials.create_access_key(name="two", actor=within, project=llm_team)
 
     def test_a_wider_one_gets_no_new_secret_and_is_not_revoked(self, narrow: Actor, admin: User) -> None:
-        wide, _ = access_keys.create(name="wide", actor=acting(admin))
-        for change in (access_keys.rotate, access_keys.revoke):
+        wide, _ = credentials.create_access_key(name="wide", actor=acting(admin))
+        for change in (credentials.rotate_access_key, credentials.revoke_own_key):
             with pytest.raises(Forbidden):
                 change(key=wide, actor=narrow)
 
@@ -180,24 +182,24 @@ class TestWhoseTheyAre:
 
     def test_others_find_nothing(self, made: Made, bob: User, admin: User) -> None:
         for somebody in (bob, admin):
-            assert not access_keys.keys_of(acting(somebody)).exists()
-            for change in (access_keys.rotate, access_keys.revoke):
+            assert not credentials.keys_of(acting(somebody)).exists()
+            for change in (credentials.rotate_access_key, credentials.revoke_own_key):
                 with pytest.raises(NotFound):
                     change(key=made[0], actor=acting(somebody))
 
     def test_platform_admins_revoke_and_it_says_whose(self, made: Made, bob: User, admin: User) -> None:
         with pytest.raises(Forbidden):
-            access_keys.revoke_any(key=made[0], actor=acting(bob))
-        access_keys.revoke_any(key=made[0], actor=acting(admin))
+            credentials.revoke_any_key(key=made[0], actor=acting(bob))
+        credentials.revoke_any_key(key=made[0], actor=acting(admin))
         assert AuditRecord.objects.get(action="access-key.revoke").detail["owner"] == "alice"
 
 
 def revoked(key: AccessKey) -> None:
-    access_keys.revoke(key=key, actor=acting(key.owner))
+    credentials.revoke_own_key(key=key, actor=acting(key.owner))
 
 
 def rotated(key: AccessKey) -> None:
-    access_keys.rotate(key=key, actor=acting(key.owner))
+    credentials.rotate_access_key(key=key, actor=acting(key.owner))
 
 
 def expired(key: AccessKey) -> None:
@@ -206,11 +208,11 @@ def expired(key: AccessKey) -> None:
 
 def disabled(key: AccessKey) -> None:
     key.owner.is_active = False
-    users.save_user(user=key.owner, actor=SYSTEM)
+    subjects.save_user(user=key.owner, actor=SYSTEM)
 
 
 def removed(key: AccessKey) -> None:
-    users.delete_user(user=key.owner, actor=SYSTEM)
+    subjects.delete_user(user=key.owner, actor=SYSTEM)
 
 
 class TestT62:
@@ -237,18 +239,18 @@ class TestT62:
         assert program.get("/api/v1/org-unit/projects").json()["projects"] == []
 
     def test_a_key_goes_with_the_project_that_bounds_it(self, alice: User, admin: User, llm_team: Project) -> None:
-        program = bearer(access_keys.create(name="bound", actor=acting(admin), project=llm_team))
+        program = bearer(credentials.create_access_key(name="bound", actor=acting(admin), project=llm_team))
         organisation_services.delete_project(project=llm_team, actor=SYSTEM)
         assert program.get("/api/v1/org-unit/projects").status_code == 401
 
     def test_a_token_never_outlives_its_key(self, alice: User) -> None:
         ends = timezone.now() + timedelta(minutes=10)
-        key, secret = access_keys.create(name="short", actor=acting(alice), expires_at=ends)
+        key, secret = credentials.create_access_key(name="short", actor=acting(alice), expires_at=ends)
         assert 590 <= exchange(key.client_id, secret).seconds <= 600
 
     def test_accounts_expire_too(self, db: None) -> None:
         ends = timezone.now() + timedelta(minutes=10)
-        account, secret = service_accounts.create(name="robot", actor=SYSTEM, expires_at=ends)
+        account, secret = subjects.create_service_account(name="robot", actor=SYSTEM, expires_at=ends)
         token = exchange("robot", secret).text
         assert subject_of_token(token) is not None
         ServiceAccount.objects.filter(pk=account.pk).update(expires_at=timezone.now())
@@ -270,7 +272,7 @@ def test_t64_no_secret_reaches_the_audit_trail_or_an_answer(
     made: Made, alice: User, caplog: pytest.LogCaptureFixture
 ) -> None:
     key, secret = made
-    fresh = access_keys.rotate(key=key, actor=acting(alice))
+    fresh = credentials.rotate_access_key(key=key, actor=acting(alice))
     body = {"grantType": "app_token", "AppId": key.client_id, "AppSecret": "canary-secret"}
     refused = Client().post("/api/v1/token", body, content_type="application/json")
     granted = Client().post("/api/v1/token", {**body, "AppSecret": fresh}, content_type="application/json")

@@ -9,10 +9,10 @@ from django.test import Client
 from portal.audit.models import AuditRecord
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import AccessRole, Membership, Role, User
-from tenants.access.services import access_keys
+from tenants.access.services import credentials
 from tenants.access.services.access_rules import get_or_create_group, grant
+from tenants.access.services.credentials import exchange
 from tenants.access.services.roles import create_role
-from tenants.access.services.tokens import exchange
 from tenants.organisation.models import Project
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory, UserFactory
@@ -278,7 +278,7 @@ class TestOneself:
     """One's own rules and rights, by an access key."""
 
     def client(self, user: User, **limits: Any) -> Client:
-        key, secret = access_keys.create(name="asking", actor=acting(user), **limits)
+        key, secret = credentials.create_access_key(name="asking", actor=acting(user), **limits)
         return Client(headers={"Authorization": f"Bearer {exchange(key.client_id, secret).text}"})
 
     def test_a_superuser_has_a_rule_without_id(self, admin: User) -> None:

@@ -13,8 +13,8 @@ from clusters.inventory.models import Cluster
 from portal.audit.models import AuditRecord
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import AccessRole, Membership, Role, ServiceAccount, User
+from tenants.access.services.credentials import exchange
 from tenants.access.services.roles import create_role
-from tenants.access.services.tokens import exchange
 from tenants.organisation.models import Department, Project
 from tests.factories.cast import Ledger
 from tests.factories.tenants import PASSWORD, ServiceAccountFactory, UserFactory

@@ -12,9 +12,9 @@ from portal.kit.security.actors import SYSTEM
 from tenants.access.models import AccessRole, Role, User
 from tenants.access.rules import SETS
 from tenants.access.selectors import access_for, has_platform_admin
-from tenants.access.services import access_keys
+from tenants.access.services import credentials
+from tenants.access.services.credentials import exchange
 from tenants.access.services.roles import create_role, update_role
-from tenants.access.services.tokens import exchange
 from tenants.organisation.models import Project
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory, ServiceAccountFactory, UserFactory
@@ -76,7 +76,7 @@ def test_the_command_of_the_documents_makes_one_who_may_do_everything(
     pages += ["/admin/tenants/user/add/", "/admin/tenants/membership/add/", "/admin/tenants/project/"]
     assert {page: client.get(page).status_code for page in pages} == dict.fromkeys(pages, 200)
     root = User.objects.get(username="root")
-    key, secret = access_keys.create(name="first", actor=acting(root))
+    key, secret = credentials.create_access_key(name="first", actor=acting(root))
     program = Client(headers={"Authorization": f"Bearer {exchange(key.client_id, secret).text}"})
     routes = ["users", "service-accounts", "authorization/access-rules", "authorization/roles", "clusters"]
     assert {route: program.get(f"/api/v1/{route}").status_code for route in routes} == dict.fromkeys(routes, 200)

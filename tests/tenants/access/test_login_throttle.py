@@ -18,7 +18,7 @@ from django.test import Client
 from portal.audit.models import AuditRecord
 from portal.kit.errors import TooManyRequests, ValidationFailed
 from tenants.access.models import AccessKey, User
-from tenants.access.services import access_keys, users
+from tenants.access.services import credentials, subjects
 from tests.factories.cast import acting
 from tests.factories.tenants import PASSWORD, UserFactory
 
@@ -63,7 +63,7 @@ def all_at_once(guess: Guess, number: int = GUESSES) -> Counter[int]:
 @pytest.fixture
 def key(postgres_db: str) -> tuple[AccessKey, str]:
     """Somebody's key and its secret."""
-    return access_keys.create(name="laptop", actor=acting(UserFactory(username="dana")))
+    return credentials.create_access_key(name="laptop", actor=acting(UserFactory(username="dana")))
 
 
 @pytest.mark.postgres
@@ -121,7 +121,7 @@ def test_guesses_of_ones_own_password_count_too(alice: User) -> None:
     tries, _ = configured.RUNG_SIGN_IN_LIMITS["name"]
     for _ in range(tries):
         with pytest.raises(ValidationFailed):
-            users.change_own_password(current="guess", new="quite another phrase 8", actor=acting(alice))
+            subjects.change_own_password(current="guess", new="quite another phrase 8", actor=acting(alice))
     with pytest.raises(TooManyRequests):
-        users.change_own_password(current=PASSWORD, new="quite another phrase 8", actor=acting(alice))
+        subjects.change_own_password(current=PASSWORD, new="quite another phrase 8", actor=acting(alice))
     assert User.objects.get(pk=alice.pk).check_password(PASSWORD)

@@ -25,7 +25,6 @@ from tenants.access.rules import (
     permissions_of_role,
 )
 from tenants.access.selectors import (
-    PREDEFINED_PERMISSIONS,
     access_for,
     can,
     visible_departments,
@@ -33,7 +32,7 @@ from tenants.access.selectors import (
     visible_rules,
     with_api_columns,
 )
-from tenants.access.services import access_keys, service_accounts, users
+from tenants.access.services import credentials, subjects
 from tenants.access.services.access_rules import change_role, get_or_create_group, grant, revoke
 from tenants.access.services.roles import create_role, delete_role, update_role
 from tenants.organisation.models import Project
@@ -72,15 +71,12 @@ class TestTheTable:
     def test_every_role_that_comes_with_rung_has_its_row(self, db: None) -> None:
         rows = {role.key: role for role in AccessRole.objects.filter(custom=False)}
         assert list(rows) == list(PREDEFINED) == list(Role.values)
-        assert {role: permissions_of_role(role.value) for role in Role} == PREDEFINED_PERMISSIONS
-        assert PREDEFINED_PERMISSIONS[Role.PLATFORM_ADMIN] == ALL_PERMISSIONS
+        assert permissions_of_role(Role.PLATFORM_ADMIN) == ALL_PERMISSIONS
 
     def test_each_role_holds_what_the_weaker_ones_hold_but_members_do_not_look_at_access(self) -> None:
-        ranks = [verbs - {Permission.VIEW_ACCESS} for verbs in PREDEFINED_PERMISSIONS.values()]
+        ranks = [verbs - {Permission.VIEW_ACCESS} for verbs in map(permissions_of_role, Role)]
         assert all(weaker < stronger for weaker, stronger in pairwise(ranks))
-        assert [role for role, verbs in PREDEFINED_PERMISSIONS.items() if Permission.VIEW_ACCESS not in verbs] == [
-            Role.MEMBER
-        ]
+        assert [role for role in Role if Permission.VIEW_ACCESS not in permissions_of_role(role)] == [Role.MEMBER]
 
 
 class TestCustomRoles:
@@ -192,26 +188,26 @@ class TestNobodyHandsOutMoreThanTheyHold:
             change_role(membership=strong, role=Role.VIEWER, actor=acting(alice))
 
     def test_a_stronger_ones_secret_is_not_set(self, keeper: User, admin: User) -> None:
-        account, _ = service_accounts.create(name="robot", role=Role.PLATFORM_ADMIN, actor=SYSTEM)
+        account, _ = subjects.create_service_account(name="robot", role=Role.PLATFORM_ADMIN, actor=SYSTEM)
         in_group, group = UserFactory(), get_or_create_group("operators")
         in_group.groups.add(group)
         grant(subject=group, role=Role.PLATFORM_ADMIN, actor=SYSTEM)
         with pytest.raises(Forbidden):
-            service_accounts.rotate(account=account, actor=acting(keeper))
+            subjects.rotate_service_account(account=account, actor=acting(keeper))
         for stronger in (admin, in_group):
             with pytest.raises(Forbidden):
-                users.reset_password(user=stronger, actor=acting(keeper))
-        assert users.reset_password(user=UserFactory(), actor=acting(keeper))
+                subjects.reset_password(user=stronger, actor=acting(keeper))
+        assert subjects.reset_password(user=UserFactory(), actor=acting(keeper))
 
     def test_a_stronger_ones_key_is_not_revoked(self, keeper: User, admin: User) -> None:
         with pytest.raises(Forbidden):
-            access_keys.revoke_any(key=AccessKeyFactory(owner=admin), actor=acting(keeper))
-        access_keys.revoke_any(key=AccessKeyFactory(owner=UserFactory()), actor=acting(keeper))
+            credentials.revoke_any_key(key=AccessKeyFactory(owner=admin), actor=acting(keeper))
+        credentials.revoke_any_key(key=AccessKeyFactory(owner=UserFactory()), actor=acting(keeper))
 
     def test_nobody_makes_themselves_a_superuser(self, keeper: User) -> None:
         keeper.is_superuser = True
         with pytest.raises(Forbidden):
-            users.save_user(user=keeper, actor=acting(keeper))
+            subjects.save_user(user=keeper, actor=acting(keeper))
 
 
 class TestGroups:
@@ -226,7 +222,7 @@ class TestGroups:
     def test_its_role_adds_to_ones_own(self, group: Group, bob: User, llm_team: Project) -> None:
         assert not can(acting(bob), Permission.MANAGE_MEMBERS, project=llm_team)
         bob.groups.add(group)
-        assert access_for(acting(bob)).verbs_in(project=llm_team) == PREDEFINED_PERMISSIONS[Role.OWNER]
+        assert access_for(acting(bob)).verbs_in(project=llm_team) == permissions_of_role(Role.OWNER)
 
     def test_t62_whoever_leaves_it_is_out_with_the_next_question(
         self, group: Group, dana: User, llm_team: Project
@@ -338,7 +334,7 @@ class TestLimits:
         self, alice: User, llm_team: Project, vision_team: Project
     ) -> None:
         own = self.narrowed(alice, department_id=llm_team.department_id)
-        assert access_for(own).verbs_in(project=llm_team) == PREDEFINED_PERMISSIONS[Role.OWNER]
+        assert access_for(own).verbs_in(project=llm_team) == permissions_of_role(Role.OWNER)
         assert not can(own, Permission.VIEW_DEPARTMENT, department=llm_team.department)
         for limits in ({"department_id": vision_team.department_id}, {"project_id": vision_team.pk}):
             assert not visible_projects(self.narrowed(alice, **limits)).exists()
@@ -371,9 +367,8 @@ def test_postgresql_reads_the_same_rights_and_rules(postgres_db: str) -> None:
     group, cluster = get_or_create_group("ml-engineers"), membership.project.cluster
     membership.user.groups.add(group)
     grant(subject=group, role=Role.DEPARTMENT_ADMIN, cluster=cluster, actor=SYSTEM)
-    assert (
-        access_for(acting(membership.user)).verbs_in(project=membership.project)
-        == PREDEFINED_PERMISSIONS[Role.DEPARTMENT_ADMIN]
+    assert access_for(acting(membership.user)).verbs_in(project=membership.project) == permissions_of_role(
+        Role.DEPARTMENT_ADMIN
     )
     for name, column in COLUMNS.items():
         rows = with_api_columns(visible_rules(SYSTEM)).order_by(column.path, "pk")

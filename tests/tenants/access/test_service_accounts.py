@@ -9,8 +9,8 @@ from portal.kit.security.actors import SYSTEM, Actor
 from tenants.access.models import Role, ServiceAccount, User
 from tenants.access.rules import Permission
 from tenants.access.selectors import can
-from tenants.access.services import secret_hashing, service_accounts, tokens
-from tenants.access.services.tokens import exchange, subject_of, subject_of_token
+from tenants.access.services import credentials, subjects
+from tenants.access.services.credentials import exchange, subject_of, subject_of_token
 from tenants.organisation.models import Project
 from tests.factories.cast import acting
 
@@ -18,7 +18,7 @@ from tests.factories.cast import acting
 @pytest.fixture
 def robot(db: None) -> tuple[ServiceAccount, str]:
     """An account without roles, and its secret."""
-    return service_accounts.create(name="robot", actor=SYSTEM)
+    return subjects.create_service_account(name="robot", actor=SYSTEM)
 
 
 def actor_of(account: ServiceAccount) -> Actor:
@@ -32,41 +32,41 @@ def test_a_generated_secret_is_long_random_and_kept_as_a_hash(robot: tuple[Servi
     assert len(secret) >= 43
     assert secret not in account.secret_hash
     assert account.secret_hash.startswith("sha256$")
-    assert service_accounts.create(name="other", actor=SYSTEM)[1] != secret
+    assert subjects.create_service_account(name="other", actor=SYSTEM)[1] != secret
 
 
 @override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.PBKDF2PasswordHasher"])
 def test_a_chosen_secret_gets_the_slow_hash_of_passwords(db: None) -> None:
-    account, secret = service_accounts.create(name="demo", secret="a demo password", actor=SYSTEM)
+    account, secret = subjects.create_service_account(name="demo", secret="a demo password", actor=SYSTEM)
     assert secret == "a demo password"
     assert account.secret_hash.startswith("pbkdf2_sha256$")
     assert exchange("demo", "a demo password")
 
 
 def test_a_role_comes_with_it(llm_team: Project) -> None:
-    account, _ = service_accounts.create(name="robot", role=Role.MEMBER, project=llm_team, actor=SYSTEM)
+    account, _ = subjects.create_service_account(name="robot", role=Role.MEMBER, project=llm_team, actor=SYSTEM)
     assert can(actor_of(account), Permission.SUBMIT, project=llm_team)
 
 
 def test_a_role_without_scope_reaches_everything(llm_team: Project) -> None:
-    account, _ = service_accounts.create(name="robot", role=Role.PLATFORM_ADMIN, actor=SYSTEM)
+    account, _ = subjects.create_service_account(name="robot", role=Role.PLATFORM_ADMIN, actor=SYSTEM)
     assert can(actor_of(account), Permission.MANAGE_DICTIONARY)
 
 
 @pytest.mark.parametrize("name", ["", "Robot", "9lives", "a", "robot-", "ro bot", "robot\n", "x" * 64, "nul\x00l"])
 def test_names_follow_the_pattern_of_runai(db: None, name: str) -> None:
     with pytest.raises(ValidationFailed):
-        service_accounts.create(name=name, actor=SYSTEM)
+        subjects.create_service_account(name=name, actor=SYSTEM)
 
 
 def test_a_taken_name_is_a_conflict(robot: tuple[ServiceAccount, str]) -> None:
     with pytest.raises(Conflict):
-        service_accounts.create(name="robot", actor=SYSTEM)
+        subjects.create_service_account(name="robot", actor=SYSTEM)
 
 
 def test_only_platform_admins_make_them(alice: User) -> None:
     with pytest.raises(Forbidden):
-        service_accounts.create(name="robot", actor=acting(alice))
+        subjects.create_service_account(name="robot", actor=acting(alice))
 
 
 def test_the_right_secret_gives_a_token_of_the_account(robot: tuple[ServiceAccount, str]) -> None:
@@ -103,7 +103,7 @@ def test_t64_no_secret_reaches_the_audit_trail(robot: tuple[ServiceAccount, str]
     exchange("robot", secret)
     with pytest.raises(BadRequest):
         exchange("robot", "canary-secret")
-    service_accounts.rotate(account=robot[0], actor=SYSTEM)
+    subjects.rotate_service_account(account=robot[0], actor=SYSTEM)
     written = str(list(AuditRecord.objects.values()))
     assert secret not in written
     assert "canary-secret" not in written
@@ -118,22 +118,22 @@ class TestT62:
         return exchange("robot", robot[1]).text
 
     def test_disabled(self, robot: tuple[ServiceAccount, str], token: str) -> None:
-        service_accounts.set_enabled(account=robot[0], enabled=False, actor=SYSTEM)
+        subjects.enable_service_account(account=robot[0], enabled=False, actor=SYSTEM)
         assert subject_of_token(token) is None
         with pytest.raises(BadRequest):
             exchange("robot", robot[1])
 
     def test_enabled_again(self, robot: tuple[ServiceAccount, str], token: str) -> None:
         for enabled in (False, True):
-            service_accounts.set_enabled(account=robot[0], enabled=enabled, actor=SYSTEM)
+            subjects.enable_service_account(account=robot[0], enabled=enabled, actor=SYSTEM)
         assert subject_of_token(token) == subject_of(robot[0])
 
     def test_deleted(self, robot: tuple[ServiceAccount, str], token: str) -> None:
-        service_accounts.delete(account=robot[0], actor=SYSTEM)
+        subjects.delete_service_account(account=robot[0], actor=SYSTEM)
         assert subject_of_token(token) is None
 
     def test_rotated(self, robot: tuple[ServiceAccount, str], token: str) -> None:
-        fresh = service_accounts.rotate(account=robot[0], actor=SYSTEM)
+        fresh = subjects.rotate_service_account(account=robot[0], actor=SYSTEM)
         assert subject_of_token(token) is None
         assert subject_of_token(exchange("robot", fresh).text) is not None
         with pytest.raises(BadRequest):
@@ -141,8 +141,8 @@ class TestT62:
 
 
 def test_hashes_are_compared_with_the_kind_they_are() -> None:
-    assert secret_hashing.matches("abc", secret_hashing.hash_generated("abc"))
-    assert secret_hashing.matches("abc", secret_hashing.hash_chosen("abc"))
-    assert not secret_hashing.matches("abd", secret_hashing.hash_generated("abc"))
-    assert not secret_hashing.matches("abd", secret_hashing.hash_chosen("abc"))
-    assert tokens.LIFETIME == 24 * 3600
+    assert credentials.secret_matches("abc", credentials.hash_generated_secret("abc"))
+    assert credentials.secret_matches("abc", credentials.hash_chosen_secret("abc"))
+    assert not credentials.secret_matches("abd", credentials.hash_generated_secret("abc"))
+    assert not credentials.secret_matches("abd", credentials.hash_chosen_secret("abc"))
+    assert credentials.TOKEN_SECONDS == 24 * 3600

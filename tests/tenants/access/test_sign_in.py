@@ -14,7 +14,7 @@ from portal.audit.models import AuditRecord
 from portal.kit.security.actors import SYSTEM
 from tenants.access import middleware
 from tenants.access.models import User
-from tenants.access.services import users
+from tenants.access.services import subjects
 
 RIGHT = "correct-horse-battery"
 
@@ -141,7 +141,7 @@ class TestTemporaryPassword:
 
     @pytest.fixture
     def temporary(self, alice: User) -> str:
-        return users.reset_password(user=alice, actor=SYSTEM)
+        return subjects.reset_password(user=alice, actor=SYSTEM)
 
     def later(self, hours: int) -> None:
         User.objects.update(password_expires_at=F("password_expires_at") - timedelta(hours=hours))
@@ -153,7 +153,7 @@ class TestTemporaryPassword:
         assert sign_in(client, "alice", temporary) == 200
 
     def test_a_new_user_gets_one_too(self, client: Client) -> None:
-        _user, password = users.create_user(email="dana@example.org", actor=SYSTEM)
+        _user, password = subjects.create_user(email="dana@example.org", actor=SYSTEM)
         self.later(hours=72)
         assert sign_in(client, "dana@example.org", password) == 200
 

@@ -16,10 +16,10 @@ from pytest_django.fixtures import Settings
 
 from portal.kit.errors import RungError
 from portal.kit.security.actors import Actor, ActorKind, Channel
-from portal.sso.id_token import Identity
+from portal.sso.provider import Identity
 from tenants.access.models import User
 from tenants.access.services import second_factor
-from tenants.access.services.sso_accounts import account_for
+from tenants.access.services.subjects import account_for
 from tests.factories.tenants import PASSWORD, UserFactory
 
 pytestmark = pytest.mark.postgres

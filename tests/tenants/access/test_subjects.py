@@ -6,8 +6,8 @@ import pytest
 
 from portal.audit.models import AuditRecord
 from tenants.access.models import ServiceAccount, User
-from tenants.access.services import access_keys
-from tenants.access.services.tokens import exchange
+from tenants.access.services import credentials
+from tenants.access.services.credentials import exchange
 from tenants.organisation.models import Project
 from tests.factories.cast import acting
 from tests.support.rest_clients import Robot
@@ -91,7 +91,7 @@ def test_t64_a_repeated_reset_tells_no_password_twice_and_keeps_none(robot: Robo
 
 
 def test_an_admins_key_gets_no_password_of_its_owner(robot: Robot, admin: User) -> None:
-    key, secret = access_keys.create(name="short", actor=acting(admin))
+    key, secret = credentials.create_access_key(name="short", actor=acting(admin))
     robot.client.defaults["HTTP_AUTHORIZATION"] = f"Bearer {exchange(key.client_id, secret).text}"
     answer = robot.send("POST", f"v1/users/{admin.pk}/password")
     assert (answer.status_code, answer.json()["details"]) == (403, "own_password")
@@ -103,7 +103,7 @@ class TestOwnPassword:
 
     @pytest.fixture
     def program(self, robot: Robot, alice: User) -> Robot:
-        key, secret = access_keys.create(name="laptop", actor=acting(alice))
+        key, secret = credentials.create_access_key(name="laptop", actor=acting(alice))
         robot.client.defaults["HTTP_AUTHORIZATION"] = f"Bearer {exchange(key.client_id, secret).text}"
         return robot
 
@@ -163,7 +163,7 @@ class TestServiceAccounts:
 
 
 def test_an_admins_key_for_one_project_administers_nobody(robot: Robot, admin: User, llm_team: Project) -> None:
-    key, secret = access_keys.create(name="narrow", actor=acting(admin), project=llm_team)
+    key, secret = credentials.create_access_key(name="narrow", actor=acting(admin), project=llm_team)
     robot.client.defaults["HTTP_AUTHORIZATION"] = f"Bearer {exchange(key.client_id, secret).text}"
     for path in ("v1/users", "v1/service-accounts", "v1/administration/access-keys"):
         assert robot.get(path).status_code == 403

@@ -10,7 +10,7 @@ from django.test import Client
 from portal.audit.models import AuditRecord
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Role, ServiceAccount
-from tenants.access.services import service_accounts
+from tenants.access.services import subjects
 
 URL = "/api/v1/token"
 PROTECTED = "/api/v1/workload-types"
@@ -19,7 +19,7 @@ PROTECTED = "/api/v1/workload-types"
 @pytest.fixture
 def secret(db: None) -> str:
     """The secret of the account `robot`, a platform admin."""
-    return service_accounts.create(name="robot", role=Role.PLATFORM_ADMIN, actor=SYSTEM)[1]
+    return subjects.create_service_account(name="robot", role=Role.PLATFORM_ADMIN, actor=SYSTEM)[1]
 
 
 def ask(client: Client, body: Any, **headers: str) -> Any:
@@ -105,7 +105,7 @@ def test_t62_a_disabled_account_is_refused_on_its_next_request(client: Client, s
     token = ask(client, {"grantType": "app_token", "AppId": "robot", "AppSecret": secret}).json()["accessToken"]
     bearer = {"Authorization": f"Bearer {token}"}
     assert client.get(PROTECTED, headers=bearer).status_code == 200
-    service_accounts.set_enabled(account=ServiceAccount.objects.get(), enabled=False, actor=SYSTEM)
+    subjects.enable_service_account(account=ServiceAccount.objects.get(), enabled=False, actor=SYSTEM)
     assert client.get(PROTECTED, headers=bearer).status_code == 401
 
 

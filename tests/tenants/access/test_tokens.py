@@ -8,19 +8,19 @@ import uuid
 import jwt
 import pytest
 
-from tenants.access.services import tokens
-from tenants.access.services.tokens import Claims
+from tenants.access.services import credentials
+from tenants.access.services.credentials import Claims
 
 CLAIMS = Claims(sort="service-account", subject_id=str(uuid.UUID(int=7)), stamp="0123456789abcdef")
 
 
 def test_what_was_issued_is_read() -> None:
-    assert tokens.decode_token(tokens.encode_token(CLAIMS).text) == CLAIMS
+    assert credentials.decode_token(credentials.encode_token(CLAIMS).text) == CLAIMS
 
 
 @pytest.mark.parametrize("attempt", range(20))
 def test_the_payload_is_plain_base64_with_a_numeric_expiry(attempt: int) -> None:
-    part = tokens.encode_token(CLAIMS).text.split(".")[1]
+    part = credentials.encode_token(CLAIMS).text.split(".")[1]
     assert not {"-", "_"} & set(part)
     payload = json.loads(base64.b64decode(part + "=" * (-len(part) % 4)))
     assert isinstance(payload["exp"], int)
@@ -33,7 +33,7 @@ def forged(**changes: object) -> str:
     said = {"sub": CLAIMS.subject_id, "sort": CLAIMS.sort, "stamp": "x"}
     good = {"iss": "rung", "aud": "rung-api", **said, "iat": now, "exp": now + 60}
     claims = {name: value for name, value in {**good, **changes}.items() if value is not None}
-    return jwt.encode(claims, tokens._key(), algorithm="HS256")
+    return jwt.encode(claims, credentials._signing_key(), algorithm="HS256")
 
 
 def unsigned() -> str:
@@ -52,7 +52,7 @@ def unsigned() -> str:
     ],
 )
 def test_other_text_is_no_token(token: str) -> None:
-    assert tokens.decode_token(token) is None
+    assert credentials.decode_token(token) is None
 
 
 @pytest.mark.parametrize(
@@ -70,15 +70,15 @@ def test_other_text_is_no_token(token: str) -> None:
     ],
 )
 def test_claims_must_all_be_right(changes: dict[str, object]) -> None:
-    assert tokens.decode_token(forged()) is not None
-    assert tokens.decode_token(forged(**changes)) is None
+    assert credentials.decode_token(forged()) is not None
+    assert credentials.decode_token(forged(**changes)) is None
 
 
 def test_t65_unsigned_tokens_are_refused() -> None:
-    assert tokens.decode_token(unsigned()) is None
+    assert credentials.decode_token(unsigned()) is None
 
 
 def test_a_token_of_another_installation_is_refused(settings: object) -> None:
-    token = tokens.encode_token(CLAIMS).text
+    token = credentials.encode_token(CLAIMS).text
     settings.SECRET_KEY = "another-installation-0123456789-abcdefghijklmnop"
-    assert tokens.decode_token(token) is None
+    assert credentials.decode_token(token) is None

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from clusters.flavours.registry import flavour_for
-from clusters.flavours.volcano.config import KEY, facts_of
+from clusters.flavours.volcano_config import KEY, facts_of
 from clusters.inventory.models import Cluster, DirtyOwner
 from portal.audit.models import AuditRecord
 from portal.kit.errors import Conflict, Forbidden, NotFound, ValidationFailed

@@ -15,7 +15,7 @@ from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM
 from scheduling.model.resources import Limit
 from tenants.access.models import Membership, Role
-from tenants.access.services import access_rules, service_accounts
+from tenants.access.services import access_rules, subjects
 from tenants.organisation.models import Project
 from tenants.organisation.services import delete_project, update_project
 from tenants.quotas.models import ProjectQuota
@@ -146,11 +146,11 @@ def test_an_account_that_was_shut_out_is_unknown_at_once(member: Robot, llm_team
     assert [send(member, llm_team, name).status_code for name in ("one", "two")] == [202, 202]
     match shut_out:
         case "disabled":
-            service_accounts.set_enabled(account=member.account, enabled=False, actor=SYSTEM)
+            subjects.enable_service_account(account=member.account, enabled=False, actor=SYSTEM)
         case "rotated":
-            service_accounts.rotate(account=member.account, actor=SYSTEM)
+            subjects.rotate_service_account(account=member.account, actor=SYSTEM)
         case _:
-            service_accounts.delete(account=member.account, actor=SYSTEM)
+            subjects.delete_service_account(account=member.account, actor=SYSTEM)
     assert send(member, llm_team, "three").status_code == 401
 
 

@@ -13,8 +13,8 @@ from clusters.watch.models import ObservedPod
 from scheduling.forecast.cycle import preview
 from scheduling.model.decisions import OutcomeKind
 from tenants.access.models import AccessKey, Role, User
-from tenants.access.services import access_keys
-from tenants.access.services.tokens import exchange
+from tenants.access.services import credentials
+from tenants.access.services.credentials import exchange
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota
 from tests.builders import gang
@@ -35,7 +35,7 @@ PREEMPTING: dict[str, Any] = dict(volcano_facts(FIRST, SECOND))
 
 def rest(user: User) -> Client:
     """Somebody with an access key of theirs."""
-    key, secret = access_keys.create(name=f"asking-{AccessKey.objects.count()}", actor=acting(user))
+    key, secret = credentials.create_access_key(name=f"asking-{AccessKey.objects.count()}", actor=acting(user))
     return Client(headers={"Authorization": f"Bearer {exchange(key.client_id, secret).text}"})
 
 

@@ -8,7 +8,7 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from clusters.connection.services.scheduler_config import BUDGETS, OTHER_QUEUES
-from clusters.flavours.kueue.capabilities import INTEGRATIONS
+from clusters.flavours.kueue_capabilities import INTEGRATIONS
 from clusters.inventory.models import Cluster
 from clusters.watch.models import ObservedPod
 from tests.factories.cast import acting

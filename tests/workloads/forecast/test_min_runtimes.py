@@ -7,10 +7,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from clusters.flavours.volcano.flavour import MIN_RUNTIME
-from clusters.ports.kinds import POD
+from clusters.flavours.volcano import MIN_RUNTIME
+from clusters.ports.objects import POD
 from clusters.ports.pods import is_terminal
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.sandbox.services.simulation import SandboxGateway
 from portal.kit.security.actors import SYSTEM
 from tenants.organisation.models import Project
 from tenants.quotas.services.runtime_rules import set_min_runtime

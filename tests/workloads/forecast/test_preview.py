@@ -8,9 +8,9 @@ import pytest
 
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
-from clusters.ports.kinds import KAI_QUEUE
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.ports.objects import KAI_QUEUE
 from clusters.sandbox.services.queues import dialect_of
+from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.sandbox.services.store import ObjectStore
 from clusters.sync.services.reconcile import reconcile
 from portal.audit.models import AuditRecord

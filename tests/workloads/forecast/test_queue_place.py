@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from clusters.flavours.kueue.status import QUEUE_POSITION
+from clusters.flavours.kueue_status import QUEUE_POSITION
 from clusters.inventory.models import Cluster
 from clusters.watch.models import ClusterEvent
 from clusters.watch.services.visibility_poller import VisibilityResult, store_visibility

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusters.flavours.volcano.config import ASSUMED_DOMAINS
+from clusters.flavours.volcano_config import ASSUMED_DOMAINS
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.inventory.services.inventory import update_node_pool
 from clusters.ports.gateway import Manifest

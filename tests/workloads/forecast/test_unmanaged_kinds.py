@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from clusters.connection.services.scheduler_config import guarantee_on
-from clusters.flavours.kueue.capabilities import INTEGRATIONS, UNREAD
+from clusters.flavours.kueue_capabilities import INTEGRATIONS, UNREAD
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import NotServed
-from clusters.ports.gateway import Kind, ListPage
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.ports.gateway import Kind, ListPage, NotServed
+from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM

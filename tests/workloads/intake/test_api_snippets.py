@@ -16,7 +16,7 @@ from django.utils import timezone
 from portal.kit.pages.api_snippets import here_document
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Role, User
-from tenants.access.services import service_accounts
+from tenants.access.services import subjects
 from tenants.organisation.models import Project
 from tests.factories.cast import acting
 from tests.support.repository import ROOT
@@ -64,7 +64,7 @@ def copied(client: Client, where: str, sent: dict[str, Any]) -> dict[str, str]:
 @pytest.fixture
 def script(live_server: Any, socket_enabled: None, llm_team: Project, tmp_path: Path) -> Callable[..., None]:
     """Runs a program as somebody with an access key would."""
-    account, secret = service_accounts.create(name="pipeline", actor=SYSTEM, role=Role.MEMBER, project=llm_team)
+    account, secret = subjects.create_service_account(name="pipeline", actor=SYSTEM, role=Role.MEMBER, project=llm_team)
     keys = {"RUNG_CLIENT_ID": account.client_id, "RUNG_CLIENT_SECRET": secret, "RUNG_URL": str(live_server)}
     token = Robot("shell", role=Role.MEMBER, project=llm_team).client.defaults["HTTP_AUTHORIZATION"].split()[1]
     env = {**os.environ, **keys, "RUNG_TOKEN": token, "PYTHONPATH": str(ROOT / "cli"), "RUNG_CONFIG": str(tmp_path)}

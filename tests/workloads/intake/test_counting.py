@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusters.ports.kinds import POD
+from clusters.ports.objects import POD
 from clusters.ports.pods import requests_of
 from clusters.watch.rules import sanitize
 from tests.workloads.intake.manifests import IMAGE, VALID, Manifest, container, one_gpu, pod, problems_of, read

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Role
-from tenants.access.services import service_accounts
+from tenants.access.services import subjects
 from tenants.organisation.models import Project
 from tests.factories.tenants import ProjectFactory
 from tests.factories.workloads import WorkloadFactory
@@ -84,7 +84,7 @@ def test_an_end_waits_until_everything_before_it_is_told(
 ) -> None:
     keys = [happens(workload, phase) for phase in (Phase.RUNNING, Phase.PENDING, Phase.RUNNING, Phase.COMPLETED)]
     Workload.objects.filter(pk=workload.pk).update(deleted_at=timezone.now() if gone else None)
-    monkeypatch.setattr("workloads.state.selectors.timeline.MOST", 2)
+    monkeypatch.setattr("workloads.state.selectors.workloads.MOST", 2)
     told: list[str] = ["0"]
     ends = []
     for _visit in range(3):
@@ -226,9 +226,9 @@ def test_t62_a_stream_closes_once_the_token_or_the_right_is_gone(asgi: str, stre
     reader = Reader(asgi, streamed, robot)
     eventually(reader.phases)
     if loss == "rotated":
-        service_accounts.rotate(account=robot.account, actor=SYSTEM)
+        subjects.rotate_service_account(account=robot.account, actor=SYSTEM)
     elif loss == "disabled":
-        service_accounts.set_enabled(account=robot.account, enabled=False, actor=SYSTEM)
+        subjects.enable_service_account(account=robot.account, enabled=False, actor=SYSTEM)
     else:
         robot.account.memberships.all().delete()
     assert reader.end() == "access"

@@ -6,7 +6,7 @@ from copy import deepcopy
 import pytest
 from django.test import Client
 
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.sync.models import Drift
 from clusters.sync.services.drift import repair
 from clusters.sync.services.scheduler_switch import plan_switch, switch_flavour

@@ -7,18 +7,19 @@ from django.utils import timezone
 
 from clusters.backends.memory import forget_all, store_of
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import (
+from clusters.ports.gateway import (
     AdmissionDenied,
     ClusterBusy,
     ClusterError,
     ClusterRefused,
     ClusterUnreachable,
     Invalid,
+    Manifest,
     NotAuthorized,
     NotServed,
+    ObjectRef,
     QuotaExceeded,
 )
-from clusters.ports.gateway import Manifest, ObjectRef
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.security.actors import SYSTEM
 from tenants.organisation.models import Project

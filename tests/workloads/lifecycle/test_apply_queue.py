@@ -11,8 +11,7 @@ from pytest_django.fixtures import Settings
 from clusters.backends.memory import forget_all, store_of
 from clusters.connection.services import work_limits
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import ClusterError, ClusterUnreachable, Invalid, NotAuthorized
-from clusters.ports.gateway import ObjectRef
+from clusters.ports.gateway import ClusterError, ClusterUnreachable, Invalid, NotAuthorized, ObjectRef
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.security.actors import SYSTEM
 from tenants.organisation.models import Project

@@ -19,7 +19,7 @@ from tenants.organisation.models import Project
 from tests.factories.workloads import REFUSAL, ObservedPodFactory, WorkloadFactory, pytorch_job, spec_of
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.state.models import EventType, Phase, Workload
-from workloads.state.selectors.timeline import MANY_READ, READERS
+from workloads.state.selectors.workloads import MANY_READ, READERS
 from workloads.state.services import note
 
 pytestmark = pytest.mark.django_db

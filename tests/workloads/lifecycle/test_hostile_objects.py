@@ -12,10 +12,19 @@ from hypothesis import strategies as st
 
 from clusters.backends.memory import MemoryStore, forget_all, store_of
 from clusters.inventory.models import Cluster, Node
-from clusters.ports.errors import ClusterError
-from clusters.ports.gateway import Kind
-from clusters.ports.kinds import EVENT, NODE, POD, PRIORITY_CLASS, kind_of_workload
-from clusters.ports.ownership import APPLIED_HASH, GENERATION, MANAGED_BY, MANAGER, OWNER
+from clusters.ports.gateway import ClusterError, Kind
+from clusters.ports.objects import (
+    APPLIED_HASH,
+    EVENT,
+    GENERATION,
+    MANAGED_BY,
+    MANAGER,
+    NODE,
+    OWNER,
+    POD,
+    PRIORITY_CLASS,
+    kind_of_workload,
+)
 from clusters.ports.workload_kinds import KINDS
 from clusters.watch.models import ClusterEvent, ObservedObject, ObservedPod, ObserverLease
 from clusters.watch.services.informers import observe_cluster

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from clusters.flavours.kai.status import RUNS, STARTED
+from clusters.flavours.kai_status import RUNS, STARTED
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import EVENT, KAI_POD_GROUP
+from clusters.ports.objects import EVENT, KAI_POD_GROUP
 from clusters.watch.models import ClusterEvent, ObservedObject
 from clusters.watch.rules import sanitize_all
 from clusters.watch.services.observations import Observation, ObservedChanges, lease_of, store_changes
@@ -24,7 +24,7 @@ from workloads.lifecycle.serializers.workloads import workload_json
 from workloads.lifecycle.services.observe import on_observation
 from workloads.lifecycle.services.pending_reasons import queued_among
 from workloads.state.models import Phase, Workload, WorkloadEvent
-from workloads.state.selectors.timeline import events_of, timeline
+from workloads.state.selectors.workloads import events_of, timeline
 
 pytestmark = pytest.mark.django_db
 

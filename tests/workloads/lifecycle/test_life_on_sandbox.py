@@ -2,8 +2,8 @@
 
 import pytest
 
-from clusters.ports.kinds import WORKLOAD_KINDS, ref_of
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.ports.objects import WORKLOAD_KINDS, ref_of
+from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.watch.models import ObservedPod
 from portal.kit.security.actors import SYSTEM, Actor
 from tests.factories.cast import acting
@@ -18,7 +18,7 @@ from workloads.lifecycle.services.actions import delete, resume, stop
 from workloads.preemption.models import PreemptionRecord
 from workloads.preemption.selectors import eviction_timeline, eviction_timelines
 from workloads.state.models import Phase, Workload
-from workloads.state.selectors.timeline import timeline
+from workloads.state.selectors.workloads import timeline
 
 pytestmark = pytest.mark.django_db
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import POD, WORKLOAD_KINDS, kind_of_workload
+from clusters.ports.objects import POD, WORKLOAD_KINDS, kind_of_workload
 from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.workload_kinds import KINDS
 from clusters.watch.models import ClusterEvent

@@ -3,10 +3,10 @@
 import pytest
 from django.utils import timezone
 
-from clusters.flavours.kueue.flavour import ANY_PLACES
+from clusters.flavours.kueue import ANY_PLACES
 from clusters.inventory.models import NodePool
 from clusters.inventory.services.inventory import update_node_pool
-from clusters.ports.kinds import VOLCANO_POD_GROUP
+from clusters.ports.objects import VOLCANO_POD_GROUP
 from clusters.watch.models import ObservedPod
 from portal.audit.models import AuditRecord
 from portal.kit.security.actors import SYSTEM

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import KUEUE_WORKLOAD, WORKLOAD_KINDS
+from clusters.ports.objects import KUEUE_WORKLOAD, WORKLOAD_KINDS
 from clusters.watch.models import ObservedPod
 from clusters.watch.rules import sanitize_all
 from clusters.watch.services.observations import ObservedChanges, lease_of, store_changes

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from clusters.flavours.volcano.config import ASSUMED, STANDS, WITHOUT
-from clusters.ports.kinds import KUEUE_WORKLOAD
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.flavours.volcano_config import ASSUMED, GANG_LIMITS, WITHOUT
+from clusters.ports.objects import KUEUE_WORKLOAD
+from clusters.sandbox.services.simulation import SandboxGateway
 from portal.kit.security.actors import SYSTEM
 from scheduling.model.decisions import Cause
 from tenants.organisation.models import Project
@@ -204,7 +204,7 @@ def test_volcano_whose_plugin_gang_is_asked_evicts_nobody_who_stands_alone(volca
     volcano.settle()
     said = ask(team, priority="high")
     assert said.verdict is Verdict.WAITS
-    assert STANDS in said.cautions
+    assert GANG_LIMITS in said.cautions
     strong = volcano.submit(team, "strong", gpus=8, priority="high")
     volcano.settle(5, seconds=40)
     assert standing(strong)[0] == Phase.PENDING

@@ -15,8 +15,8 @@ from django.utils import timezone
 from portal.audit.models import AuditRecord, Result
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Role
-from tenants.access.services import service_accounts
-from tenants.access.services.tokens import exchange
+from tenants.access.services import subjects
+from tenants.access.services.credentials import exchange
 from tenants.organisation.models import Project
 from tests.factories.tenants import ProjectQuotaFactory
 from tests.factories.workloads import WorkloadFactory
@@ -49,7 +49,7 @@ def project(postgres_db: str) -> Project:
 @pytest.fixture
 def client(project: Project) -> Client:
     """A platform admin's program."""
-    _account, secret = service_accounts.create(name="racer", actor=SYSTEM, role=Role.PLATFORM_ADMIN)
+    _account, secret = subjects.create_service_account(name="racer", actor=SYSTEM, role=Role.PLATFORM_ADMIN)
     return Client(headers={"Authorization": f"Bearer {exchange('racer', secret).text}"})
 
 

@@ -19,8 +19,8 @@ from django.test import Client
 from portal.audit.models import AuditRecord
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Role
-from tenants.access.services import service_accounts
-from tenants.access.services.tokens import exchange
+from tenants.access.services import subjects
+from tenants.access.services.credentials import exchange
 from tenants.organisation.models import Project
 from tests.factories.tenants import ProjectQuotaFactory
 from workloads.lifecycle.services.apply import apply
@@ -44,7 +44,7 @@ def project(postgres_db: str) -> Project:
 @pytest.fixture
 def token(project: Project) -> str:
     """Of a platform admin's service account."""
-    _account, secret = service_accounts.create(name="racer", actor=SYSTEM, role=Role.PLATFORM_ADMIN)
+    _account, secret = subjects.create_service_account(name="racer", actor=SYSTEM, role=Role.PLATFORM_ADMIN)
     return exchange("racer", secret).text
 
 

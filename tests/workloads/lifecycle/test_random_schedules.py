@@ -7,9 +7,8 @@ from itertools import pairwise
 import pytest
 from django.utils import timezone
 
-from clusters.ports.kinds import WORKLOAD_KINDS
-from clusters.ports.ownership import owner_of
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.ports.objects import WORKLOAD_KINDS, owner_of
+from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.watch.models import ObservedPod
 from portal.kit.errors import Conflict
 from portal.kit.security.actors import SYSTEM

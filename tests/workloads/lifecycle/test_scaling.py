@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import kind_of
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.ports.objects import kind_of
+from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.watch.models import ObservedPod
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import SYSTEM

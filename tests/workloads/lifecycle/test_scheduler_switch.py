@@ -7,8 +7,8 @@ from django.utils import timezone
 
 from clusters.inventory.services.workload_hooks import WorkloadSample
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import GANG_POD_GROUP, GANG_WORKLOAD, KAI_QUEUE
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.ports.objects import GANG_POD_GROUP, GANG_WORKLOAD, KAI_QUEUE
+from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.sync.models import OrphanedObject
 from clusters.sync.services.scheduler_switch import SwitchPlan, plan_switch, switch_flavour
 from portal.kit.security.actors import SYSTEM
@@ -73,7 +73,7 @@ def test_the_plan_says_what_stays_and_what_is_made_anew(lab: Lab, pair: tuple[Wo
     work = plan_switch(cluster=lab.cluster, flavour="kube").work
     runs, waits = pair
     assert (work.stays.count, work.stays.samples) == (1, ((str(runs.pk), "runs (llm-team)"),))
-    assert (work.anew.count, work.anew.samples) == (1, ((str(waits.pk), "waits (llm-team)"),))
+    assert (work.recreated.count, work.recreated.samples) == (1, ((str(waits.pk), "waits (llm-team)"),))
     assert work.unexpressed.count == 0
 
 

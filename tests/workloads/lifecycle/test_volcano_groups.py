@@ -2,10 +2,10 @@
 
 import pytest
 
-from clusters.flavours.volcano.status import STANDS
+from clusters.flavours.volcano import PHASE_WORDS
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest
-from clusters.ports.kinds import VOLCANO_POD_GROUP
+from clusters.ports.objects import VOLCANO_POD_GROUP
 from clusters.watch.models import ClusterEvent
 from clusters.watch.rules import sanitize_all
 from clusters.watch.services.observations import ObservedChanges, lease_of, store_changes
@@ -16,7 +16,7 @@ from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, pytor
 from tests.workloads.sandbox_lab import Lab, fresh
 from workloads.lifecycle.services.actions import stop
 from workloads.state.models import Phase, Workload
-from workloads.state.selectors.timeline import events_of
+from workloads.state.selectors.workloads import events_of
 
 pytestmark = pytest.mark.django_db
 
@@ -89,7 +89,7 @@ def test_a_gang_that_is_held_outside_is_queued_until_it_is_let_in(handed_over: W
     see(cluster, group_of(handed_over, "Pending", version="1", message=words))
     held = fresh(handed_over)
     assert (held.phase, held.phase_reason) == (Phase.PENDING, "Queued")
-    assert held.phase_message == f"The scheduler holds it in a queue: {STANDS['Pending']}"
+    assert held.phase_message == f"The scheduler holds it in a queue: {PHASE_WORDS['Pending']}"
     see(cluster, group_of(handed_over, "Inqueue", version="2", message=words))
     let_in = fresh(handed_over)
     assert (let_in.phase, let_in.phase_reason) == (Phase.PENDING, pod.reason)

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 from django.utils import timezone
 
-from clusters.ports.kinds import GANG_POD_GROUP
+from clusters.ports.objects import GANG_POD_GROUP
 from clusters.watch.models import ClusterEvent, ObservedObject, ObservedPod
 from clusters.watch.services.observations import Observation
 from portal.kit.security.actors import Actor

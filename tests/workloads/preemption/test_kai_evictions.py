@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from clusters.flavours.kai.status import EVICTED, UNEXPLAINED
+from clusters.flavours.kai_status import EVICTED, UNEXPLAINED
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind, Manifest
-from clusters.ports.kinds import EVENT, KAI_POD_GROUP, POD, WORKLOAD_KINDS
+from clusters.ports.objects import EVENT, KAI_POD_GROUP, POD, WORKLOAD_KINDS
 from clusters.watch.rules import sanitize_all
 from clusters.watch.services.observations import ObservedChanges, lease_of, store_changes
 from clusters.watch.services.watch_buffer import WatchBatch

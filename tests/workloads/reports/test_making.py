@@ -65,7 +65,7 @@ def test_a_lost_message_delays_it_by_one_sweep(asked: Report) -> None:
     asked.refresh_from_db()
     assert (asked.status, asked.due_at, asked.attempts) == ("Ready", None, 1)
     assert asked.content.startswith("cluster,department,project,nodePool,start,end,coveredHours")
-    assert asked.told == {"project": [str(Project.objects.get().pk)]}
+    assert asked.covered == {"project": [str(Project.objects.get().pk)]}
 
 
 def test_the_message_alone_is_enough_and_again_is_as_good_as_once(asked: Report) -> None:

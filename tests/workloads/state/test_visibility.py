@@ -18,8 +18,7 @@ from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from workloads.dictionary.selectors import dictionary_rows, sync_state_of_priorities, type_rows
 from workloads.forecast.selectors.waiting import queue_position, why_waiting
 from workloads.state.models import DesiredPhase, Phase
-from workloads.state.selectors.timeline import events_of, logs, pods_of, timeline
-from workloads.state.selectors.workloads import visible_workloads, workload_or_404
+from workloads.state.selectors.workloads import events_of, logs, pods_of, timeline, visible_workloads, workload_or_404
 
 
 def test_people_see_the_workloads_of_their_projects(

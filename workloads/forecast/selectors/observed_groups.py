@@ -11,7 +11,7 @@ from clusters.flavours.pod_status import ADMITTED, LEFT_OUT
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.ports.flavour import DesiredState, Traits
-from clusters.ports.kinds import POD
+from clusters.ports.objects import POD
 from clusters.ports.pods import TERMINAL, needs_of_pods
 from clusters.watch.models import ClusterEvent, ObservedPod
 from scheduling.model.preemptibility import THRESHOLD

@@ -25,7 +25,7 @@ from clusters.ports.pod_templates import TemplateShape, WorkloadKind
 from clusters.ports.pods import EPHEMERAL_STORAGE, GPU_FRACTION, gpus_of, needs_of_pods
 from clusters.ports.workload_kinds import kind_for
 from portal.kit.errors import Problem, RungError, ValidationFailed
-from portal.kit.security.strict_parsing.documents import token
+from portal.kit.security.strict_json import token
 from scheduling.model.decisions import Cause, Outcome
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import MILLI, Resources, decimal_text
@@ -231,7 +231,7 @@ def _check_minimum(spec: WorkloadSpec, project: Project) -> None:
             said = f"{title} starts pods one by one"
         case "all" if spec.min_member < most:
             said = f"{title} starts all {most} pods together, or none"
-        case "own" if not kind.minimum and kind.name not in traits.told_minimum:
+        case "own" if not kind.minimum and kind.name not in traits.settable_minimum:
             said = f"{title} reads it from a field of the kind, and a {kind.kind} has none"
         case _:
             return

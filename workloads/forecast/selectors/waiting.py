@@ -13,7 +13,7 @@ from django.db.models import QuerySet, Sum
 from django.utils import timezone
 
 from clusters.connection.services.scheduler_config import shard_forecast_warnings, unserved_because
-from clusters.flavours.kueue.status import POSITION_IN_QUEUE, QUEUE_POSITION
+from clusters.flavours.kueue_status import POSITION_IN_QUEUE, QUEUE_POSITION
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, ClusterState, NodePool
 from clusters.ports.pods import TERMINAL

@@ -4,7 +4,7 @@ import posixpath
 import re
 from typing import Any, Final
 
-from portal.kit.security.strict_parsing.documents import visible
+from portal.kit.security.strict_json import visible
 from workloads.intake.rules.scalars import annotations, dns_label, dns_name, labels, memory, quantity
 from workloads.intake.rules.values import (
     ABSENT,

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from clusters.flavours.objects import PLACEMENT, TOPOLOGY_KEY
 from clusters.flavours.rendering import MIN_MEMBER
-from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
-from portal.kit.security.strict_parsing.documents import DocumentProblem, visible
+from portal.kit.security.strict_json import DocumentInvalid as IntakeRefused
+from portal.kit.security.strict_json import DocumentProblem, visible
 from workloads.intake.rules.manifests import read_object
 from workloads.intake.rules.refused import SpecRefused
 from workloads.intake.rules.scalars import FRACTION, GPU

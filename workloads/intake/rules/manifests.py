@@ -6,17 +6,17 @@ from typing import Any, Final
 
 from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.workload_kinds import KINDS, kind_for
-from portal.kit.security.strict_parsing.documents import (
+from portal.kit.security.strict_json import (
     Document,
     DocumentProblem,
     ParseLimits,
     document_error,
+    document_from_json,
     measure,
     visible,
 )
-from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
-from portal.kit.security.strict_parsing.json_reader import document_from_json
-from portal.kit.security.strict_parsing.yaml_reader import documents_from_yaml
+from portal.kit.security.strict_json import DocumentInvalid as IntakeRefused
+from portal.kit.security.strict_yaml import documents_from_yaml
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.resources import LARGEST, ZERO
 from workloads.intake.rules.kinds import build, core, serving, training

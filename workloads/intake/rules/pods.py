@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from portal.kit.security.strict_parsing.documents import visible
+from portal.kit.security.strict_json import visible
 from workloads.dictionary.rules.resolution import SYSTEM_PREFIX
 from workloads.intake.rules.environment import (
     container_security,

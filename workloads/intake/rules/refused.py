@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from clusters.ports.pod_templates import TemplateShape, WorkloadKind, parts_in
-from portal.kit.security.strict_parsing.documents import DocumentInvalid, DocumentProblem, token
+from portal.kit.security.strict_json import DocumentInvalid, DocumentProblem, token
 from workloads.intake.rules.scalars import NODE_POOLS, PREEMPTIBILITY_LABEL, PRIORITY_LABEL
 from workloads.intake.rules.spec import MINIMUM_PLACE, NOTES, WorkloadSpec, class_pointers
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from clusters.flavours.objects import LEVEL_KEY, LONGEST_LEVEL_KEY, PLACEMENT, PLACEMENTS, TOPOLOGY_KEY
 from clusters.flavours.rendering import MIN_MEMBER
 from clusters.ports.pods import GPU_GROUP
-from portal.kit.security.strict_parsing.documents import Unreadable, visible
+from portal.kit.security.strict_json import Unreadable, visible
 from scheduling.model.resources import LARGEST, parse_quantity
 from workloads.intake.rules.values import ABSENT, Location, Rule, mapping, storable, table, text, wrong_type
 

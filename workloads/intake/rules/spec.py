@@ -9,7 +9,7 @@ from clusters.flavours.rendering import MIN_MEMBER
 from clusters.ports.pod_templates import FoundPart, TemplateShape, WorkloadKind, parts_in
 from clusters.ports.pods import counted_requests, more_requests, tolerations_of
 from clusters.ports.workload_kinds import kind_for
-from portal.kit.security.strict_parsing.documents import token
+from portal.kit.security.strict_json import token
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Toleration
 from workloads.dictionary.rules.resolution import Request

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
-from portal.kit.security.strict_parsing.documents import (
+from portal.kit.security.strict_json import DocumentInvalid as IntakeRefused
+from portal.kit.security.strict_json import (
     DocumentProblem,
     Unreadable,
     no_line,

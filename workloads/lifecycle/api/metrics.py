@@ -74,9 +74,7 @@ _NIM: Final = (
     "NVLINK_BANDWIDTH_TOTAL",
 )
 _USED: Final = ("GPU_UTILIZATION", "GPU_MEMORY_USAGE_BYTES", "CPU_USAGE_CORES", "CPU_MEMORY_USAGE_BYTES", *_NIM)
-_PER_GPU: Final = (
-    "GPU_UTILIZATION",
-    "GPU_MEMORY_USAGE_BYTES",
+PROFILED: Final = (
     "GPU_GRAPHICS_ENGINE_ACTIVITY",
     "GPU_SM_ACTIVITY",
     "GPU_SM_OCCUPANCY",
@@ -89,6 +87,12 @@ _PER_GPU: Final = (
     "GPU_NVLINK_RECEIVED_BANDWIDTH",
     "GPU_PCIE_TRANSMITTED_BANDWIDTH",
     "GPU_PCIE_RECEIVED_BANDWIDTH",
+)
+"""Run:ai's names for what a profiler of GPUs measures."""
+_PER_GPU: Final = (
+    "GPU_UTILIZATION",
+    "GPU_MEMORY_USAGE_BYTES",
+    *PROFILED,
     "GPU_SWAP_MEMORY_BYTES",
     "NVLINK_BANDWIDTH_TOTAL",
 )
@@ -180,7 +184,7 @@ class Telemetry(Route):
         ),
     )
     def get(self, request: Request) -> Response:
-        """One number, or one per group. How long those that wait have waited is told in classes of seconds."""
+        """One number, or one per group. Waiting times are counted in classes of seconds."""
         name = parse_telemetry_type(request.query_params, TYPES)
         by = parse_words(request.query_params, "groupBy", GROUPS, most=1 if name == WAITS else 2)
         rows = _wanted(request)

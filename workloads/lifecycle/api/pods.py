@@ -11,16 +11,26 @@ from rest_framework.response import Response
 
 from clusters.watch.models import ClusterEvent, ObservedPod
 from clusters.watch.rules import clean_message
-from portal.kit.api.filters import Column, as_time, as_uuid, descending, filters, flag_in, number_in, ordering
-from portal.kit.api.pagination import PAGES, part_of
+from portal.kit.api.lists import (
+    PAGES,
+    Column,
+    as_time,
+    as_uuid,
+    descending,
+    filters,
+    flag_in,
+    number_in,
+    ordering,
+    part_of,
+)
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, operation
 from portal.kit.errors import BadRequest, NotFound
 from portal.kit.security.request_identity import actor_of
-from tenants.access.api.filter_values import CLUSTER_ID, POOL_NAME
+from tenants.access.selectors import CLUSTER_ID, POOL_NAME
 from workloads.lifecycle.selectors import homes_of, owners_of, visible_pods
 from workloads.lifecycle.serializers.pods import (
-    ENDED,
+    POD_ENDED,
     EventsSchema,
     HistorySchema,
     PodsSchema,
@@ -29,8 +39,15 @@ from workloads.lifecycle.serializers.pods import (
     record_json,
 )
 from workloads.state.models import Workload
-from workloads.state.selectors.timeline import MOST_ENTRIES, containers_of, hidden_namespaces, logs, pods_of, quietly
-from workloads.state.selectors.workloads import workload_or_404
+from workloads.state.selectors.workloads import (
+    MOST_ENTRIES,
+    containers_of,
+    hidden_namespaces,
+    logs,
+    pods_of,
+    quietly,
+    workload_or_404,
+)
 
 COLUMNS: Final = {
     "clusterId": Column("cluster_id", as_uuid, CLUSTER_ID),
@@ -93,7 +110,7 @@ def _wanted(request: Request) -> QuerySet[ObservedPod]:
         raise BadRequest.at("/completed", "out_of_range", "completed is true, false or all.", allowed=COMPLETED)
     if completed is None:
         return rows
-    return rows.filter(phase__in=ENDED) if completed else rows.exclude(phase__in=ENDED)
+    return rows.filter(phase__in=POD_ENDED) if completed else rows.exclude(phase__in=POD_ENDED)
 
 
 PodCount = count_route(

@@ -13,14 +13,14 @@ from rest_framework.request import Request
 
 from clusters.watch.rules import clean_message
 from portal.kit.api.event_stream import EventSource, OpenStreams, end, frame, stream
-from portal.kit.api.filters import Column, Columns, KnownWords, as_number, as_time, as_uuid, filters, id_number
+from portal.kit.api.lists import Column, Columns, KnownWords, as_number, as_time, as_uuid, filters, id_number
 from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema
 from portal.kit.errors import BadRequest, RungError, TooManyRequests
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
-from tenants.access.api.filter_values import (
+from tenants.access.selectors import (
     CLUSTER_ID,
     DEPARTMENT_ID,
     DEPARTMENT_NAME,
@@ -29,7 +29,7 @@ from tenants.access.api.filter_values import (
 )
 from workloads.lifecycle.serializers.pods import ChangeEventSchema, StreamEventSchema
 from workloads.state.models import EventType, Phase, Workload, WorkloadEvent
-from workloads.state.selectors.timeline import (
+from workloads.state.selectors.workloads import (
     CurrentPhase,
     change_json,
     changes_after,
@@ -40,8 +40,8 @@ from workloads.state.selectors.timeline import (
     is_in_feed,
     newest_entry,
     quietly,
+    workload_or_404,
 )
-from workloads.state.selectors.workloads import workload_or_404
 from workloads.state.services import place_events
 
 SINCE: Final = OpenApiParameter(
@@ -57,9 +57,9 @@ DESCRIPTION: Final = """Beyond Run:ai. `text/event-stream` from the moment you a
 - `end`: `{reason}`, the last event: `ended` (Completed or Failed), `deleted`, `access` (your token or your right is
   gone), `again` (come back: a stream lasts an hour at most)
 
-A comment every 10 seconds shows that it lives; at each of them token and rights are looked at anew, so a stream closes
-within 15 seconds once they are gone. `Last-Event-ID` goes on where you were. Ten streams of one subject may be open in
-each server process; one more is 429."""
+A comment every 10 seconds shows that it lives; at each of them token and permissions are checked again, so a stream
+closes within 15 seconds once they are gone. `Last-Event-ID` goes on where you were. Ten streams of one subject
+may be open in each server process; one more is 429."""
 OPEN: Final = OpenStreams()
 
 
@@ -109,23 +109,23 @@ class StreamReader:
     def __init__(self, view: WorkloadStream, request: Request, workload: Workload, *, since: int) -> None:
         self._view, self._request, self._id, self._last = view, request, workload.pk, since
         self._hidden = hidden_namespaces(workload, actor_of(request))
-        self._standing: CurrentPhase | None = None
+        self._current: CurrentPhase | None = None
 
     def read(self) -> tuple[str, bool]:
-        """New entries, then the phase where it has changed, then the end: where it is over and all has been told.
+        """New entries, then the phase if it changed, then the end if the workload ended and every entry was sent.
 
-        Where it stands is read first: what is over then has had its last entry written.
+        The phase is read first: the last entry of a workload that has ended by then is already written.
         """
-        standing = current_phase(self._id)
-        entries, told = entries_after(self._id, self._last)
+        current = current_phase(self._id)
+        entries, complete = entries_after(self._id, self._last)
         frames = [self._entry(entry) for entry in entries]
-        if standing is not None and standing != self._standing:
-            self._standing = standing
-            frames.append(frame("phase", _phase(standing, self._quietly(standing.message)), key=str(self._last)))
-        over = standing.over if standing is not None else "deleted"
-        if over and told:
+        if current is not None and current != self._current:
+            self._current = current
+            frames.append(frame("phase", _phase(current, self._quietly(current.message)), key=str(self._last)))
+        over = current.over if current is not None else "deleted"
+        if over and complete:
             frames.append(end(over))
-        return "".join(frames), bool(over and told)
+        return "".join(frames), bool(over and complete)
 
     def still_allowed(self) -> bool:
         """Everything a new request would have to pass: token, subject, limits, the right to see it."""
@@ -139,7 +139,7 @@ class StreamReader:
 
     def _entry(self, entry: WorkloadEvent) -> str:
         self._last = entry.pk
-        told = {
+        data = {
             "at": rfc3339(entry.at),
             "type": entry.type,
             "phase": entry.phase,
@@ -147,18 +147,18 @@ class StreamReader:
             "message": self._quietly(entry.message),
             "actor": entry.actor,
         }
-        return frame("timeline", told, key=str(entry.pk))
+        return frame("timeline", data, key=str(entry.pk))
 
     def _quietly(self, text: str) -> str:
         return quietly(clean_message(text), self._hidden)
 
 
-def _phase(standing: CurrentPhase, message: str) -> dict[str, str | None]:
+def _phase(current: CurrentPhase, message: str) -> dict[str, str | None]:
     return {
-        "phase": standing.phase,
-        "phaseReason": standing.reason,
+        "phase": current.phase,
+        "phaseReason": current.reason,
         "phaseMessage": message,
-        "phaseUpdatedAt": rfc3339(standing.at),
+        "phaseUpdatedAt": rfc3339(current.at),
     }
 
 

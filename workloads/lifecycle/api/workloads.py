@@ -9,7 +9,8 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import (
+from portal.kit.api.lists import (
+    PAGES,
     Column,
     KnownRows,
     KnownWords,
@@ -19,14 +20,14 @@ from portal.kit.api.filters import (
     filters,
     flag_in,
     ordering,
+    part_of,
 )
-from portal.kit.api.pagination import PAGES, part_of
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, operation, validated_body
 from portal.kit.errors import RungError
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
-from tenants.access.api.filter_values import (
+from tenants.access.selectors import (
     CLUSTER_ID,
     DEPARTMENT_ID,
     DEPARTMENT_NAME,
@@ -58,7 +59,7 @@ from workloads.lifecycle.serializers.workloads import (
 )
 from workloads.lifecycle.services import actions
 from workloads.state.models import Phase, Workload
-from workloads.state.selectors.timeline import with_costs
+from workloads.state.selectors.costs import with_costs
 from workloads.state.selectors.workloads import FAILED_TO_APPLY, visible_workloads, workload_ids, workload_or_404
 
 COLUMNS: Final = {
@@ -118,7 +119,7 @@ class WorkloadDetail(Route):
 
 
 def _why_pending(workload: Workload) -> list[dict[str, str]] | None:
-    """As their model has it: for the two reasons that it knows. Every other reason stands in `phaseMessage`."""
+    """As their model has it: for the two reasons that it knows. Every other reason is in `phaseMessage`."""
     headline = why_waiting(workload) if workload.phase_reason in PENDING_REASONS else None
     if headline is None:
         return None

@@ -6,7 +6,7 @@ from typing import Any, Final
 from rest_framework import serializers
 
 from clusters.watch.models import ClusterEvent, ObservedPod
-from portal.kit.api.pagination import ListSchema
+from portal.kit.api.lists import ListSchema
 from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.api.serializers import schema
 from tenants.organisation.models import Project
@@ -166,7 +166,7 @@ class ChangeEventSchema(StreamEventSchema):
     event = serializers.ChoiceField(choices=["ready", "change", "reset", "end"])
 
 
-ENDED: Final = frozenset({"Succeeded", "Failed"})
+POD_ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def pod_json(pod: ObservedPod, workload: Workload | None, project: Project, *, full: bool) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def pod_json(pod: ObservedPod, workload: Workload | None, project: Project, *, f
         "cpu": {"request": pod.cpu_milli / 1000},
         "cpuMemory": {"request": str(pod.memory_bytes)},
     }
-    holds = bool(pod.node_name) and pod.phase not in ENDED and pod.gone_at is None
+    holds = bool(pod.node_name) and pod.phase not in POD_ENDED and pod.gone_at is None
     names = {"projectName": project.name, "workloadName": workload.name if workload else None} if full else {}
     return {
         "id": pod.uid,
@@ -188,7 +188,7 @@ def pod_json(pod: ObservedPod, workload: Workload | None, project: Project, *, f
         "priorityClassName": pod.priority_class,
         "createdAt": rfc3339(pod.created_at),
         "updatedAt": rfc3339(pod.observed_at),
-        "completedAt": rfc3339(pod.ended_at) if pod.phase in ENDED else None,
+        "completedAt": rfc3339(pod.ended_at) if pod.phase in POD_ENDED else None,
         "deletedAt": rfc3339(pod.gone_at),
         "k8sPhase": pod.phase,
         "k8sPhaseUpdatedAt": rfc3339(_phase_since(pod)),
@@ -205,7 +205,7 @@ def pod_json(pod: ObservedPod, workload: Workload | None, project: Project, *, f
 
 def _phase_since(pod: ObservedPod) -> Any:
     """The last change that was seen of it."""
-    if pod.phase in ENDED and pod.ended_at:
+    if pod.phase in POD_ENDED and pod.ended_at:
         return pod.ended_at
     return pod.started_at or pod.created_at
 

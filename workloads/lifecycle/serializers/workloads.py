@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from rest_framework import serializers
 
-from portal.kit.api.pagination import ListSchema
+from portal.kit.api.lists import ListSchema
 from portal.kit.api.parsers import TENANT_ID, rfc3339
 from portal.kit.api.serializers import schema
 from portal.kit.pages.api_snippets import ApiRequest
@@ -15,7 +15,7 @@ from workloads.forecast.serializers import gpus
 from workloads.lifecycle.services.actions import EndingWorkload
 from workloads.state.models import Phase, Workload
 from workloads.state.rules import WAITING
-from workloads.state.selectors.timeline import ran_seconds, waited_seconds
+from workloads.state.selectors.workloads import ran_seconds, waited_seconds
 
 
 class WorkloadSchema(serializers.Serializer[Any]):

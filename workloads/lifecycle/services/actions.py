@@ -29,7 +29,7 @@ from workloads.lifecycle.selectors import priority_change_effect
 from workloads.policies.services import check_new_priority
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 from workloads.state.rules import ENDED, HOLDING, STOPPABLE
-from workloads.state.selectors.timeline import last_checkpoint_at, unsaved_gpu_seconds
+from workloads.state.selectors.costs import last_checkpoint_at, unsaved_gpu_seconds
 from workloads.state.selectors.workloads import failed_to_apply, may_manage, require_manage
 from workloads.state.services import audit_entity, audit_scope, lock, move, note, notify_apply
 
@@ -105,7 +105,7 @@ def change_priority(*, workload: Workload, priority: str, actor: Actor) -> Workl
 def clone_spec(*, workload: Workload, actor: Actor) -> WorkloadSpec:
     """What to submit for another one like it: the same body and wishes, with what was chosen for it since.
 
-    Defaults are resolved anew; the name is a prefix that submission completes. Absent where the actor may not see it.
+    Defaults are resolved again; the name is a prefix that submission completes. Absent where the actor may not see it.
     """
     require(actor, Permission.VIEW_PROJECT, project=workload.project)
     spec = WorkloadSpec.from_json(workload.spec)

@@ -21,8 +21,8 @@ from django.utils import timezone
 from clusters.connection.services import work_limits
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import ClusterState
-from clusters.ports.errors import AdmissionDenied, ClusterError, Invalid, ObjectConflict
 from clusters.ports.flavour import JobSpec, PodStatusReason
+from clusters.ports.gateway import AdmissionDenied, ClusterError, Invalid, ObjectConflict
 from clusters.sync.rules.pod_changes import AT_ONCE
 from clusters.sync.services.scheduler_migration import former_flavour_of
 from clusters.sync.services.workload_objects import apply_job, delete_job, dropped_fields, is_there
@@ -143,7 +143,7 @@ def _waits_elsewhere(pod: ObservedPod, job: JobSpec) -> bool:
 
 
 def _renew(workload: Workload, *, running: bool) -> None:
-    """A pod template is never rewritten under running pods: they finish as they are. Waiting ones are made anew.
+    """A pod template is never rewritten under running pods: they finish as they are. Waiting ones are recreated.
 
     A scheduler that queues whole jobs reads the priority from the object itself, which may be written at any time.
     """
@@ -185,7 +185,7 @@ def _after_apply(workload: Workload) -> None:
 
 
 def _note_dropped_fields(workload: Workload, dropped: Sequence[str]) -> None:
-    """Once: what the cluster accepted and does not hold, so that nobody counts on it."""
+    """Once: what the cluster accepted and does not hold, so that its owner does not rely on it."""
     if not dropped or workload.timeline.filter(reason=DROPPED).exists():
         return
     message = (
@@ -276,7 +276,7 @@ def _dead_letter(workload: Workload) -> None:
 
 
 def _wait_outside(workload: Workload, reading: PodStatusReason, pause: timedelta) -> None:
-    """A quota has no room for a bare pod, or Rung holds it back: nobody else asks again, so it waits like others do."""
+    """A quota has no room for a bare pod, or Rung holds it back: no other process retries, so the row waits here."""
     now = timezone.now()
     if workload.phase in {Phase.CREATING, Phase.RESUMING}:
         said: dict[str, Any] = {"reason": reading.reason, "message": reading.message, "detail": reading.numbers}

@@ -1,6 +1,6 @@
 """Take observations into workloads: phases, allocations, evictions, silent controllers. Idempotent.
 
-An API server takes whatever its definitions allow; that somebody makes pods of it shows only in the answer. What a
+An API server takes whatever its definitions allow; whether a controller creates pods shows only later. What a
 scheduler holds in its queue now, or whose pods were refused, is not silent.
 """
 
@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.ports.flavour import WAITS_FOR_VICTIMS, PodStatusReason
-from clusters.ports.kinds import kind_of_workload
+from clusters.ports.objects import kind_of_workload
 from clusters.ports.workload_kinds import KINDS
 from clusters.watch.models import ObservedObject, ObservedPod
 from clusters.watch.rules import ACTIVE, BLOCKED, MISSING, SUSPENDED, JobStatus
@@ -56,14 +56,14 @@ def on_observation(cluster: Cluster, observation: Observation) -> None:
     3. bring each row to what its pods hold and do
     """
     refusals = {event.owner_id: event.message for event in observation.events if event.reason == FAILED_CREATE}
-    told_of = pods_named_in_events(cluster, observation.events)
-    owners = {pod.owner_id for pod in (*observation.pods, *told_of)} | observation.jobs.keys() | refusals.keys()
+    named = pods_named_in_events(cluster, observation.events)
+    owners = {pod.owner_id for pod in (*observation.pods, *named)} | observation.jobs.keys() | refusals.keys()
     owners |= {event.owner_id for event in observation.events if event.reason in TURNS}
     if any(event.reason == JOBS_ACCEPTED for event in observation.events):
         _try_again(cluster, observation.at)
     workloads = _workloads(cluster, owners)
     pods = _pods(cluster, workloads)
-    record_evictions(cluster, [*told_of, *observation.pods], workloads, observation.readings)
+    record_evictions(cluster, [*named, *observation.pods], workloads, observation.readings)
     name_preemptors(cluster, observation.pods)
     queued = queued_among(cluster, workloads.keys())
     for owner, workload in workloads.items():
@@ -102,16 +102,16 @@ def _take_in(workload: Workload, pods: Sequence[ObservedPod], job: JobStatus, ob
     if workload.deleted_at is not None:
         _delete_again(workload, pods, job, observation.at)
         return
-    standing = summarize_pods(
+    counts = summarize_pods(
         pods, wanted=workload.pod_count, min_member=int(workload.spec.get("min_member") or 1), job=job
     )
     _store_allocation(workload, pods)
     if job.phase == MISSING:
         _recreate(workload, observation.at)
     if workload.desired_phase == DesiredPhase.DELETED:
-        _due_when_gone(workload, standing, observation.at)
-    elif _settled(workload, standing):
-        _advance(workload, standing, pods, job, observation)
+        _due_when_gone(workload, counts, observation.at)
+    elif _settled(workload, counts):
+        _advance(workload, counts, pods, job, observation)
 
 
 def _delete_again(workload: Workload, pods: Sequence[ObservedPod], job: JobStatus, at: datetime) -> None:
@@ -137,30 +137,30 @@ def _recreate(workload: Workload, at: datetime) -> None:
     """Its object is gone without our doing: not lost, but due again."""
     if workload.desired_phase != DesiredPhase.RUNNING or workload.phase in ENDED:
         return
-    standing = Workload.objects.filter(pk=workload.pk, generation=workload.generation, applied_generation__gt=0)
-    if standing.update(applied_generation=0, due_at=at) == 1:
+    unchanged = Workload.objects.filter(pk=workload.pk, generation=workload.generation, applied_generation__gt=0)
+    if unchanged.update(applied_generation=0, due_at=at) == 1:
         workload.applied_generation = 0
         message = "Its object was deleted from the cluster and is recreated."
         note(workload=workload, at=at, type_=EventType.SYNC, reason="Recreated", message=message)
         notify_apply(workload.project.cluster_id)
 
 
-def _due_when_gone(workload: Workload, standing: PodCounts, at: datetime) -> None:
-    if not standing.live:
+def _due_when_gone(workload: Workload, counts: PodCounts, at: datetime) -> None:
+    if not counts.live:
         Workload.objects.filter(pk=workload.pk, deleted_at__isnull=True).update(due_at=at)
         notify_apply(workload.project.cluster_id)
 
 
-def _settled(workload: Workload, standing: PodCounts) -> bool:
+def _settled(workload: Workload, counts: PodCounts) -> bool:
     """A stop is over only once a worker has carried it out: no pods may also mean none yet."""
     stopping = workload.desired_phase == DesiredPhase.STOPPED
-    return not stopping or bool(standing.live) or workload.applied_generation == workload.generation
+    return not stopping or bool(counts.live) or workload.applied_generation == workload.generation
 
 
 def _advance(
-    workload: Workload, standing: PodCounts, pods: Sequence[ObservedPod], job: JobStatus, observation: Observation
+    workload: Workload, counts: PodCounts, pods: Sequence[ObservedPod], job: JobStatus, observation: Observation
 ) -> None:
-    following = next_phase(workload.phase, workload.desired_phase, standing)
+    following = next_phase(workload.phase, workload.desired_phase, counts)
     waits = following in WAITING
     reading = in_words(workload, _reading(workload, pods, job, observation.readings)) if waits else PodStatusReason()
     if following != workload.phase:

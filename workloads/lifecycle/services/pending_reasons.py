@@ -9,8 +9,8 @@ from clusters.flavours import pod_status
 from clusters.flavours.pod_status import ADMITTED, LEFT_OUT, NOT_BOUND, NOT_READY, PIPELINED
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
-from clusters.ports.errors import ClusterError, QuotaExceeded
 from clusters.ports.flavour import PodStatusReason
+from clusters.ports.gateway import ClusterError, QuotaExceeded
 from clusters.watch.models import ClusterEvent, ObservedObject, ObservedPod
 from clusters.watch.rules import ACTIVE, SUSPENDED, JobStatus
 from tenants.organisation.models import Department

@@ -2,7 +2,7 @@
 
 1. find workloads of several pools that wait, hold nothing and were left long enough in their present pool
 2. ask the model of their cluster, in their order of preference, for another pool that lets them start
-3. move the row by compare-and-set; a worker makes its object anew in that pool's queue, on that pool's nodes
+3. move the row by compare-and-set; a worker recreates its object in that pool's queue, on that pool's nodes
 A workload with a pod on a node, or with a node promised to one, is never moved: it is about to start.
 """
 
@@ -154,10 +154,10 @@ def _move(workload: Workload, here: Outcome, pool: NodePool, there: Outcome, *, 
         "apply_error": "",
     }
     with transaction.atomic():
-        standing = Workload.objects.filter(
+        placed = Workload.objects.filter(
             pk=workload.pk, generation=workload.generation, phase=Phase.PENDING, pool_name=left
         )
-        if standing.update(generation=F("generation") + 1, **changes) != 1:
+        if placed.update(generation=F("generation") + 1, **changes) != 1:
             return False
         workload.pool_name, workload.generation = pool.name, workload.generation + 1
         message = f"After {waited} in {left}, where it {why}, it moves to {pool.name}: {WORDS[there.kind]}."
@@ -187,7 +187,7 @@ SAMPLES: Final = 5
 CHUNK: Final = 1000  # ids in one query
 OWNED: Final = "workload."
 FIRST_THE_QUEUES: Final = timedelta(seconds=5)
-"""What is made anew comes after the first run of the reconcile, which makes the queues that it names."""
+"""Objects are recreated after the first run of the reconcile, which creates the queues that they name."""
 RUNS: Final = Q(running_pods__gt=0) | Q(phase__in=[*HOLDING, Phase.INITIALIZING, Phase.STOPPING, Phase.UNKNOWN])
 
 
@@ -204,7 +204,7 @@ class _Workforce:
         counts = after.traits.queues_by_pool
         return SwitchEffect(
             stays=_some(stays),
-            anew=_some(living.exclude(RUNS)),
+            recreated=_some(living.exclude(RUNS)),
             unexpressed=_some(living.exclude(preemptibility__in=after.preemptibilities)),
             unmanaged=_some(living.filter(spec__kind__in=alone)),
             evicted=_evicted(target, stays),
@@ -219,7 +219,7 @@ class _Workforce:
         return ids
 
     def tend(self, ids: frozenset[str], /) -> Iterable[str]:
-        """What was evicted or has lost its pods since is made anew as well."""
+        """What was evicted or has lost its pods since is recreated as well."""
         keys = workload_ids(ids)
         found: list[str] = []
         for start in range(0, len(keys), CHUNK):

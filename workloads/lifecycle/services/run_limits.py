@@ -1,8 +1,8 @@
-"""Runs end when their time is over or their GPUs do nothing for too long, and are told before.
+"""Runs end when their time is over or their GPUs do nothing for too long, and are announced before.
 
 No scheduler does this, so Rung does on every cluster. A run is what began at `started_at`: an eviction or a stop ends
-it, and the next one has the whole time again. Idle time begins when the last of its GPUs falls idle, and anew after
-each time one worked; where nothing measures them, no idle limit acts. Nobody is stopped without notice: a rule that
+it, and the next one has the whole time again. Idle time begins when the last of its GPUs falls idle, and again after
+each time one worked; where nothing measures them, no idle limit acts. No run is stopped without notice: a rule that
 comes or tightens while something runs leaves it the notice from then on.
 """
 
@@ -31,13 +31,13 @@ BATCH: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """When a run is stopped, and by whose rule. `told_at`: None while nobody has been told."""
+    """When a run is stopped, and by whose rule. `notified_at`: None before the notice."""
 
     clock: LimitClock
     since: datetime
     at: datetime
     allowance: Allowance
-    told_at: datetime | None
+    notified_at: datetime | None
 
     @property
     def idle(self) -> bool:
@@ -88,10 +88,10 @@ def _near_end_of(clock: LimitClock, batch: Sequence[Workload], now: datetime) ->
         if limit and since and now >= limit.ends(since) - limit.notice:
             near[row.pk] = limit, since
     whole = Workload.objects.select_related("type", "project__department", "project__cluster")
-    told = _told(clock, {key: since for key, (_limit, since) in near.items()})
+    notified = _notified(clock, {key: since for key, (_limit, since) in near.items()})
     for workload in whole.filter(pk__in=near).order_by("pk"):
         limit, since = near[workload.pk]
-        yield workload, _end(clock, limit, since, told.get(workload.pk), now)
+        yield workload, _end(clock, limit, since, notified.get(workload.pk), now)
 
 
 def _batches(rows: Iterator[Workload]) -> Iterator[list[Workload]]:
@@ -99,8 +99,8 @@ def _batches(rows: Iterator[Workload]) -> Iterator[list[Workload]]:
         yield batch
 
 
-def _told(clock: LimitClock, since: Mapping[UUID, datetime]) -> dict[UUID, datetime]:
-    """When each of these runs was first told of its end, since its clock started."""
+def _notified(clock: LimitClock, since: Mapping[UUID, datetime]) -> dict[UUID, datetime]:
+    """When the end of each of these runs was first announced, since its clock started."""
     events = WorkloadEvent.objects.filter(workload__in=since, reason=clock.near).order_by("-at")
     return {key: at for key, at in events.values_list("workload", "at") if at >= since[key]}
 
@@ -110,17 +110,19 @@ def _end_by(clock: LimitClock, workload: Workload, now: datetime) -> RunEnd | No
     since = clock.starts([workload], now).get(str(workload.pk)) if found else None
     if found is None or since is None:
         return None
-    return _end(clock, found, since, _told(clock, {workload.pk: since}).get(workload.pk), now)
+    return _end(clock, found, since, _notified(clock, {workload.pk: since}).get(workload.pk), now)
 
 
-def _end(clock: LimitClock, allowance: Allowance, since: datetime, told_at: datetime | None, now: datetime) -> RunEnd:
-    """The rule's end, or later: whoever was told late, or not yet, has the whole notice."""
-    at = max(allowance.ends(since), (told_at or now) + allowance.notice)
-    return RunEnd(clock, since, at, allowance, told_at)
+def _end(
+    clock: LimitClock, allowance: Allowance, since: datetime, notified_at: datetime | None, now: datetime
+) -> RunEnd:
+    """The rule's end, or later: after a late notice or none, the whole notice period remains."""
+    at = max(allowance.ends(since), (notified_at or now) + allowance.notice)
+    return RunEnd(clock, since, at, allowance, notified_at)
 
 
 def _act(workload: Workload, end: RunEnd, now: datetime) -> bool:
-    if end.told_at is None:
+    if end.notified_at is None:
         _notify_near_end(workload, end, now)
         return False
     return now >= end.at and _stop(workload, end, now)

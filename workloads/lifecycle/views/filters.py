@@ -7,7 +7,7 @@ from django import template
 from workloads.forecast.rules.forecast import Alternative
 from workloads.forecast.rules.messages import gpu_time_text
 from workloads.forecast.rules.reasons import short
-from workloads.state.selectors.timeline import ran_seconds, waited_seconds
+from workloads.state.selectors.workloads import ran_seconds, waited_seconds
 
 register = template.Library()
 

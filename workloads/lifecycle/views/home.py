@@ -31,7 +31,7 @@ from workloads.lifecycle.selectors import alerts_for
 from workloads.lifecycle.serializers.workloads import batch_action_request
 from workloads.lifecycle.services.actions import MOST, VERBS, EndingWorkload, act_on_all, before_many, chosen
 from workloads.state.models import Workload
-from workloads.state.selectors.timeline import gpu_seconds_at_risk, unsaved_gpu_seconds, with_costs
+from workloads.state.selectors.costs import gpu_seconds_at_risk, unsaved_gpu_seconds, with_costs
 from workloads.state.selectors.workloads import FAILED_TO_APPLY, visible_workloads
 
 MENU: Final = (
@@ -90,8 +90,8 @@ PROJECTS = 8
 def home(request: HttpRequest) -> HttpResponse:
     """The sentence per project and pool, what waits for me, quota bars, my newest workloads."""
     actor = actor_of(request)
-    standing = access_for(actor)
-    projects = list(standing.projects().select_related("department", "cluster").order_by("name")[: PROJECTS + 1])
+    access = access_for(actor)
+    projects = list(access.projects().select_related("department", "cluster").order_by("name")[: PROJECTS + 1])
     rows = startable_rows_of(projects[:PROJECTS])
     mine = visible_workloads(actor).select_related("project__cluster", "type", "priority")
     own = mine.filter(submitted_by_kind=str(actor.kind), submitted_by_id=actor.id)
@@ -102,9 +102,9 @@ def home(request: HttpRequest) -> HttpResponse:
         "projects": [(each, rows[each.pk]) for each in projects[:PROJECTS]],
         "more_projects": len(projects) > PROJECTS,
         "needs": alerts_for(own),
-        "failed_applies": mine.filter(FAILED_TO_APPLY).count() if standing.holds(Permission.MANAGE_ANY_WORKLOAD) else 0,
+        "failed_applies": mine.filter(FAILED_TO_APPLY).count() if access.holds(Permission.MANAGE_ANY_WORKLOAD) else 0,
         "newest": with_costs(list(own.order_by("-created_at", "-id")[:NEWEST])),
-        "may_submit": standing.projects(Permission.SUBMIT).exists(),
+        "may_submit": access.projects(Permission.SUBMIT).exists(),
     }
     return render_page(request, "workloads/lifecycle/home.html", context, parts=("today",))
 

@@ -45,14 +45,14 @@ def require_channels(actor: Actor) -> None:
 
 
 def state() -> NotificationState:
-    """The switches; off until somebody turns them on."""
+    """The switches; off until an admin turns them on."""
     return NotificationState.objects.filter(pk=1).first() or NotificationState(pk=1)
 
 
 def set_state(
     *, actor: Actor, enabled: bool | None = None, email: bool | None = None, slack: bool | None = None
 ) -> NotificationState:
-    """Turn mail on or off; `enabled` says it where `email` does not. What happened while it was off is never told."""
+    """Turn mail on or off; `enabled` says it where `email` does not. Events while it was off are never sent."""
     with audited_transaction(actor=actor, action="notifications.set", **_entity("notification-state", "notifications")):
         require_channels(actor)
         if slack:
@@ -74,7 +74,7 @@ def channels(actor: Actor) -> QuerySet[NotificationChannel]:
 
 
 def channel_named(*, name: str, actor: Actor) -> NotificationChannel:
-    """The channel of mail, for whoever manages channels. NotFound where there is none."""
+    """The mail channel, for those who manage channels. NotFound where there is none."""
     require_channels(actor)
     found = NotificationChannel.objects.filter(name=name, type=EMAIL).first() if CHANNEL_NAME.fullmatch(name) else None
     if found is None:
@@ -158,7 +158,7 @@ def _all_subscriptions_of(actor: Actor) -> QuerySet[Subscription]:
 
 
 def subscribe(*, events: Sequence[Mapping[str, Any]], names: Sequence[str], actor: Actor) -> Subscription:
-    """A new wish to be told, of what happens from now on."""
+    """A new subscription, to events from now on."""
     with audited_transaction(actor=actor, action="notifications.subscribe", **_entity("subscription", actor.name)):
         if actor.kind is ActorKind.SYSTEM:
             raise NotFound
@@ -175,7 +175,7 @@ def subscribe(*, events: Sequence[Mapping[str, Any]], names: Sequence[str], acto
 def change_subscription(
     *, key: UUID, events: Sequence[Mapping[str, Any]], names: Sequence[str], actor: Actor
 ) -> Subscription:
-    """Want something else from now on. Absent for somebody else's."""
+    """Change a subscription from now on. NotFound for another subject's."""
     with audited_transaction(
         actor=actor, action="notifications.change_subscription", **_entity("subscription", actor.name)
     ):
@@ -186,7 +186,7 @@ def change_subscription(
 
 
 def unsubscribe(*, key: UUID, actor: Actor) -> None:
-    """Want nothing of it any more. Absent for somebody else's."""
+    """Delete a subscription. NotFound for another subject's."""
     with audited_transaction(actor=actor, action="notifications.unsubscribe", **_entity("subscription", actor.name)):
         row = own_subscription(key=key, actor=actor)
         _record_subscription(actor, "notifications.unsubscribe", row)
@@ -199,7 +199,7 @@ def latest_event() -> int:
 
 
 def own_subscription(*, key: UUID, actor: Actor) -> Subscription:
-    """The subject's own subscription; Absent for somebody else's."""
+    """The subject's own subscription; NotFound for another subject's."""
     row = subscriptions_of(actor).filter(pk=key).first()
     if row is None:
         raise NotFound

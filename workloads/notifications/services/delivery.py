@@ -1,6 +1,6 @@
 """From the change feed to mails and webhooks: one per event, channel and address; slow servers hold up only these.
 
-1. collect: the change feed is read on; where somebody wants an entry and may see it, it becomes rows
+1. collect: the change feed is read on; an entry becomes a row for each subscriber who may see it
 2. deliver: rows that are due are taken with a lease, then sent without any transaction; a failed one comes later again
 A worker that dies between the server's yes and the row's leaves a lease that runs out: that one message comes twice.
 """
@@ -43,7 +43,7 @@ from workloads.notifications.services.webhooks import (
     webhook_message,
 )
 from workloads.state.models import WorkloadEvent
-from workloads.state.selectors.timeline import change_json, hidden_namespaces, quietly
+from workloads.state.selectors.workloads import change_json, hidden_namespaces, quietly
 from workloads.state.services import PLACED_AT_ONCE, place_events
 
 BATCH: Final = 2000
@@ -207,8 +207,8 @@ def _leased(channel: NotificationChannel, now: datetime) -> list[Delivery]:
 
 
 def _taken(row: Delivery, now: datetime) -> bool:
-    standing = Delivery.objects.filter(pk=row.pk, state=DeliveryState.WAITING, due_at=row.due_at)
-    return standing.update(due_at=max(now, timezone.now()) + LEASE) == 1
+    waiting = Delivery.objects.filter(pk=row.pk, state=DeliveryState.WAITING, due_at=row.due_at)
+    return waiting.update(due_at=max(now, timezone.now()) + LEASE) == 1
 
 
 def _send(
@@ -305,13 +305,13 @@ def _later(rows: Iterable[Delivery], trouble: str, now: datetime, *, counted: bo
         attempts = row.attempts + counted
         by_attempts[attempts, _given_up(row, attempts, now)].append(row)
     for (attempts, given_up), same in by_attempts.items():
-        standing = Delivery.objects.filter(pk__in=[each.pk for each in same], state=DeliveryState.WAITING)
+        waiting = Delivery.objects.filter(pk__in=[each.pk for each in same], state=DeliveryState.WAITING)
         if given_up:
             words = f"Failed after {attempts} attempts. {trouble}"[:300]
-            standing.update(state=DeliveryState.FAILED, attempts=attempts, trouble=words, done_at=now)
+            waiting.update(state=DeliveryState.FAILED, attempts=attempts, trouble=words, done_at=now)
         else:
             pause = min(FIRST_PAUSE * 2 ** min(max(attempts - 1, 0), 10), LONGEST_PAUSE)
-            standing.update(due_at=now + pause, attempts=attempts, trouble=trouble[:300])
+            waiting.update(due_at=now + pause, attempts=attempts, trouble=trouble[:300])
 
 
 def _given_up(row: Delivery, attempts: int, now: datetime) -> bool:

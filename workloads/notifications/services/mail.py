@@ -17,7 +17,7 @@ from django.core.mail import EmailMessage
 from django.core.mail.backends.smtp import EmailBackend
 
 from clusters.ports.connection import parse_server_url, refused_because, system_resolver
-from clusters.ports.errors import AddressRefused, ClusterUnreachable
+from clusters.ports.gateway import AddressRefused, ClusterUnreachable
 from portal.kit.errors import Problem
 from workloads.notifications.selectors import is_mail_address
 

@@ -29,7 +29,7 @@ from django.utils.dateparse import parse_datetime
 
 from clusters.connection.services.gateways import secret_box
 from clusters.ports.connection import parse_server_url
-from clusters.ports.errors import AddressRefused
+from clusters.ports.gateway import AddressRefused
 from portal.audit.models import Result
 from portal.audit.services import audited_transaction, record, record_refusals
 from portal.kit.db.transactions import external_call

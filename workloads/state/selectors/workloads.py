@@ -1,18 +1,32 @@
-"""Workloads that an actor sees and may change, workloads by owner id, and failures to apply."""
+"""Workloads that an actor sees and may change, failures to apply, and one workload over time: pods, events, logs,
+timeline.
+"""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
+from clusters.connection.services.gateways import gateway_for
 from clusters.inventory.selectors import OwnerNamespace
+from clusters.ports.gateway import ClusterError, ObjectRef
+from clusters.ports.objects import POD
+from clusters.watch.models import ClusterEvent, ObservedPod
+from clusters.watch.rules import LogText, clean_message, tail
+from portal.kit.api.parsers import rfc3339
 from portal.kit.errors import NotFound
+from portal.kit.messaging.concurrency import LogReaderSlots
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
 from tenants.access.selectors import access_for, can, require, visible_projects
-from workloads.state.models import DesiredPhase, EventType, Phase, Workload
+from tenants.organisation.models import Project
+from workloads.state.models import DesiredPhase, EventType, FeedState, Phase, Workload, WorkloadEvent
+from workloads.state.rules import ENDED, HOLDING, WAITING
 
 
 def visible_workloads(actor: Actor, *, deleted: bool = False) -> QuerySet[Workload]:
@@ -23,13 +37,13 @@ def visible_workloads(actor: Actor, *, deleted: bool = False) -> QuerySet[Worklo
 
 def _seen_by(actor: Actor) -> Q:
     """Everything, one project, or several: said as plainly as it is, so that the list's indexes can serve it."""
-    standing = access_for(actor)
-    if standing.can(Permission.VIEW_PROJECT):
+    access = access_for(actor)
+    if access.can(Permission.VIEW_PROJECT):
         return Q()
-    own = {grant.place for grant in standing.granting(Permission.VIEW_PROJECT)}
+    own = {grant.place for grant in access.granting(Permission.VIEW_PROJECT)}
     if len(own) == 1 and (place := own.pop())[1:] == (None, None):
         return Q(project=place[0])
-    return Q(project__in=standing.projects())
+    return Q(project__in=access.projects())
 
 
 def workload_or_404(actor: Actor, workload_id: UUID | str) -> Workload:
@@ -140,3 +154,193 @@ def _is_uuid(text: str) -> bool:
         return str(UUID(text)) == text
     except ValueError:
         return False
+
+
+MOST_ENTRIES = 200
+OTHERS = "another project"
+MANY_READ = "Too many logs are being read. Retrying in a few seconds."
+READERS = LogReaderSlots()
+_NAMED = re.compile(r"\b([a-z0-9][a-z0-9-]*)/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """One line of the timeline."""
+
+    at: datetime
+    type: str
+    phase: str
+    reason: str
+    message: str
+    actor_name: str = ""
+
+
+def pods_of(workload: Workload, actor: Actor | None = None) -> list[ObservedPod]:
+    """Its pods, newest first, gone ones too. Names of projects that the actor may not see are left out of messages."""
+    rows = ObservedPod.objects.filter(owner_id=str(workload.pk), cluster=workload.project.cluster_id)
+    pods = list(rows.order_by("-created_at", "name")[:MOST_ENTRIES])
+    hidden = hidden_namespaces(workload, actor)
+    for pod in pods:
+        pod.message = quietly(clean_message(pod.message), hidden)
+        pod.disruption_message = quietly(clean_message(pod.disruption_message), hidden)
+    return pods
+
+
+def events_of(workload: Workload, actor: Actor | None = None) -> list[ClusterEvent]:
+    """What its cluster reported about its objects, newest first; names as in `pods_of`."""
+    rows = ClusterEvent.objects.filter(owner_id=str(workload.pk), cluster=workload.project.cluster_id)
+    events = list(rows.order_by("-at", "-pk")[:MOST_ENTRIES])
+    hidden = hidden_namespaces(workload, actor)
+    for event in events:
+        event.message = quietly(clean_message(event.message), hidden)
+    return events
+
+
+def hidden_namespaces(workload: Workload, actor: Actor | None) -> frozenset[str]:
+    """Namespaces of the same cluster whose projects the actor may not see; without an actor all but its own."""
+    others = Project.objects.filter(cluster=workload.project.cluster_id).exclude(pk=workload.project_id)
+    if actor is not None:
+        others = others.exclude(pk__in=visible_projects(actor))
+    return frozenset(others.values_list("namespace", flat=True))
+
+
+def quietly(text: str, hidden: frozenset[str]) -> str:
+    """A scheduler's message without other projects' names: `<namespace>/<name>` becomes "another project"."""
+
+    def replaced(match: re.Match[str]) -> str:
+        return OTHERS if match[1] in hidden else match[0]
+
+    return _NAMED.sub(replaced, text)
+
+
+def timeline(workload: Workload) -> list[TimelineEntry]:
+    """Everything that happened to it, newest first, with who did it."""
+    return [
+        TimelineEntry(row.at, row.type, row.phase, row.reason, row.message or row.phase or row.reason, row.actor)
+        for row in workload.timeline.all()[:MOST_ENTRIES]
+    ]
+
+
+def containers_of(workload: Workload, pod: ObservedPod) -> list[str]:
+    """The containers of one of its pods, as they were submitted; a controller may have added others."""
+    roles = workload.spec.get("roles") or []
+    own = [role for role in roles if role["name"] == pod.role] or roles
+    return list(dict.fromkeys(name for role in own for name in role.get("containers", [])))
+
+
+def logs(workload: Workload, pod: str, *, container: str = "", lines: int = 200) -> LogText:
+    """The last lines of one of its pods, fit to be read. The trouble says why there are none."""
+    row = ObservedPod.objects.filter(owner_id=str(workload.pk), name=pod).order_by("-created_at").first()
+    if row is None:
+        return LogText()
+    with READERS.turn(workload.project.cluster_id) as mine:
+        return _read(workload, row, container, lines) if mine else LogText(trouble=MANY_READ)
+
+
+def _read(workload: Workload, row: ObservedPod, container: str, lines: int) -> LogText:
+    try:
+        if not container and len(several := containers_of(workload, row)) > 1:
+            container = several[0]  # an API server does not choose
+        ref = ObjectRef(POD, row.name, workload.project.namespace)
+        # one line more than is shown tells whether there are earlier ones
+        said = gateway_for(workload.project.cluster).logs(ref, container=container, tail=lines + 1)
+    except ClusterError as error:
+        return LogText(trouble=clean_message(error.message))
+    return tail(said, most_lines=lines)
+
+
+MOST: Final = 200
+FEED_REACH: Final = timedelta(days=7)
+"""How far back a reader of the change feed may go on; who was away for longer lists again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentPhase:
+    """The current phase of a workload. `over`: `ended` or `deleted`, empty while something may still happen."""
+
+    phase: str
+    reason: str
+    message: str
+    at: datetime
+    over: str
+
+
+def waited_seconds(workload: Workload) -> float:
+    """Seconds without its pods since it was submitted, all waits together, up to now."""
+    return workload.pending_seconds + (_since(workload.phase_at) if workload.phase in WAITING else 0)
+
+
+def ran_seconds(workload: Workload) -> float:
+    """Seconds with its pods, all runs together, up to now."""
+    return workload.running_seconds + (_since(workload.phase_at) if workload.phase in HOLDING else 0)
+
+
+def _since(moment: datetime) -> float:
+    return max((timezone.now() - moment).total_seconds(), 0)
+
+
+def entries_after(workload_id: UUID, key: int) -> tuple[list[WorkloadEvent], bool]:
+    """The oldest entries that were written after the one with that key, and whether there are no others."""
+    found = list(WorkloadEvent.objects.filter(workload=workload_id, pk__gt=key).order_by("pk")[: MOST + 1])
+    return found[:MOST], len(found) <= MOST
+
+
+def feed_end() -> int:
+    """The last position of the change feed; 0 while it is empty."""
+    return FeedState.objects.values_list("last", flat=True).filter(pk=1).first() or 0
+
+
+def is_in_feed(position: int) -> bool:
+    """Can a reader go on after this position? Not after one that was never given, nor where the next is too old."""
+    if position > feed_end():
+        return False
+    after = WorkloadEvent.objects.filter(position__gt=position).order_by("position").values_list("at", flat=True)
+    oldest = after.first()
+    return oldest is None or oldest > timezone.now() - FEED_REACH
+
+
+def changes_after(actor: Actor, position: int, wanted: Q) -> tuple[list[WorkloadEvent], int]:
+    """The next `wanted` entries of workloads that the actor may see now, and the position up to which it was read."""
+    last = feed_end()
+    if last <= position:
+        return [], position
+    rows = WorkloadEvent.objects.filter(position__gt=position, position__lte=last)
+    seen = rows.filter(wanted, workload__project__in=visible_projects(actor)).select_related("workload__project")
+    found = list(seen.order_by("position")[:MOST])
+    return found, found[-1].position or position if len(found) == MOST else last
+
+
+def change_json(event: WorkloadEvent, hidden: frozenset[str]) -> dict[str, Any]:
+    """An entry of the change feed, as streams and webhooks send it. `hidden`: as in `quietly`."""
+    workload = event.workload
+    return {
+        "id": str(event.position),
+        "at": rfc3339(event.at),
+        "type": event.type,
+        "phase": event.phase,
+        "reason": event.reason,
+        "message": quietly(clean_message(event.message), hidden),
+        "actor": event.actor,
+        "workloadId": str(workload.pk),
+        "workloadName": workload.name,
+        "projectId": str(workload.project_id),
+        "projectName": workload.project.name,
+    }
+
+
+def newest_entry(workload_id: UUID) -> int:
+    """The key of its last entry, 0 without one."""
+    keys = WorkloadEvent.objects.filter(workload=workload_id).order_by("-pk").values_list("pk", flat=True)
+    return keys.first() or 0
+
+
+def current_phase(workload_id: UUID) -> CurrentPhase | None:
+    """Its current phase; None when it is deleted."""
+    row = Workload.objects.filter(pk=workload_id).only(*_READ).first()
+    if row is None:
+        return None
+    over = "deleted" if row.deleted_at else "ended" if row.phase in ENDED else ""
+    return CurrentPhase(row.phase, row.phase_reason, row.phase_message, row.phase_at, over)
+
+
+_READ: Final = ("phase", "phase_reason", "phase_message", "phase_at", "deleted_at")

@@ -12,9 +12,8 @@ from django.db import transaction
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import flag_in, id_number
-from portal.kit.api.idempotency import validate_key
-from portal.kit.api.routes import REPLAYED_HEADER, Route, RoutePermission
+from portal.kit.api.lists import flag_in, id_number
+from portal.kit.api.routes import REPLAYED_HEADER, Route, RoutePermission, validate_idempotency_key
 from portal.kit.api.serializers import ERROR_RESPONSES, ErrorSchema, validated_body
 from portal.kit.db.transactions import rollback_scope
 from portal.kit.errors import BadRequest, Conflict, Problem, RungError, ValidationFailed, raise_with
@@ -137,7 +136,7 @@ def relocated_error(error: RungError, place: Callable[[str], str]) -> RungError:
 def key_of(request: Request) -> str | None:
     """The idempotency key that was sent, checked."""
     key = request.headers.get("Idempotency-Key")
-    return None if key is None else validate_key(key)
+    return None if key is None else validate_idempotency_key(key)
 
 
 def project_named(actor: Actor, project_id: str, *, at: str = "") -> Project:

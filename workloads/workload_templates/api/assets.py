@@ -10,7 +10,7 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import flag_in
+from portal.kit.api.lists import flag_in
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import (
     AcceptedSchema,
@@ -110,8 +110,8 @@ class AssetDetail(Route):
     def get(self, request: Request, kind: str, asset_id: UUID) -> Response:
         """404 if it is absent, foreign or of another kind."""
         actor = actor_of(request)
-        (told,) = _asset_list(actor, [asset_or_404(actor, asset_id, kind=kind)], request.query_params)
-        return Response(told)
+        (shown,) = _asset_list(actor, [asset_or_404(actor, asset_id, kind=kind)], request.query_params)
+        return Response(shown)
 
     @operation(
         "update_asset",

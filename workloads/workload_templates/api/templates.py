@@ -10,8 +10,18 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.filters import LARGEST_OFFSET, Column, as_number, as_time, as_uuid, filters, number_in, ordering
-from portal.kit.api.pagination import PAGES, part_of
+from portal.kit.api.lists import (
+    LARGEST_OFFSET,
+    PAGES,
+    Column,
+    as_number,
+    as_time,
+    as_uuid,
+    filters,
+    number_in,
+    ordering,
+    part_of,
+)
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import (
     FILTERS,
@@ -23,7 +33,7 @@ from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import BadRequest, Conflict, ValidationFailed
 from portal.kit.security.request_identity import actor_of
 from tenants.access.api.authentication import reads_of
-from tenants.access.api.filter_values import CLUSTER_ID, DEPARTMENT_ID, PROJECT_ID
+from tenants.access.selectors import CLUSTER_ID, DEPARTMENT_ID, PROJECT_ID
 from tenants.organisation.models import Project
 from workloads.intake.rules.native.objects import TYPES
 from workloads.policies.api import missing, owner_in_body, word_in
@@ -85,7 +95,7 @@ class TemplateKindWord(StringConverter):
 
 
 class ChangeableKindWord(StringConverter):
-    """Those that Run:ai's clients change; a template of an inference is deleted and made anew."""
+    """Those that Run:ai's clients change; a template of an inference is deleted and created again."""
 
     regex = "|".join(kind for kind in TemplateKind.values if kind != TemplateKind.INFERENCES)
 

@@ -8,7 +8,7 @@ from django.db.models import F
 from clusters.backends.memory import MemoryGateway
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind
-from clusters.ports.kinds import PRIORITY_CLASS
+from clusters.ports.objects import PRIORITY_CLASS
 from clusters.sync import selectors as sync_selectors
 from clusters.sync.models import SyncState
 from clusters.sync.services.reconcile import reconcile

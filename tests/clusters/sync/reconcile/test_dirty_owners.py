@@ -9,12 +9,11 @@ from clusters.connection.services.gateways import gateway_for
 from clusters.inventory.models import Cluster, ClusterState, DirtyOwner
 from clusters.inventory.services.dirty_owners import FEW
 from clusters.inventory.services.inventory import mark_dirty
-from clusters.ports.errors import ClusterRefused, NotAuthorized
 from clusters.ports.flavour import DesiredState
-from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import NAMESPACE, RESOURCE_QUOTA
+from clusters.ports.gateway import ClusterRefused, Manifest, NotAuthorized, ObjectRef
+from clusters.ports.objects import NAMESPACE, RESOURCE_QUOTA
 from clusters.sync.models import Drift, DriftKind, SyncState
-from clusters.sync.services import partial_diff
+from clusters.sync.services import object_reads
 from clusters.sync.services.reconcile import reconcile
 from clusters.watch.services.informers import observe_cluster
 from tenants.organisation.models import Project
@@ -139,7 +138,7 @@ def test_what_is_touched_while_the_database_is_read_is_looked_at_too(
     """The run takes the later generation for its own, so it must not have looked at the first object alone."""
     edited(plain, LIMIT)
     again = iter([DESERVED])
-    real: Callable[..., tuple[DesiredState, list[Manifest]]] = partial_diff.wanted_of
+    real: Callable[..., tuple[DesiredState, list[Manifest]]] = object_reads.wanted_of
 
     def wanted_of(*given: object) -> tuple[DesiredState, list[Manifest]]:
         found = real(*given)
@@ -147,7 +146,7 @@ def test_what_is_touched_while_the_database_is_read_is_looked_at_too(
             edited(plain, name)
         return found
 
-    monkeypatch.setattr(partial_diff, "wanted_of", wanted_of)
+    monkeypatch.setattr(object_reads, "wanted_of", wanted_of)
     run = reconcile(plain)
     assert {name for _, name, _ in outcomes(run)} == {LIMIT, DESERVED}
     assert not DirtyOwner.objects.exists()

@@ -16,11 +16,17 @@ from clusters.backends.memory import MemoryGateway, MemoryStore
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.inventory.services.inventory import mark_dirty
-from clusters.ports.errors import ClusterBusy, ClusterError, ClusterRefused, ClusterUnreachable, VersionConflict
 from clusters.ports.flavour import DesiredState, PoolSpec, ProjectSpec
-from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import KAI_QUEUE
-from clusters.ports.ownership import generation_of, owner_of
+from clusters.ports.gateway import (
+    ClusterBusy,
+    ClusterError,
+    ClusterRefused,
+    ClusterUnreachable,
+    Manifest,
+    ObjectRef,
+    VersionConflict,
+)
+from clusters.ports.objects import KAI_QUEUE, generation_of, owner_of
 from clusters.sync.models import SyncRun, SyncState
 from clusters.sync.services.reconcile import reconcile
 from tests.clusters.specs import POOL, Wanted, level, project, queue, state

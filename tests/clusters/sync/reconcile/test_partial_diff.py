@@ -14,13 +14,11 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, DirtyOwner
 from clusters.inventory.services.dirty_owners import MOST, enqueue
 from clusters.inventory.services.inventory import mark_dirty, request_reconcile
-from clusters.ports.errors import ClusterError, ClusterRefused, VersionConflict
 from clusters.ports.flavour import DesiredState
-from clusters.ports.gateway import Kind, Manifest, ObjectRef, WatchEvent
-from clusters.ports.kinds import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
-from clusters.ports.ownership import generation_of
+from clusters.ports.gateway import ClusterError, ClusterRefused, Kind, Manifest, ObjectRef, VersionConflict, WatchEvent
+from clusters.ports.objects import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS, generation_of
 from clusters.sync.models import Drift, SyncRun, SyncState
-from clusters.sync.services import object_lists
+from clusters.sync.services import object_reads
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.security.actors import SYSTEM
 from tests.clusters.specs import Wanted, level, project, queue, state
@@ -247,7 +245,7 @@ def test_remembering_changes_nothing_but_the_price(
         run = reconcile(cluster)
         assert run.state == SyncState.SUCCEEDED
         assert remembered or run.written == 0
-        object_lists.forget(cluster.pk)
+        object_reads.forget(cluster.pk)
     assert [reconcile(cluster).written for _ in range(2)] == [0, 0]
 
 

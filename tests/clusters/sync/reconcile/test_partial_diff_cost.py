@@ -12,7 +12,7 @@ from clusters.inventory.models import Cluster, DirtyOwner
 from clusters.inventory.services.dirty_owners import enqueue
 from clusters.inventory.services.inventory import mark_dirty
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from clusters.ports.kinds import NAMESPACE, RESOURCE_QUOTA
+from clusters.ports.objects import NAMESPACE, RESOURCE_QUOTA
 from clusters.sync.models import SyncOutcome, SyncRun, SyncState
 from clusters.sync.services.reconcile import reconcile
 from tenants.organisation.models import Project

@@ -13,9 +13,9 @@ from clusters.inventory.models import Cluster
 from clusters.inventory.services.inventory import mark_dirty
 from clusters.ports.flavour import DesiredState
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
+from clusters.ports.objects import NAMESPACE, PRIORITY_CLASS, RESOURCE_QUOTA
 from clusters.sync.models import Drift, SyncState
-from clusters.sync.services import object_lists
+from clusters.sync.services import object_reads
 from clusters.sync.services.drift import adopt
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.security.actors import SYSTEM
@@ -80,7 +80,7 @@ def test_it_converges_rests_follows_and_repairs(real: Cluster, wanted: Wanted) -
     before = settled(real)
     for remembered in (False, True, True):
         if not remembered:
-            object_lists.forget(real.pk)
+            object_reads.forget(real.pk)
         assert reconcile(real).written == 0
     assert versions(real) == before
 

@@ -6,7 +6,7 @@ from django.utils import timezone
 from clusters.backends.memory import MemoryGateway, MemoryStore
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import KAI_QUEUE, PRIORITY_CLASS
+from clusters.ports.objects import KAI_QUEUE, PRIORITY_CLASS
 from clusters.sync.models import Drift, DriftKind, SyncState
 from clusters.sync.services.reconcile import reconcile
 from tests.clusters.specs import Wanted, job_manifest, level, project, state

@@ -10,10 +10,9 @@ from clusters.backends.memory import MemoryGateway, MemoryStore
 from clusters.connection.services.gateways import BACKENDS, gateway_for
 from clusters.inventory.models import Cluster
 from clusters.inventory.services.inventory import unpause
-from clusters.ports.errors import ClusterError, ClusterRefused, ClusterUnreachable
 from clusters.ports.flavour import PoolSpec, ProjectSpec
-from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
+from clusters.ports.gateway import ClusterError, ClusterRefused, ClusterUnreachable, Manifest, ObjectRef
+from clusters.ports.objects import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
 from clusters.sync import selectors as sync_selectors
 from clusters.sync.models import DriftKind, SyncOutcome, SyncRun, SyncState
 from clusters.sync.services.reconcile import reconcile

@@ -6,8 +6,7 @@ from clusters.backends.memory import MemoryGateway, MemoryStore, store_of
 from clusters.inventory.models import Cluster
 from clusters.inventory.services.inventory import pause
 from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
-from clusters.ports.ownership import owner_of
+from clusters.ports.objects import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS, owner_of
 from clusters.sync.models import Adoption, Drift, DriftKind, SyncState
 from clusters.sync.services.drift import adopt, repair
 from clusters.sync.services.reconcile import reconcile

@@ -4,8 +4,8 @@ import pytest
 
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.ports.gateway import ObjectRef
-from clusters.ports.kinds import PRIORITY_CLASS
-from clusters.sandbox.services.gateway import SandboxGateway
+from clusters.ports.objects import PRIORITY_CLASS
+from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.sync.models import Drift, SyncState
 from clusters.sync.services.reconcile import reconcile
 from tests.clusters.specs import Wanted, level, project, queue, state

@@ -13,10 +13,17 @@ from django.utils import timezone
 from clusters.backends.memory import MemoryGateway, MemoryStore
 from clusters.inventory.models import Cluster
 from clusters.inventory.services.inventory import mark_dirty
-from clusters.ports.errors import ClusterBusy, ClusterError, ClusterRefused, ClusterUnreachable, NotAuthorized
 from clusters.ports.flavour import DesiredState
-from clusters.ports.gateway import Manifest, ObjectRef
-from clusters.ports.kinds import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
+from clusters.ports.gateway import (
+    ClusterBusy,
+    ClusterError,
+    ClusterRefused,
+    ClusterUnreachable,
+    Manifest,
+    NotAuthorized,
+    ObjectRef,
+)
+from clusters.ports.objects import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
 from clusters.sync.models import SyncOutcome, SyncRun, SyncState
 from clusters.sync.services.reconcile import reconcile
 from clusters.sync.services.sync_runs import LONGEST_RETRY, RESYNC, RunRecorder

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Role
-from tenants.access.services import service_accounts
+from tenants.access.services import subjects
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import ProjectFactory, ProjectQuotaFactory
 from tests.support.asgi import served
@@ -51,7 +51,7 @@ def test_every_command_of_the_guide_works(postgres_db: str, socket_enabled: None
     ProjectQuotaFactory.create(
         project=project, node_pool=NodePoolFactory.create(cluster=project.cluster, is_default=True)
     )
-    account, secret = service_accounts.create(name="tour", actor=SYSTEM, role=Role.MEMBER, project=project)
+    account, secret = subjects.create_service_account(name="tour", actor=SYSTEM, role=Role.MEMBER, project=project)
     (tmp_path / "rung").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rung_cli "$@"\n')
     (tmp_path / "rung").chmod(0o755)
     (tmp_path / "python3").symlink_to(sys.executable)

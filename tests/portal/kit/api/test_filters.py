@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from portal.kit.api.filters import LONGEST_PARAMETER, MOST_CLAUSES, OPERATORS
+from portal.kit.api.lists import LONGEST_PARAMETER, MOST_CLAUSES, OPERATORS
 from tenants.organisation.models import Project
 from tests.support.rest_clients import Robot
 from tests.support.route_matrix import Cell, cells, world_of

@@ -18,7 +18,7 @@ from schemathesis import APIOperation, Case, GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
 from portal.wsgi import application
-from tenants.access.services.tokens import exchange
+from tenants.access.services.credentials import exchange
 from tenants.organisation.models import Project
 from tests.support.rest_clients import Robot
 from tests.support.route_matrix import world_of

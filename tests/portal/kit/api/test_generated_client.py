@@ -10,7 +10,7 @@ from clusters.inventory.models import Cluster, NodePool
 from portal.kit.api.openapi import EXAMPLES
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Role
-from tenants.access.services import service_accounts
+from tenants.access.services import subjects
 from tenants.organisation.models import Project
 from tests.support.openapi_client import GeneratedClient
 from tests.support.rest_clients import Robot
@@ -22,7 +22,7 @@ TIERS = {"gpu-training": 1000, "gpu-serving": 800, "gpu-batch": 400, "gpu-intera
 @pytest.fixture
 def generated(live_server: object, cluster: Cluster) -> GeneratedClient:
     """Signed in as a platform admin's service account."""
-    account, secret = service_accounts.create(name="generated", actor=SYSTEM, role=Role.PLATFORM_ADMIN)
+    account, secret = subjects.create_service_account(name="generated", actor=SYSTEM, role=Role.PLATFORM_ADMIN)
     with urlopen(f"{live_server}/api/openapi.json", timeout=60) as response:
         client = GeneratedClient(str(live_server), json.load(response))
     body = {"grantType": "client_credentials", "clientId": account.client_id, "clientSecret": secret}

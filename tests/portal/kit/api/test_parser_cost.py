@@ -22,9 +22,8 @@ from clusters.connection.rules.kubeconfig import read_kubeconfig
 from portal.kit.api.parsers import LARGEST_BODY, StrictFormParser, strict_json
 from portal.kit.api.request_limits import MOST_ESCAPES
 from portal.kit.errors import PayloadTooLarge, RungError, ValidationFailed
-from portal.kit.security.strict_parsing.documents import DocumentInvalid, ParseLimits
-from portal.kit.security.strict_parsing.json_reader import document_from_json
-from portal.kit.security.strict_parsing.yaml_reader import documents_from_yaml
+from portal.kit.security.strict_json import DocumentInvalid, ParseLimits, document_from_json
+from portal.kit.security.strict_yaml import documents_from_yaml
 from tenants.quotas.admin.csv_import import LARGEST_FILE, MOST_LINES, BoundedCSV
 from tests.workloads.intake.manifests import SCOPE
 from workloads.intake.rules.manifests import read_json, read_yaml

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 import pytest
 from django.test import Client
 
-from portal.kit.security.denials import READING
+from portal.kit.security.request_identity import READING
 from tenants.access.models import Role
-from tenants.access.rules import READ_PERMISSIONS, Permission
-from tenants.access.selectors import PREDEFINED_PERMISSIONS
+from tenants.access.rules import READ_PERMISSIONS, Permission, permissions_of_role
 from tenants.organisation.models import Project
 from tests.support.rest_clients import Person, Robot
 from tests.support.route_matrix import BODIES, Cell, cells, world_of
@@ -70,7 +69,7 @@ def test_a_role_in_a_project_is_answered_about_its_own_things_as_its_rights_say(
     def answers() -> Answers:
         for cell in CELLS:
             status = ask(person.client, cell, world.of(cell.path))
-            yield cell, status, (answered if allowed(cell, PREDEFINED_PERMISSIONS[role]) else refused)(cell, status)
+            yield cell, status, (answered if allowed(cell, permissions_of_role(role)) else refused)(cell, status)
 
     assert wrong(answers()) == []
 
@@ -89,7 +88,7 @@ def test_a_viewer_of_the_whole_installation_is_answered_all_that_looks_and_no_mo
     def answers() -> Answers:
         for cell in CELLS:
             status = ask(person.client, cell, world.of(cell.path))
-            right = answered if allowed(cell, PREDEFINED_PERMISSIONS[Role.VIEWER], everywhere=True) else refused
+            right = answered if allowed(cell, permissions_of_role(Role.VIEWER), everywhere=True) else refused
             yield cell, status, right(cell, status)
 
     assert wrong(answers()) == []

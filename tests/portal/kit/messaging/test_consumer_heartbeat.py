@@ -13,8 +13,8 @@ import pytest
 from celery.signals import task_postrun, task_prerun
 from django.db import OperationalError
 
-from portal.kit.messaging import consumer_heartbeat, heartbeats
-from portal.kit.messaging.consumer_heartbeat import ConsumerHeartbeat
+from portal.kit.messaging import heartbeats
+from portal.kit.messaging.heartbeats import ConsumerHeartbeat
 from portal.kit.messaging.tasks import canary
 from portal.kit.models import Heartbeat
 from tests.support.processes import environment, eventually, manage, running
@@ -136,7 +136,7 @@ def test_only_tasks_of_known_queues_prove_anything(
     queue: str | None, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
-    monkeypatch.setattr(consumer_heartbeat, "_consumption", ConsumerHeartbeat(beat=sent.append))
+    monkeypatch.setattr(heartbeats, "_consumption", ConsumerHeartbeat(beat=sent.append))
     canary.push_request(delivery_info={"routing_key": queue}, timelimit=(None, None))
     try:
         for moment in (task_prerun, task_postrun):
@@ -169,7 +169,7 @@ def test_a_worker_with_one_long_task_is_consuming_until_it_is_frozen(
             eventually(lambda: not beats(), seconds=5)
         os.killpg(worker.pid, signal.SIGSTOP)
         try:
-            time.sleep(2 * consumer_heartbeat.EVERY_SECONDS)
+            time.sleep(2 * heartbeats.EVERY_SECONDS)
             assert not beats()
         finally:
             os.killpg(worker.pid, signal.SIGCONT)

@@ -10,8 +10,8 @@ from celery.exceptions import WorkerLostError
 from celery.worker import state
 
 from portal.celery import app
-from portal.kit.messaging import reconnecting_consumer
-from portal.kit.messaging.reconnecting_consumer import ReconnectingConsumer
+from portal.kit.messaging import celery_processes
+from portal.kit.messaging.celery_processes import ReconnectingConsumer
 
 
 class Pool(BasePool):
@@ -49,7 +49,7 @@ class Blueprint:
 @pytest.fixture
 def consumer_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Pool], ReconnectingConsumer]:
     monkeypatch.setattr(state, "should_stop", None)
-    monkeypatch.setattr(reconnecting_consumer, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(celery_processes, "PAUSE_SECONDS", 0)
     controller = SimpleNamespace(use_eventloop=False, semaphore=None)
     return lambda pool: ReconnectingConsumer(lambda *_: None, pool=pool, app=app, controller=controller)
 
@@ -81,4 +81,4 @@ def test_a_queue_that_never_gets_free_ends_the_worker(
     consumer_of: Callable[[Pool], ReconnectingConsumer],
 ) -> None:
     with pytest.raises(StopIteration):
-        consumer_of(Pool(refusals=reconnecting_consumer.TRIES)).on_close()
+        consumer_of(Pool(refusals=celery_processes.RESTART_TRIES)).on_close()

@@ -7,9 +7,8 @@ from celery import current_app
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
-from portal.kit.db import periodic_lock
-from portal.kit.messaging import heartbeats
-from portal.kit.messaging.beat_scheduler import HeartbeatScheduler
+from portal.kit.messaging import heartbeats, tasks
+from portal.kit.messaging.celery_processes import HeartbeatScheduler
 from portal.kit.messaging.tasks import canary, maintenance
 from portal.kit.models import LimiterBucket, Period
 from portal.kit.security import rate_limit
@@ -29,7 +28,7 @@ def test_a_canary_says_which_task_queue_is_consumed() -> None:
 
 
 def test_maintenance_drops_what_is_over_and_keeps_the_rest() -> None:
-    periodic_lock.claim_period("sweep", every=10)
+    tasks.claim_period("sweep", every=10)
     rate_limit.hit("test", "alice", limit=3, per=60)
     Period.objects.create(job="old", start=LONG_AGO)
     LimiterBucket.objects.create(key="old", started_at=LONG_AGO, ends_at=LONG_AGO)

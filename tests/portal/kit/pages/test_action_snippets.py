@@ -21,7 +21,7 @@ from portal.audit.models import AuditRecord
 from portal.kit.security.actors import SYSTEM
 from rung_cli.main import run
 from tenants.access.models import AccessKey, Role, User
-from tenants.access.services import access_keys
+from tenants.access.services import credentials
 from tenants.organisation.models import Project
 from tests.cli.conftest import Typed
 from tests.factories.cast import acting
@@ -183,7 +183,7 @@ def _pool(scene: Scene) -> Thing:
 
 
 def _key(scene: Scene) -> AccessKey:
-    return access_keys.create(name=scene.name(), actor=scene.actor)[0]
+    return credentials.create_access_key(name=scene.name(), actor=scene.actor)[0]
 
 
 def _revoked(scene: Scene) -> Thing:
@@ -306,7 +306,7 @@ def test_every_text_does_what_the_button_does(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    page, key = client_of(scene.person.user), access_keys.create(name="by-text", actor=scene.actor)
+    page, key = client_of(scene.person.user), credentials.create_access_key(name="by-text", actor=scene.actor)
     for name, value in (("URL", live_server.url), ("CLIENT_ID", key[0].client_id), ("CLIENT_SECRET", key[1])):
         monkeypatch.setenv(f"RUNG_{name}", value)
     monkeypatch.setenv("RUNG_CONFIG", str(tmp_path))

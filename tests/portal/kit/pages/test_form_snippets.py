@@ -21,7 +21,7 @@ from portal.audit.models import AuditRecord
 from portal.kit.security.actors import SYSTEM
 from rung_cli.main import run
 from tenants.access.models import AccessKey, Role, User
-from tenants.access.services import access_keys
+from tenants.access.services import credentials
 from tenants.organisation.models import Project
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory
@@ -168,7 +168,7 @@ def test_the_script_has_the_effect_of_the_call(
 ) -> None:
     text, before = copied(page, twin)["python"].replace("http://testserver", str(live_server)), rows(twin)
     user = MembershipFactory(user__username="scripts", role=Role.PLATFORM_ADMIN, project=None).user
-    key, secret = access_keys.create(name="asking", actor=acting(user))
+    key, secret = credentials.create_access_key(name="asking", actor=acting(user))
     monkeypatch.setenv("RUNG_CLIENT_ID", key.client_id)
     monkeypatch.setenv("RUNG_CLIENT_SECRET", secret)
     script = tmp_path / "copied.py"
@@ -184,7 +184,7 @@ def test_the_command_has_the_effect_of_the_form(
     page: Client, llm_team: Project, live_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = MembershipFactory(user__username="scripts", role=Role.PLATFORM_ADMIN, project=None).user
-    key, secret = access_keys.create(name="asking", actor=acting(user))
+    key, secret = credentials.create_access_key(name="asking", actor=acting(user))
     for name, value in (("URL", live_server.url), ("CLIENT_ID", key.client_id), ("CLIENT_SECRET", secret)):
         monkeypatch.setenv(f"RUNG_{name}", value)
     monkeypatch.setenv("RUNG_CONFIG", str(tmp_path))

@@ -22,7 +22,7 @@ from clusters.inventory.models import Cluster
 from portal.kit.security.actors import SYSTEM
 from rung_cli.main import run
 from tenants.access.models import Role, User
-from tenants.access.services import access_keys
+from tenants.access.services import credentials
 from tests.cli.conftest import Typed
 from tests.clusters.connection.answering import SERVER, Answering, entered
 from tests.clusters.connection.kubeconfigs import TOKEN, ca, kubeconfig, text
@@ -134,7 +134,7 @@ def test_every_text_does_what_the_form_does_and_holds_no_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     person = Person("connector", role=Role.PLATFORM_ADMIN)
-    key, secret = access_keys.create(name="by-text", actor=acting(person.user))
+    key, secret = credentials.create_access_key(name="by-text", actor=acting(person.user))
     asked = {"grantType": "client_credentials", "clientId": key.client_id, "clientSecret": secret}
     for name, value in (("URL", live_server.url), ("CLIENT_ID", key.client_id), ("CLIENT_SECRET", secret)):
         monkeypatch.setenv(f"RUNG_{name}", value)

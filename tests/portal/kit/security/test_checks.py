@@ -9,7 +9,7 @@ from pytest_django.fixtures import Settings
 
 from portal.kit.messaging.tasks import retry_transient
 from portal.kit.security import logging_config
-from portal.kit.security.redaction import HIDDEN, redact
+from portal.kit.security.logging_config import HIDDEN, redact
 from tests.support.processes import environment, manage
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, Final
 from zoneinfo import available_timezones
 
-from portal.kit.security.strict_parsing.documents import visible
+from portal.kit.security.strict_json import visible
 from workloads.intake.rules.environment import claim_template
 from workloads.intake.rules.pods import match_labels, pod_metadata, pod_spec, template
 from workloads.intake.rules.scalars import dns_label

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from portal.kit.security.strict_parsing.documents import visible
+from portal.kit.security.strict_json import visible
 from workloads.intake.rules.environment import CONFIG_KEY, config_map, field_path, secret, variable, variable_name
 from workloads.intake.rules.manifests import preemptibility
 from workloads.intake.rules.pods import priority_class, toleration

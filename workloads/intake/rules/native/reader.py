@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from portal.kit.security.redaction import SECRET_TEXT
-from portal.kit.security.strict_parsing.documents import DocumentInvalid as IntakeRefused
-from portal.kit.security.strict_parsing.documents import ParseLimits, measure
+from portal.kit.security.logging_config import SECRET_TEXT
+from portal.kit.security.strict_json import DocumentInvalid as IntakeRefused
+from portal.kit.security.strict_json import ParseLimits, measure
 from workloads.intake.rules.manifests import read_object
 from workloads.intake.rules.native.fields import FIELDS, MASTER, Fields, object_rule
 from workloads.intake.rules.native.objects import BUILDERS, Built, Checked, has_leader

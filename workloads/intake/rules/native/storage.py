@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from portal.kit.security.strict_parsing.documents import visible
+from portal.kit.security.strict_json import visible
 from workloads.intake.rules.environment import REFUSED, config_map, mount_path, safe_path, secret
 from workloads.intake.rules.native.parts import WORD, items, nothing, number, rebuilt
 from workloads.intake.rules.scalars import GPU, MOST_GPUS, cpu, dns_name, memory, rule_for
