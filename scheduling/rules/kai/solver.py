@@ -95,7 +95,7 @@ class Solver:
         if recorded and potential.fits_already and (solution := self._attempt(pods, recorded)):
             return solution
         for units in islice(self._scenarios(potential, generator), most):
-            if solution := self._attempt(pods, (*recorded, *units)):
+            if potential.may_fit(units) and (solution := self._attempt(pods, (*recorded, *units))):
                 return solution
         return None
 
@@ -112,8 +112,7 @@ class Solver:
         if scenario in self._failed:
             return None
         start = self._state.mark()
-        for assignment in removed:
-            self._state.evict(assignment)
+        self._state.evict_together(removed)
         trial = _Trial(self._shares, self._group, pods, removed, self._waiting)
         if trial.run() and self._accepts(total(pods), [s for s in counted if s.leaving and s not in trial.moves]):
             gone = trial.gone()
