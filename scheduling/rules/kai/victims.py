@@ -20,10 +20,12 @@ from scheduling.state.cluster_state import ALL_PODS, Assignment, held
 from scheduling.state.workspace import check_time
 
 Unit = tuple[Assignment, ...]
-MOST_ORDERS: Final = 32
+MOST_ORDERS: Final = 64
+"""Orders that are kept for one set of pods."""
 AT_ONCE: Final = 32
-"""Orders kept for one set of pods; victims by which an order grows."""
+"""Victims by which an order grows."""
 UNKNOWN: Final = ((-1, 0),)
+"""Where victims on unknown nodes are noted."""
 
 
 class Victim(NamedTuple):
@@ -136,7 +138,7 @@ class VictimOrder:
         self._queues = queues.values()
         self._nodes = nodes
         self.known: list[Victim] = []
-        self.on: list[list[int]] = [[] for _ in range(nodes + 1)]
+        self.on: list[tuple[int, ...]] = [()] * (nodes + 1)  # tuples of numbers cost no garbage collection
         self.spread = frozenset[int]().union(*(queue.spread for queue in self._queues))
 
     @cached_property
@@ -158,7 +160,7 @@ class VictimOrder:
                 return False
             for place_of, (_gpu, _cpu, _memory, victim) in enumerate(more, start=len(self.known)):
                 for index, _held in victim.capacities or UNKNOWN:
-                    self.on[index].append(place_of)
+                    self.on[index] += (place_of,)
                 self.known.append(victim)
         return True
 
@@ -177,7 +179,7 @@ def victim_order(shares: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> V
     orders = shares.state.cached(ALL_PODS, "victim orders", dict[object, VictimOrder])
     if key not in orders:
         if len(orders) >= MOST_ORDERS:
-            orders.clear()
+            del orders[next(iter(orders))]  # the oldest
         nodes = len(shares.state.capacities.all)
         orders[key] = VictimOrder(_merged(shares, queues, children, None), queues, nodes)
     return orders[key]
