@@ -143,19 +143,16 @@ class SchedulingState:
     def _account(self, group: PodGroup, sign: int) -> None:
         """Add (sign 1) or subtract (-1) the group's use and request, and the group itself."""
         holding, waiting = group.holding, group.waiting
-        now, later = total(holding), total(waiting)
-        used, requested = group.total if group.made else now, now + later if later else now
-        if sign < 0:
-            used, requested = ZERO - used, ZERO - requested
-        self.usage.enter(group.queue, used, requested, preemptible=group.preemptible)
+        now = total(holding)
+        used, requested = group.total if group.made else now, now + total(waiting)
+        self.usage.enter(group.queue, used * sign, requested * sign, preemptible=group.preemptible)
         if sign > 0:
             self._groups[group.name], self.active[group.name] = group, len(holding)
         else:
             del self._groups[group.name], self.active[group.name]
         if len(waiting) < len(group.pods):
-            self._cache.pop(("queue", group.queue), None)
-            self._cache.pop(("group", group.name), None)
-            self._cache.pop(ALL_PODS, None)
+            for scope in (("queue", group.queue), ("group", group.name), ALL_PODS):
+                self._cache.pop(scope, None)
             if sign > 0:
                 self.holders[group.queue][group.name] = group
             else:
@@ -236,31 +233,6 @@ class SchedulingState:
         check_time()
         self._move_out(assignment, leaving=True)
         self._journal.append(lambda: self._move_out(assignment, leaving=False))
-
-    def evict_together(self, assignments: Sequence[Assignment]) -> None:
-        """Evict these; nodes and queues change once for all of them."""
-        check_time()
-        self._move_all_out(assignments, leaving=True)
-        self._journal.append(lambda: self._move_all_out(assignments, leaving=False))
-
-    def _move_all_out(self, assignments: Sequence[Assignment], *, leaving: bool) -> None:
-        on_nodes: dict[NodeCapacity, list[Assignment]] = defaultdict(list)
-        in_queues: dict[tuple[str, bool], list[Assignment]] = defaultdict(list)
-        pods = -1 if leaving else 1
-        for each in assignments:
-            each.leaving = leaving
-            if each.capacity is not None and self._counts_on_leaving:
-                on_nodes[each.capacity].append(each)
-                gpu = each.pod.requests.gpu
-                self._share(each.capacity, each.device, -gpu if leaving else gpu, now=False, later=True)
-            self._count_in_domain(each.group, each.capacity, pods)
-            self.active[each.group.name] += pods
-            if not each.group.made:
-                in_queues[each.group.queue, each.group.preemptible].append(each)
-        for capacity, found in on_nodes.items():
-            self.capacities.change(capacity, future=held(found) * -pods, pods=-pods * len(found))
-        for (queue, preemptible), found in in_queues.items():
-            self.usage.charge(queue, held(found) * pods, preemptible=preemptible)
 
     def keep(self, assignment: Assignment) -> None:
         """Cancel an eviction."""

@@ -112,7 +112,8 @@ class Solver:
         if scenario in self._failed:
             return None
         start = self._state.mark()
-        self._state.evict_together(removed)
+        for assignment in removed:
+            self._state.evict(assignment)
         trial = _Trial(self._shares, self._group, pods, removed, self._waiting)
         if trial.run() and self._accepts(total(pods), [s for s in counted if s.leaving and s not in trial.moves]):
             gone = trial.gone()
