@@ -180,11 +180,10 @@ class _Course:
 
     def _end(self, sample: RunSample, name: str) -> int | None:
         """End time of a group that runs now and has one."""
-        if name not in self._state.group_by_name:
-            return None
+        end = None if name in self._evicted else sample.ends.get(name)
         if name in self._started:
-            return self._started[name] + sample.lasts[name] if name in sample.lasts else None
-        return None if name in self._evicted else sample.ends.get(name)
+            end = self._started[name] + sample.lasts[name] if name in sample.lasts else None
+        return end if name in self._state.group_by_name else None
 
     def _has_started(self, awaited: AwaitedStart) -> bool:
         groups = filter(None, map(self._state.group_by_name.get, awaited.groups))

@@ -147,13 +147,12 @@ class _KaiCycle:
     def _is_over(self, awaited: Collection[str]) -> bool:
         """Whether nothing more is wanted of this cycle. awaited: groups that still have a turn."""
         mine = self._asked_about
-        if self._until is Until.ALL or any(case.evicts for case in mine):
+        decided = self._until is Until.DECIDED  # a refusal of nominated pods then says what is free at the end
+        if self._until is Until.ALL or any(case.evicts or (decided and case.nominated) for case in mine):
             return False
-        if self._until is Until.DECIDED and any(case.nominated for case in mine):
-            return False  # the refusal says what is free at the end
         if not any(case.left for case in mine):
             return True
-        return self._until is Until.DECIDED and not any(case.group.name in awaited for case in mine)
+        return decided and not any(case.group.name in awaited for case in mine)
 
     def _evict(self, cases: list[_KaiCandidate], cause: Cause, *, last: bool) -> None:
         hopeless, failed = VictimSearchMemo(), FailureMemo(across_queues=cause is Cause.CONSOLIDATE)
