@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from scheduling.forecast.sequel import EvictionSequel, sequel
-from scheduling.model.decisions import Cause, Decision, Evict, Outcome, OutcomeKind, Start, Wait
+from scheduling.model.decisions import Cause, Decision, Evict, Outcome, OutcomeKind, Start, Until, Wait
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.rules.kai.cycle import KaiRules
 from scheduling.rules.kube.gangs import KubeGangsRules
@@ -26,7 +26,7 @@ from scheduling.state.workspace import workspace
 class Rules(Protocol):
     """How one scheduler decides. Pure: the same snapshot always gives the same decisions."""
 
-    def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
+    def decide(self, snapshot: Snapshot, about: Collection[str] | None, _until: Until, /) -> list[Decision]:
         """Run one cycle over all waiting groups. about: names of groups whose refusals need numbers; None: all."""
         ...
 
@@ -56,7 +56,9 @@ WITHOUT_NOMINATION: Final = frozenset({Flavour.KAI})
 """These schedulers decide again in every cycle for which group they evict."""
 
 
-def cycle(snapshot: Snapshot, *, flavour: str, about: Collection[str] | None = None) -> list[Decision]:
+def cycle(
+    snapshot: Snapshot, *, flavour: str, about: Collection[str] | None = None, until: Until = Until.ALL
+) -> list[Decision]:
     """Decide once for all waiting pod groups. about: names of groups whose refusals need numbers; None: all.
 
     Raises ValueError for a flavour without a model.
@@ -64,7 +66,7 @@ def cycle(snapshot: Snapshot, *, flavour: str, about: Collection[str] | None = N
     rules = FLAVOURS.get(flavour)
     if rules is None:
         raise ValueError(f"no model of the scheduler {flavour!r}; there is one of {', '.join(FLAVOURS)}")
-    return rules.decide(snapshot, about)
+    return rules.decide(snapshot, about, until)
 
 
 def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str) -> Outcome:
@@ -77,13 +79,14 @@ def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str) -> Outcome:
     if flavour in SHARDED and len(pools) == 1:
         snapshot = snapshot.shard(*pools)
     there = snapshot.with_groups(candidates)
-    decisions = cycle(there, flavour=flavour, about=own)
+    decisions = cycle(there, flavour=flavour, about=own, until=Until.DECIDED)
     found = _outcome(snapshot, candidates, decisions)
     if flavour not in WITHOUT_NOMINATION or not found.victims:
         return found
     if not any(each.pool in pools and each.name not in own for each in there.waiting):
         return found
-    return _final_outcome(found, sequel(there, own, decisions, partial(cycle, flavour=flavour, about=own)))
+    again = partial(cycle, flavour=flavour, about=own, until=Until.PLACED)
+    return _final_outcome(found, sequel(there, own, decisions, again))
 
 
 def _final_outcome(found: Outcome, later: EvictionSequel) -> Outcome:

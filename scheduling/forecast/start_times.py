@@ -7,6 +7,7 @@ when it restarts. No new submissions and no changes of nodes or quotas are assum
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from scheduling.forecast.cycle import Flavour, cycle
@@ -109,17 +110,36 @@ class _Course:
         """Run the sample forward; return the start times, None for what does not start before `until`."""
         found: list[int | None] = [None] * len(awaited)
         begin, waiting = self.now, set(range(len(awaited)))
+        ends = [(end, name) for name in (*sample.ends, *self._started) if (end := self._end(sample, name)) is not None]
+        heapify(ends)
         while True:
             check_time()
             for index in [each for each in waiting if self._has_started(awaited[each])]:
                 found[index] = self.now
                 waiting.remove(index)
-            ends = dict(self._ends(sample))
-            step = _step(ends.values(), begin, self.now) if waiting else None
+            step, gone = self._step(sample, ends, begin) if waiting else (None, ())
             if step is None or step > until:
                 return tuple(found)
-            self._exchange([name for name, end in ends.items() if end <= step], (), now=step)
+            known = {*self._started.items()}
+            self._exchange(gone, (), now=step)
             self.decide()
+            for name in dict({*self._started.items()} - known):
+                if (end := self._end(sample, name)) is not None:
+                    heappush(ends, (end, name))
+
+    def _step(self, sample: RunSample, ends: list[tuple[int, str]], begin: int) -> tuple[int | None, list[str]]:
+        """The next end of a run, or the last of several ends that follow within one step; and the runs that end."""
+        step: int | None = None
+        soon, gone = 0, dict[str, None]()
+        while ends and (step is None or max(ends[0][0], self.now) <= soon):
+            end, name = heappop(ends)
+            if end == self._end(sample, name):  # it has not been evicted meanwhile
+                at = max(end, self.now)
+                if step is None:
+                    soon = at + max(SHORTEST_STEP, (at - begin) // STEP_SHARE)
+                step = at
+                gone[name] = None
+        return step, [*gone]
 
     def _exchange(self, gone: Sequence[str], come: Sequence[PodGroup], *, now: int) -> None:
         self._touched.update(gone, (group.name for group in come))
@@ -158,28 +178,16 @@ class _Course:
                 found[name] = after
         return [*found.values()]
 
-    def _ends(self, sample: RunSample) -> Iterator[tuple[str, int]]:
-        """End times of the groups that run now and have one."""
-        known = self._state.group_by_name
-        for name, end in sample.ends.items():
-            if name in known and name not in self._evicted and name not in self._started:
-                yield name, end
-        for name, start in self._started.items():
-            if name in known and name in sample.lasts:
-                yield name, start + sample.lasts[name]
+    def _end(self, sample: RunSample, name: str) -> int | None:
+        """End time of a group that runs now and has one."""
+        end = None if name in self._evicted else sample.ends.get(name)
+        if name in self._started:
+            end = self._started[name] + sample.lasts[name] if name in sample.lasts else None
+        return end if name in self._state.group_by_name else None
 
     def _has_started(self, awaited: AwaitedStart) -> bool:
         groups = filter(None, map(self._state.group_by_name.get, awaited.groups))
         return sum(len(group.holding) for group in groups) >= awaited.pods
-
-
-def _step(ends: Iterable[int], begin: int, now: int) -> int | None:
-    """The next end of a run, or the last of several ends that follow within one step."""
-    later = sorted(max(end, now) for end in ends)
-    if not later:
-        return None
-    soon = later[0] + max(SHORTEST_STEP, (later[0] - begin) // STEP_SHARE)
-    return max(end for end in later if end <= soon)
 
 
 def _hopeless(decisions: Sequence[Decision]) -> list[str]:

@@ -1,6 +1,6 @@
 """The decisions of a scheduling cycle, as values."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -73,6 +73,40 @@ class Wait:
 
 
 Decision = Start | Evict | Wait
+
+
+def up_to(turns: Iterable[Iterable[Decision]], about: Collection[str] | None, until: "Until") -> list[Decision]:
+    """The decisions of these turns of groups, none after the last that `until` asks for."""
+    found: list[Decision] = []
+    mine: dict[str, list[Start | Wait]] = {}
+    for turn in turns:
+        decisions = list(turn)
+        found += decisions
+        if until is Until.DECIDED and about:
+            for each in decisions:
+                if not isinstance(each, Evict) and each.group.name in about:
+                    mine.setdefault(each.group.name, []).append(each)
+            if len(mine) == len(about) and not _is_partial(mine.values()):
+                break
+    return found
+
+
+def _is_partial(decided: Collection[Sequence[Start | Wait]]) -> bool:
+    """Whether some pods of these groups have nodes and others not."""
+    pods = [len(each.pods if isinstance(each, Start) else each.coming) for found in decided for each in found]
+    return 0 < sum(pods) < sum(len(found[0].group.waiting) for found in decided)
+
+
+class Until(StrEnum):
+    """How far a cycle goes. Volcano's rules always decide about all groups.
+
+    PLACED: KAI's cycle ends early once the groups that are asked about have nodes without evictions. DECIDED: any cycle
+    ends once those are decided; if only some of their pods have nodes, all other groups that start are decided as well.
+    """
+
+    ALL = "all"
+    PLACED = "placed"
+    DECIDED = "decided"
 
 
 class OutcomeKind(StrEnum):

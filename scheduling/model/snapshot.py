@@ -188,7 +188,7 @@ class PodGroup:
 
 def total(pods: tuple[Pod, ...]) -> Resources:
     """Sum of the pods' requests."""
-    return sum((pod.requests for pod in pods), ZERO)
+    return pods[0].requests if len(pods) == 1 else sum((pod.requests for pod in pods), ZERO)
 
 
 class Derivation(NamedTuple):

@@ -23,7 +23,7 @@ from scheduling.state.workspace import check_time
 Value = TypeVar("Value")
 MOST_CACHED: Final = 64
 Scope = tuple[str, str]
-"""`("queue", name)`, `("node", name)`, `ALL_PODS` or `NODES`."""
+"""`("queue", name)`, `("group", name)`, `("node", name)`, `ALL_PODS` or `NODES`."""
 ALL_PODS: Final[Scope] = ("pods", "")
 NODES: Final[Scope] = ("nodes", "")
 
@@ -142,17 +142,17 @@ class SchedulingState:
 
     def _account(self, group: PodGroup, sign: int) -> None:
         """Add (sign 1) or subtract (-1) the group's use and request, and the group itself."""
-        holding, all_of_it = total(group.holding), group.total
-        used = all_of_it if group.made else holding
-        self.usage.charge(group.queue, used * sign, preemptible=group.preemptible)
-        self.usage.request(group.queue, (holding + total(group.waiting)) * sign)
+        holding, waiting = group.holding, group.waiting
+        now = total(holding)
+        used, requested = group.total if group.made else now, now + total(waiting)
+        self.usage.enter(group.queue, used * sign, requested * sign, preemptible=group.preemptible)
         if sign > 0:
-            self._groups[group.name], self.active[group.name] = group, len(group.holding)
+            self._groups[group.name], self.active[group.name] = group, len(holding)
         else:
             del self._groups[group.name], self.active[group.name]
-        if any(pod.node is not None for pod in group.pods):
-            self._cache.pop(("queue", group.queue), None)
-            self._cache.pop(ALL_PODS, None)
+        if len(waiting) < len(group.pods):
+            for scope in (("queue", group.queue), ("group", group.name), ALL_PODS):
+                self._cache.pop(scope, None)
             if sign > 0:
                 self.holders[group.queue][group.name] = group
             else:

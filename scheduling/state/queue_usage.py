@@ -93,11 +93,12 @@ class QueueUsageTracker:
             fixed = use.non_preemptible if preemptible else use.non_preemptible + amount
             self.uses[queue.name] = QueueUsage(use.allocated + amount, fixed, use.requested)
 
-    def request(self, name: str, amount: Resources) -> None:
-        """Add `amount` to the requests."""
+    def enter(self, name: str, used: Resources, requested: Resources, *, preemptible: bool) -> None:
+        """Add the use and the request of a pod group; negative amounts subtract."""
         for queue in self.path(name):
             use = self.uses[queue.name]
-            self.uses[queue.name] = QueueUsage(use.allocated, use.non_preemptible, use.requested + amount)
+            fixed = use.non_preemptible if preemptible else use.non_preemptible + used
+            self.uses[queue.name] = QueueUsage(use.allocated + used, fixed, use.requested + requested)
 
     def refusal(self, name: str, needed: Resources, *, preemptible: bool) -> PendingReason | None:
         """`fits_quota` along the queue's path with its present use."""

@@ -166,8 +166,8 @@ def _standings(scene: SandboxSnapshot) -> dict[str, str]:
     snapshot = scene.snapshot
     ledger = QueueUsageTracker(snapshot.queues)
     for group in snapshot.groups:
-        ledger.charge(group.queue, total(group.holding), preemptible=group.preemptible)
-        ledger.request(group.queue, total(group.holding) + total(group.waiting))
+        used = total(group.holding)
+        ledger.enter(group.queue, used, used + total(group.waiting), preemptible=group.preemptible)
     texts: dict[str, str] = {}
     for pool in snapshot.pools:
         queues = [queue for queue in snapshot.queues if queue.pool == pool]

@@ -18,20 +18,21 @@ from heapq import merge
 from itertools import islice
 from typing import Final
 
-from scheduling.model.decisions import Cause, Decision, Evict, Start, Wait
+from scheduling.model.decisions import Cause, Decision, Evict, Start, Until, Wait
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
 from scheduling.rules.kai.order import KaiQueueShares, Leaf, ScheduleOrder, groups_by_queue
 from scheduling.rules.kai.reclaim import ReclaimCheck, may_reclaim
 from scheduling.rules.kai.solver import FailureMemo, Solution, Solver, VictimSearchMemo
-from scheduling.rules.kai.victims import VictimQueue, by_unit
+from scheduling.rules.kai.victims import Piece, VictimQueue, by_unit, of_pieces, pieces_of
 from scheduling.state.cluster_state import Assignment, PlacedPods, SchedulingState, evictions, packed_state
 from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.queue_usage import fits_quota
 from scheduling.state.refusals import impossible, no_room
 from scheduling.state.workspace import workspace
 
+ACTIONS: Final = (Cause.CONSOLIDATE, Cause.RECLAIM, Cause.PREEMPT)
 MOST_MOVED: Final = 17
 MANY_VICTIMS: Final = 200
 """With more victims than this, queues that are served before the candidate are not searched."""
@@ -63,24 +64,28 @@ class _KaiCandidate:
 class KaiRules:
     """Rules of the flavour `kai`."""
 
-    def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
+    def decide(
+        self, snapshot: Snapshot, about: Collection[str] | None = None, until: Until = Until.ALL
+    ) -> list[Decision]:
         """Decide per node pool; a shard ignores queues and pods of other pools."""
         shards = [snapshot.shard(pool) for pool in snapshot.pools] if len(snapshot.pools) > 1 else [snapshot]
-        return [decision for shard in shards for decision in _decided(shard, about)]
+        return [decision for shard in shards for decision in _decided(shard, about, until)]
 
 
-def _decided(shard: Snapshot, about: Collection[str] | None) -> list[Decision]:
+def _decided(shard: Snapshot, about: Collection[str] | None, until: Until) -> list[Decision]:
     with workspace(shard, packed_state) as state:
         state.about = about
-        return list(_KaiCycle(shard, state).run())
+        return list(_KaiCycle(shard, state, until).run())
 
 
 class _KaiCycle:
-    def __init__(self, snapshot: Snapshot, state: SchedulingState) -> None:
+    def __init__(self, snapshot: Snapshot, state: SchedulingState, until: Until) -> None:
         self.snapshot = snapshot
         self.state = state
         self.shares = KaiQueueShares(snapshot, self.state)
         self.cases = {group.name: _KaiCandidate(group, list(group.waiting)) for group in snapshot.waiting}
+        self._until = until
+        self._asked_about = [case for name, case in self.cases.items() if state.about is None or name in state.about]
         self._robbed: dict[str, set[str]] = defaultdict(set)
         self._protection = MinRuntimeProtection(snapshot, self.state.usage.path)
         self._leaves: dict[str, dict[int, VictimQueue]] = {}
@@ -93,9 +98,9 @@ class _KaiCycle:
             case.pend = self._nowhere(case)
         ready = [case for case in self.cases.values() if case.pend is None]
         self._allocate(ready)
-        for cause in (Cause.CONSOLIDATE, Cause.RECLAIM, Cause.PREEMPT):
-            if cause not in self.snapshot.leaves_out:
-                self._evict(ready, cause)
+        causes = [each for each in ACTIONS if each not in self.snapshot.leaves_out]
+        for cause in causes:
+            self._evict(ready, cause, last=cause is causes[-1])
         for case in self.cases.values():
             yield from self._decisions(case)
 
@@ -139,9 +144,24 @@ class _KaiCycle:
         pend = self.state.refusal(group, total(chunk))
         return replace(pend, also=(never.reason,)) if pend and never else pend or never
 
-    def _evict(self, cases: list[_KaiCandidate], cause: Cause) -> None:
+    def _is_over(self, awaited: Collection[str]) -> bool:
+        """Whether nothing more is wanted of this cycle. awaited: groups that still have a turn."""
+        mine = self._asked_about
+        decided = self._until is Until.DECIDED  # a refusal of nominated pods then says what is free at the end
+        if self._until is Until.ALL or any(case.evicts or (decided and case.nominated) for case in mine):
+            return False
+        if not any(case.left for case in mine):
+            return True
+        return decided and not any(case.group.name in awaited for case in mine)
+
+    def _evict(self, cases: list[_KaiCandidate], cause: Cause, *, last: bool) -> None:
         hopeless, failed = VictimSearchMemo(), FailureMemo(across_queues=cause is Cause.CONSOLIDATE)
-        for group, asked in self._turns([case for case in cases if case.open and self._takes_part(case.group, cause)]):
+        part = [case for case in cases if case.open and self._takes_part(case.group, cause)]
+        awaited = {case.group.name for case in (part if last else self._asked_about)}
+        for group, asked in self._turns(part):
+            if self._is_over(awaited):
+                return
+            awaited -= {group.name} if last else set()
             case = self.cases[group.name]
             chunk = self._chunk(case)
             eligible = self._eligible(group, asked, cause)
@@ -249,13 +269,17 @@ class _KaiCycle:
         if any(map(self._is_robbed_of_some, robbed)):
             return by_unit(map(self._staying, self._preemptible(queue)))
         units = self.state.cached(
-            ("queue", queue), "units", lambda: by_unit(map(self._lasting, self._preemptible(queue)))
+            ("queue", queue), "units", lambda: of_pieces(map(self._pieces, self._preemptible(queue)))
         )
         return units.only(lambda assignment: not assignment.leaving) if robbed else units
 
     def _lasting(self, group: PodGroup) -> list[Assignment]:
         """Its pods that were not terminating before this cycle."""
         return [assignment for assignment in self.state.assignments_of[group.name] if not assignment.pod.terminating]
+
+    def _pieces(self, group: PodGroup) -> list[Piece]:
+        """What it loses at once, before this cycle; cached while it has the same pods."""
+        return self.state.cached(("group", group.name), "pieces", lambda: pieces_of(self._lasting(group)))
 
     def _is_robbed_of_some(self, group: str) -> bool:
         """Whether it lost some but not all pods in this cycle: the others then go in other units."""

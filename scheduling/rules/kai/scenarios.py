@@ -6,7 +6,8 @@ its scenarios is a solution, the second starts over: it tries the smallest nodes
 more of them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 from scheduling.model.resources import ZERO, Resources
@@ -41,13 +42,15 @@ class PotentialVictims:
         self._also: dict[str, Unit] = {}
         for assignment in recorded:
             self._also[assignment.group.name] = (*self._also.get(assignment.group.name, ()), assignment)
-        gone = set(recorded)
-        places = (place for name in self._also for place in line.of[name])
+        self._gone = gone = set(recorded)
+        places = (place for name in self._also for place in line.of(state.assignments_of[name]))
         self._skipped = {place for place in places if not gone.isdisjoint(line.known[place].unit)}
-        self._place = -1
+        self._place, self._counted = -1, 0
+        self._first: dict[int, int] = {}
         self._gained: dict[int, int] = {}
         self._asked = pods[-1].requests
         self._wanted = sum(pod.requests == self._asked for pod in pods)
+        self._are_alike = self._wanted == len(pods)
         self._least = min(pod.requests.gpu for pod in pods)
         self._demand = sum(pod.requests.gpu for pod in pods)
         self._slots = sum(
@@ -63,6 +66,15 @@ class PotentialVictims:
     def fits_already(self) -> bool:
         """Whether the recorded victims may be enough. Counts GPUs only."""
         return self._slots >= self._wanted or not self._asked.gpu
+
+    def may_fit(self, units: Iterable[Unit]) -> bool:
+        """Whether these units, removed together, may be enough. Counts pods that are all alike only."""
+        if not self._are_alike or not self._asked.gpu:
+            return True
+        removed = dict.fromkeys(assignment for unit in units for assignment in unit)
+        more = _by_room([assignment for assignment in removed if assignment not in self._gone])
+        gained = (self._gain(index, self._recorded.get(index, ZERO), amount) for index, amount in more.items())
+        return self._slots + sum(gained) >= self._wanted
 
     def _gain(self, index: int, before: Resources, more: Resources) -> int:
         """How many more pods fit a node once more of it is free, for pods like the last one."""
@@ -134,7 +146,10 @@ class PotentialVictims:
         )
 
     def _on(self, index: int) -> list[int]:
-        return self._come(self._line.on.get(index, ()))
+        return self._come(self._line.on[index])
+
+    def _of(self, group: str) -> list[int]:
+        return self._come(self._line.of(self._state.assignments_of[group]))
 
     def _come(self, places: Sequence[int]) -> list[int]:
         return [place for place in places if place <= self._place and place not in self._skipped]
@@ -155,13 +170,11 @@ class PotentialVictims:
 
     def _homes(self, group: str) -> Iterator[int]:
         """Indexes of the nodes of a group's victims."""
-        return (
-            index for place in self._come(self._line.of[group]) for index, _gpu in self._line.known[place].capacities
-        )
+        return (index for place in self._of(group) for index, _gpu in self._line.known[place].capacities)
 
     def _all_of(self, group: str) -> Unit:
         """Victims of a group. As in KAI, recorded ones count twice here, also in the check whether they may go."""
-        units = (self._line.known[place].unit for place in self._come(self._line.of[group]))
+        units = (self._line.known[place].unit for place in self._of(group))
         return (*self._also.get(group, ()), *(assignment for unit in units for assignment in unit))
 
     def across(self) -> Iterator[list[Unit]]:
@@ -178,12 +191,21 @@ class PotentialVictims:
     def _nodes(self) -> list[tuple[int, tuple[int, int], int]]:
         """Nodes with victims that can fit a pod: (GPUs without the victims, first place, index), sorted."""
         found = []
-        for index in self._line.on:
+        for index, first in self._reached().items():
             capacity = self._free[index] + self._overdrawn(index)
-            if capacity >= self._least and (first := next(iter(self._on(index)), None)) is not None:
+            if capacity >= self._least:
                 beside = [each for each, _gpu in self._line.known[first].capacities]
                 found.append((capacity, (first, beside.index(index)), index))
         return sorted(found)
+
+    def _reached(self) -> Mapping[int, int]:
+        """The place of the first victim on each node with victims that the search has reached."""
+        for place in range(self._counted, self._place + 1):
+            if place not in self._skipped:
+                for index, _gpu in self._line.known[place].capacities:
+                    self._first.setdefault(index, place)
+        self._counted = self._place + 1
+        return self._first
 
     def _overdrawn(self, index: int) -> int:
         """By how many GPUs a node is overcommitted."""
@@ -191,8 +213,15 @@ class PotentialVictims:
 
     def _elsewhere(self) -> int:
         """GPUs that are free on nodes without victims."""
+        first = self._reached()
+        return sum(gpu for index, gpu in self._free_before.items() if index not in first)
+
+    @cached_property
+    def _free_before(self) -> Mapping[int, int]:
+        """Free GPUs per node without its victims, of nodes that have any."""
         free = {capacity.index for capacity in self._state.capacities.with_gpus(self._group, 1)} | self._recorded.keys()
-        return sum(self._free[index] + self._overdrawn(index) for index in free if not self._on(index))
+        recorded = {index: amount.gpu for index, amount in self._recorded.items()}
+        return {index: max(self._line.free[index], 0) + recorded.get(index, 0) for index in free}
 
 
 Generator = Callable[[PotentialVictims], Iterator[list[Unit]]]

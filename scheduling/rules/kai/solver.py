@@ -95,7 +95,7 @@ class Solver:
         if recorded and potential.fits_already and (solution := self._attempt(pods, recorded)):
             return solution
         for units in islice(self._scenarios(potential, generator), most):
-            if solution := self._attempt(pods, (*recorded, *units)):
+            if potential.may_fit(units) and (solution := self._attempt(pods, (*recorded, *units))):
                 return solution
         return None
 

@@ -6,20 +6,26 @@ whose victim is next.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import heapify, heappop, heapreplace
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import PodGroup
 from scheduling.rules.kai.order import KaiQueueShares
-from scheduling.state.cluster_state import Assignment, held
+from scheduling.state.cluster_state import ALL_PODS, Assignment, held
 from scheduling.state.workspace import check_time
 
 Unit = tuple[Assignment, ...]
+MOST_ORDERS: Final = 64
+"""Orders that are kept for one set of pods."""
+AT_ONCE: Final = 32
+"""Victims by which an order grows."""
+UNKNOWN: Final = ((-1, 0),)
+"""Where victims on unknown nodes are noted."""
 
 
 class Victim(NamedTuple):
@@ -46,6 +52,14 @@ class VictimQueue:
                 held[index] = held.get(index, 0) + gpu
         return held
 
+    def losses(self) -> Iterator["_Loss"]:
+        """Each victim with the amounts that the queue has lost by then."""
+        gpu = cpu = memory = 0
+        for victim in self.victims:
+            amount = victim.amount
+            gpu, cpu, memory = gpu + amount.gpu, cpu + amount.cpu, memory + amount.memory
+            yield gpu, cpu, memory, victim
+
     @cached_property
     def spread(self) -> frozenset[int]:
         """Indexes of the nodes of groups that have victims on several nodes; may contain more."""
@@ -68,18 +82,36 @@ def by_unit(
 
     Lowest priority first; extra pods one by one before whole gangs; then the latest.
     """
-    keyed: list[tuple[tuple[int, int, int, str, int], Unit]] = []
-    for assignments in filter(None, groups):
-        group = assignments[0].group
-        core = min(group.min_member, len(assignments))
-        pieces: list[Unit] = [tuple(assignments[:core])] if core else []
-        pieces += [(assignment,) for assignment in assignments[core:]]
-        for index, piece in enumerate(pieces):
-            if not index and spares(group):
-                continue
-            keyed.append(((-group.priority, min(index, 1), group.created, group.name, index), piece))
-    keyed.sort(key=lambda item: item[0], reverse=True)
-    return VictimQueue([Victim(piece, held(piece), _gpus_by_room(piece)) for _key, piece in keyed])
+    return of_pieces(pieces_of(found)[spares(found[0].group) :] for found in groups if found)
+
+
+def of_pieces(pieces: Iterable[Sequence["Piece"]]) -> VictimQueue:
+    """The same from what `pieces_of` says of each group."""
+    return VictimQueue(
+        [victim for _key, victim in sorted(chain.from_iterable(pieces), key=itemgetter(0), reverse=True)]
+    )
+
+
+Piece = tuple[tuple[int, int, int, str, int], Victim]
+"""A victim and its sort key."""
+
+
+def pieces_of(assignments: Sequence[Assignment]) -> list[Piece]:
+    """The minimum of a group as one victim, then each extra pod."""
+    if not assignments:
+        return []
+    group = assignments[0].group
+    core = min(group.min_member, len(assignments))
+    pieces: list[Unit] = [tuple(assignments[:core])] if core else []
+    pieces += [(assignment,) for assignment in assignments[core:]]
+    return [
+        ((-group.priority, min(index, 1), group.created, group.name, index), _victim(piece))
+        for index, piece in enumerate(pieces)
+    ]
+
+
+def _victim(piece: Unit) -> Victim:
+    return Victim(piece, held(piece), _gpus_by_room(piece))
 
 
 def _gpus_by_room(unit: Unit) -> tuple[tuple[int, int], ...]:
@@ -95,105 +127,152 @@ _Loss = tuple[int, int, int, Victim]
 
 
 class VictimOrder:
-    """The victims of all queues in order. The use of queues must not change during the iteration."""
+    """The victims of all queues in order, as far as any search has got. A place is an index in it.
 
-    def __init__(self, shares: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> None:
-        self._shares = shares
-        self._queues = {name: queue.victims for name, queue in queues.items() if queue.victims}
-        self._children: dict[str | None, set[str]] = {}
-        for name in self._queues:
-            for queue in shares.state.usage.path(name):
-                self._children.setdefault(queue.parent, set()).add(queue.name)
+    on: places of the victims on a node, by node index, the last for pods on unknown nodes.
+    spread: the nodes of groups that have victims on several nodes.
+    """
 
-    def __iter__(self) -> Iterator[Victim]:
-        return map(itemgetter(3), self._below(None))
+    def __init__(self, losses: Iterator[_Loss], queues: Mapping[str, VictimQueue], nodes: int) -> None:
+        self._coming = losses
+        self._queues = queues.values()
+        self._nodes = nodes
+        self.known: list[Victim] = []
+        self.on: list[tuple[int, ...]] = [()] * (nodes + 1)  # tuples of numbers cost no garbage collection
+        self.spread = frozenset[int]().union(*(queue.spread for queue in self._queues))
 
-    def _below(self, parent: str | None) -> Iterator[_Loss]:
-        """The victims below a queue, merged from its children."""
-        names = self._children.get(parent, ())
-        streams = {name: chain(_losses(self._queues.get(name, ())), self._below(name)) for name in names}
-        return self._merged(streams) if len(streams) > 1 else chain.from_iterable(streams.values())
+    @cached_property
+    def held(self) -> Mapping[int, int]:
+        """GPUs that all victims hold per node index."""
+        held, touched = [0] * self._nodes, set[int]()
+        for queue in self._queues:
+            touched.update(queue.gpus)
+            for index, gpu in queue.gpus.items():
+                held[index] += gpu
+        return {index: held[index] for index in touched}
 
-    def _merged(self, streams: Mapping[str, Iterator[_Loss]]) -> Iterator[_Loss]:
-        """Yield, again and again, the next victim of the child that would then be served last."""
-        queues = [self._shares.queues[name] for name in streams]
-        frames = [self._shares.frame(queue) for queue in queues]
-        heads, tails = sorted({head for head, _tail in frames}), sorted(tail for _head, tail in frames)
-        coming: list[_Turn] = []
-        for queue, (head, tail) in zip(queues, frames, strict=True):
-            stream, share = streams[queue.name], self._shares.dominant_without(queue)
-            loss = next(stream)  # a queue that has nothing to lose is not among them
-            coming.append((-heads.index(head), -share(*loss[:3]), -tails.index(tail), loss, stream, share))
-        heapify(coming)
-        while coming:
-            head_place, _share, tail_place, loss, stream, share = coming[0]
-            yield loss
-            if following := next(stream, None):
-                gpu, cpu, memory, _victim = following
-                heapreplace(coming, (head_place, -share(gpu, cpu, memory), tail_place, following, stream, share))
-            else:
-                heappop(coming)
+    def reaches(self, place: int) -> bool:
+        """Whether there are that many victims and one more."""
+        while place >= len(self.known):
+            check_time()
+            more = list(islice(self._coming, AT_ONCE))
+            if not more:
+                return False
+            for place_of, (_gpu, _cpu, _memory, victim) in enumerate(more, start=len(self.known)):
+                for index, _held in victim.capacities or UNKNOWN:
+                    self.on[index] += (place_of,)
+                self.known.append(victim)
+        return True
+
+
+def victim_order(shares: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> VictimOrder:
+    """The order by the present use of queues. Kept from search to search, and from cycle to cycle, for equal input."""
+    queues = {name: queue for name, queue in queues.items() if queue.victims}
+    children: dict[str | None, dict[str, None]] = {}
+    for name in queues:
+        for each in shares.state.usage.path(name):
+            children.setdefault(each.parent, {})[each.name] = None
+    key = (
+        *queues.values(),
+        *(amount for level in children.values() for name in level for amount in _amounts(shares, name)),
+    )
+    orders = shares.state.cached(ALL_PODS, "victim orders", dict[object, VictimOrder])
+    if key not in orders:
+        if len(orders) >= MOST_ORDERS:
+            del orders[next(iter(orders))]  # the oldest
+        nodes = len(shares.state.capacities.all)
+        orders[key] = VictimOrder(_merged(shares, queues, children, None), queues, nodes)
+    return orders[key]
+
+
+def _amounts(shares: KaiQueueShares, name: str) -> tuple[int, ...]:
+    """Use and fair share of a queue: with its settings, all that its position depends on."""
+    used, fair = shares.allocated(name), shares.fair[name]
+    return (used.gpu, used.cpu, used.memory, fair.gpu, fair.cpu, fair.memory)
+
+
+def _merged(
+    shares: KaiQueueShares,
+    leaves: Mapping[str, VictimQueue],
+    children: Mapping[str | None, Collection[str]],
+    parent: str | None,
+) -> Iterator[_Loss]:
+    """The victims below a queue, merged from its children."""
+    losses = {
+        name: chain(leaves[name].losses() if name in leaves else (), _merged(shares, leaves, children, name))
+        for name in children.get(parent, ())
+    }
+    if len(losses) < 2:
+        return chain.from_iterable(losses.values())
+    queues = [shares.queues[name] for name in losses]
+    frames = [shares.frame(queue) for queue in queues]
+    heads, tails = sorted({head for head, _tail in frames}), sorted(tail for _head, tail in frames)
+    coming: list[_Turn] = []
+    for queue, (head, tail) in zip(queues, frames, strict=True):
+        stream, share = losses[queue.name], shares.dominant_without(queue)
+        loss = next(stream)  # a queue that has nothing to lose is not among them
+        coming.append((-heads.index(head), -share(*loss[:3]), -tails.index(tail), loss, stream, share))
+    heapify(coming)
+    return _served_last(coming)
+
+
+def _served_last(coming: "list[_Turn]") -> Iterator[_Loss]:
+    """Yield, again and again, the next victim of the queue that would then be served last."""
+    while coming:
+        head_place, _share, tail_place, loss, stream, share = coming[0]
+        yield loss
+        if following := next(stream, None):
+            gpu, cpu, memory, _victim = following
+            heapreplace(coming, (head_place, -share(gpu, cpu, memory), tail_place, following, stream, share))
+        else:
+            heappop(coming)
 
 
 _Turn = tuple[int, float, int, _Loss, Iterator[_Loss], Callable[[int, int, int], float]]
 """Negated key parts of a queue, its next loss, the following losses, and its dominant share by what it lost."""
 
 
-def _losses(victims: Sequence[Victim]) -> Iterator[_Loss]:
-    gpu = cpu = memory = 0
-    for victim in victims:
-        amount = victim.amount
-        gpu, cpu, memory = gpu + amount.gpu, cpu + amount.cpu, memory + amount.memory
-        yield gpu, cpu, memory, victim
-
-
 class VictimLine:
-    """The victims in order, computed once for all searches for one candidate; every search starts at the first.
+    """The victims in order, and the free GPUs at the start, for all searches for one candidate.
 
-    on: places of the victims on a node, by node index; of: the same by pod group.
-    spread: the nodes of groups that have victims on several nodes.
     least: GPUs of the candidate's smallest pod.
     """
 
     def __init__(self, shares: KaiQueueShares, queues: Mapping[str, VictimQueue], least: int) -> None:
-        self._queues = queues.values()
-        self._coming = iter(VictimOrder(shares, queues))
+        self._order = order = victim_order(shares, queues)
         self.capacities = shares.state.capacities.all
         self.free = tuple(shares.state.capacities.gpus)
-        self.known: list[Victim] = []
-        self.on: dict[int, list[int]] = defaultdict(list)
-        self.of: dict[str, list[int]] = defaultdict(list)
-        self.spread = frozenset[int]().union(*(queue.spread for queue in self._queues))
-        self._helpful: list[int] = []
-        self._large = {index for index, gpu in self.most.items() if gpu >= least} | self.spread
-
-    @cached_property
-    def most(self) -> Mapping[int, int]:
+        self.known, self.on, self.spread = order.known, order.on, order.spread
+        self.most = {index: max(self.free[index], 0) + gpu for index, gpu in order.held.items()}
         """GPUs free per node index once all potential victims are gone."""
-        held = [0] * len(self.free)
-        for queue in self._queues:
-            for index, gpu in queue.gpus.items():
-                held[index] += gpu
-        touched = set[int]().union(*(queue.gpus for queue in self._queues))
-        return {index: max(self.free[index], 0) + held[index] for index in touched}
+        self._large = {index for index, gpu in self.most.items() if gpu >= least} | self.spread
+        self._helpful: list[int] = []
+        self._seen = 0
+
+    def of(self, assignments: Sequence[Assignment]) -> list[int]:
+        """Places of the victims of the pod group that has these assignments."""
+        indexes = {each.capacity.index if each.capacity else -1 for each in assignments}
+        places = {place for index in indexes for place in self.on[index]}
+        return sorted(place for place in places if self.known[place].unit[0].group is assignments[0].group)
 
     def places(self, after: int = -1, *, every: bool) -> Iterator[int]:
         """Places in order; unless `every`, from the first and without those on nodes that can never fit a pod."""
-        yield from range(after + 1, len(self.known)) if every else self._helpful
-        for victim in self._coming:
-            check_time()
-            helps = self._append(victim)
-            if every or helps:
-                yield len(self.known) - 1
+        place = after + 1 if every else 0
+        while self._order.reaches(place) if every else self._finds_helpful(place):
+            known = range(len(self.known)) if every else self._helpful
+            end = len(known)
+            yield from known[place:end]
+            place = end
 
-    def _append(self, victim: Victim) -> bool:
-        """Add a victim; return whether it is on a node that may fit a pod."""
-        place, (unit, _amount, capacities) = len(self.known), victim
-        self.known.append(victim)
-        self.of[unit[0].group.name].append(place)
-        for index, _gpu in capacities:
-            self.on[index].append(place)
-        helps = bool(capacities) and capacities[0][0] in self._large  # of several nodes all are
-        if helps:
-            self._helpful.append(place)
-        return helps
+    def _finds_helpful(self, number: int) -> bool:
+        """Whether there are that many victims on nodes that may fit a pod, and one more."""
+        while number >= len(self._helpful):
+            if not self._order.reaches(self._seen):
+                return False
+            coming = range(self._seen, len(self.known))
+            self._helpful += [place for place in coming if self._helps(self.known[place].capacities)]
+            self._seen = len(self.known)
+        return True
+
+    def _helps(self, capacities: Sequence[tuple[int, int]]) -> bool:
+        return bool(capacities) and capacities[0][0] in self._large  # of several nodes all are

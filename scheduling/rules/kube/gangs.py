@@ -21,7 +21,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from scheduling.model.decisions import Cause, Decision, Evict, Start, Wait
+from scheduling.model.decisions import Cause, Decision, Evict, Start, Until, Wait, up_to
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
@@ -36,14 +36,17 @@ from scheduling.state.workspace import workspace
 class KubeGangsRules:
     """Rules of the flavour `kube-gangs`."""
 
-    def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
+    def decide(
+        self, snapshot: Snapshot, about: Collection[str] | None = None, until: Until = Until.ALL
+    ) -> list[Decision]:
         """Decide once about every waiting gang and single pod, highest priority first, then the older group."""
         waiting = schedule_order(snapshot.waiting)
         with workspace(snapshot, kube_state) as state:
             state.about = about
             pods = KubePreemption(state, waiting)
             gangs = _Gangs(state, pods.nominations)
-            return [each for group in waiting for each in (gangs.turn(group) if group.gang else pods.turn(group))]
+            turns = (gangs.turn(group) if group.gang else pods.turn(group) for group in waiting)
+            return up_to(turns, about, until)
 
 
 class _Gangs:

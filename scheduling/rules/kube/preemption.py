@@ -23,7 +23,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
-from scheduling.model.decisions import Cause, Decision, Start, Wait
+from scheduling.model.decisions import Cause, Decision, Start, Until, Wait, up_to
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy
@@ -357,10 +357,12 @@ def equally_good(snapshot: Snapshot, group: PodGroup) -> tuple[int, list[str]]:
 class KubeRules:
     """Rules of the flavour `kube`."""
 
-    def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
+    def decide(
+        self, snapshot: Snapshot, about: Collection[str] | None = None, until: Until = Until.ALL
+    ) -> list[Decision]:
         """Decide once about every waiting pod, highest priority first, then the older group."""
         waiting = schedule_order(snapshot.waiting)
         with workspace(snapshot, kube_state) as state:
             state.about = about
             cycle = KubePreemption(state, waiting)
-            return [decision for group in waiting for decision in cycle.turn(group)]
+            return up_to(map(cycle.turn, waiting), about, until)

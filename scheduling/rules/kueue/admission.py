@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from scheduling.model.decisions import Decision, Evict, Start, Wait
+from scheduling.model.decisions import Decision, Evict, Start, Until, Wait, up_to
 from scheduling.model.preemptibility import QueuePreemptionPolicy
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import ZERO, Resources
@@ -141,11 +141,13 @@ def _victim_order(claim: AdmittedWorkload) -> tuple[int, int, str]:
 class KueueRules:
     """Rules of the flavour `kueue`."""
 
-    def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
+    def decide(
+        self, snapshot: Snapshot, about: Collection[str] | None = None, until: Until = Until.ALL
+    ) -> list[Decision]:
         """Run rounds of admission until every waiting group is decided."""
         with workspace(snapshot, KueueState) as state:
             state.places.about(about)
-            return list(_KueueCycle(snapshot, state).run())
+            return up_to(_KueueCycle(snapshot, state).run(), about, until)
 
 
 class _KueueCycle:
@@ -167,16 +169,16 @@ class _KueueCycle:
         else:
             self._homeless.append(group)
 
-    def run(self) -> Iterator[Decision]:
+    def run(self) -> Iterator[Iterable[Decision]]:
         """Decide once about every waiting group."""
         for group in self._homeless:
-            yield Wait(group, PendingReason(Reason.QUEUE_MISSING, group.total, queue=group.queue))
+            yield [Wait(group, PendingReason(Reason.QUEUE_MISSING, group.total, queue=group.queue))]
         while heads := [line[-1] for line in self._lines.values() if line]:
             plans = [self._plan(case) for case in heads]
             for plan in self._in_turn(plans):
                 if plan.pend is not None or self._still_holds(plan):
                     self._lines[plan.case.queue.name].pop()
-                    yield from self._carry_out(plan)
+                    yield self._carry_out(plan)
 
     def _in_turn(self, plans: list[_Plan]) -> Iterator[_Plan]:
         """The order of the heads. Under fair sharing each depends on what earlier heads took."""

@@ -23,7 +23,7 @@ runtime.
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
-from scheduling.model.decisions import Cause, Decision, Start, Wait
+from scheduling.model.decisions import Cause, Decision, Start, Until, Wait
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy, total
@@ -72,7 +72,9 @@ def volcano_state(snapshot: Snapshot) -> SchedulingState:
 class VolcanoRules:
     """Rules of the flavour `volcano`."""
 
-    def decide(self, snapshot: Snapshot, about: Collection[str] | None = None) -> list[Decision]:
+    def decide(
+        self, snapshot: Snapshot, about: Collection[str] | None = None, _until: Until = Until.ALL
+    ) -> list[Decision]:
         """Run all actions over the waiting groups, then decide in the order of the snapshot."""
         with workspace(snapshot, volcano_state) as state:
             state.about = about
@@ -124,10 +126,10 @@ class _VolcanoCycle:
 
     def _by_queue(self, cases: list[_VolcanoCandidate]) -> Iterator[list[_VolcanoCandidate]]:
         """Yield the groups of one queue after the other, each time of the queue that is served next."""
-        waiting = {case.group.queue for case in cases}
+        waiting = dict.fromkeys(case.group.queue for case in cases)  # their order decides where turns form a circle
         while waiting:
             queue = min(waiting, key=self.ordering.order.turn)
-            waiting.remove(queue)
+            del waiting[queue]
             mine = [case for case in cases if case.group.queue == queue]
             yield sorted(mine, key=lambda case: self.ordering.job_turn(case.group))
 

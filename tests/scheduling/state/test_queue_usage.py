@@ -73,7 +73,7 @@ def test_use_counts_for_the_queue_and_all_above_it() -> None:
     usage = QueueUsageTracker([queue("dep"), queue("team", "dep"), queue("other", "dep")])
     usage.charge("team", GPU * 2, preemptible=True)
     usage.charge("team", GPU, preemptible=False)
-    usage.request("other", GPU)
+    usage.enter("other", ZERO, GPU, preemptible=True)
     assert usage.uses["team"] == QueueUsage(GPU * 3, GPU, ZERO)
     assert usage.uses["dep"] == QueueUsage(GPU * 3, GPU, GPU)
     usage.charge("team", GPU * -3, preemptible=True)

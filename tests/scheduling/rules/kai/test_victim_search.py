@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from unittest.mock import PropertyMock, patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,9 +12,10 @@ from scheduling.forecast.cycle import cycle, preview
 from scheduling.model.decisions import OutcomeKind
 from scheduling.model.resources import ZERO
 from scheduling.model.snapshot import PodGroup, Snapshot, SnapshotNode
+from scheduling.rules.kai import victims
 from scheduling.rules.kai.order import KaiQueueShares
 from scheduling.rules.kai.scenarios import PotentialVictims
-from scheduling.rules.kai.victims import Victim, VictimOrder, VictimQueue, by_unit
+from scheduling.rules.kai.victims import Victim, VictimQueue, by_unit, victim_order
 from scheduling.state.cluster_state import packed_state
 from tests.builders import gang, node, queue, running, snapshot
 from tests.scheduling.test_invariants import modest
@@ -87,7 +89,7 @@ def every_step(potential: PotentialVictims, *, local: bool) -> Iterator[None]:
         if place in potential._skipped:
             continue
         potential._place = place
-        for index in line.on:
+        for index in range(len(line.free)):
             before, freed = potential._recorded.get(index, ZERO), potential._freed(index)
             potential._free[index] = line.free[index] + before.gpu + freed.gpu
             potential._gained[index] = potential._gain(index, before, freed)
@@ -166,4 +168,17 @@ def test_the_order_of_victims_is_found_by_merging_queues(chance: Random) -> None
     queues = {name: by_unit(state.assignments_of[each] for each in groups) for name, groups in state.holders.items()}
     if chance.random() < 0.5:
         queues["d1"] = queues.pop("qa", VictimQueue(()))
-    assert list(VictimOrder(shares, queues)) == list(one_by_one(shares, queues))
+    order = victim_order(shares, queues)
+    assert not order.reaches(sum(len(each.victims) for each in queues.values()))
+    assert order.known == list(one_by_one(shares, queues))
+    assert victim_order(shares, queues) is order
+
+
+def test_orders_of_victims_are_kept_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(victims, "MOST_ORDERS", 1)
+    state = packed_state(contested(Random(1)))
+    shares = KaiQueueShares(contested(Random(1)), state)
+    queues = {name: by_unit(state.assignments_of[each] for each in groups) for name, groups in state.holders.items()}
+    first = victim_order(shares, queues)
+    assert victim_order(shares, {}) is not first
+    assert victim_order(shares, queues) is not first
