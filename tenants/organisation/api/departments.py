@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from portal.kit.api.filters import filters
 from portal.kit.api.pagination import PAGES
-from portal.kit.api.routes import Route, RoutePermission, count_route
+from portal.kit.api.routes import PlannedWrite, Route, RoutePermission, count_route
 from portal.kit.api.serializers import (
     FILTERS,
     ignored_parameters,
@@ -37,7 +37,7 @@ from tenants.organisation.serializers import (
     departments_json,
 )
 from tenants.quotas.serializers import warned_entries
-from tenants.quotas.services.pool_quotas import set_resources
+from tenants.quotas.services.pool_quotas import planned_resources, set_resources
 
 
 class Departments(Route):
@@ -86,6 +86,13 @@ class DepartmentDetail(Route):
         """The department; 404 if it is absent or not yours."""
         return Response(departments_json([_department(actor_of(request), unit_id)])[0])
 
+    def planned(self, request: Request, unit_id: int) -> PlannedWrite | None:
+        """The quotas that the body sets."""
+        if request.method != "PUT":
+            return None
+        entries = validated_body(OrgUnitChange, request.data)["resources"]
+        return planned_resources(_department(actor_of(request), unit_id), entries, whole=True)
+
     @operation("update_department", "Change a department", OrgUnitSchema, request=OrgUnitChange)
     def put(self, request: Request, unit_id: int) -> Response:
         """Every quota anew; what else is absent stays."""
@@ -112,6 +119,11 @@ class DepartmentResources(Route):
     """A department's quotas."""
 
     access = dict.fromkeys(("PUT", "PATCH"), RoutePermission("manage_department_quota", "department"))
+
+    def planned(self, request: Request, unit_id: int) -> PlannedWrite | None:
+        """The quotas that the body sets."""
+        owner = _department(actor_of(request), unit_id)
+        return planned_resources(owner, request.data or [], whole=request.method == "PUT")
 
     @operation("update_department_resources", "Set a department's quotas", ENTRIES, request=ENTRIES)
     def put(self, request: Request, unit_id: int) -> Response:

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from portal.kit.api.filters import Column, Columns, as_number, filters
 from portal.kit.api.pagination import NAME_SEARCH, PAGES
-from portal.kit.api.routes import Route, RoutePermission, count_route
+from portal.kit.api.routes import PlannedWrite, Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, operation, validated_body
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
@@ -32,7 +32,7 @@ from tenants.organisation.api.org_units import (
 from tenants.organisation.models import Department, Project
 from tenants.organisation.serializers import OrgUnitSchema, ProjectChange, ProjectCreate, ProjectsSchema, projects_json
 from tenants.quotas.serializers import warned_entries
-from tenants.quotas.services.pool_quotas import set_resources
+from tenants.quotas.services.pool_quotas import planned_resources, set_resources
 
 COLUMNS: Final[Columns] = {
     **org_units.COLUMNS,
@@ -86,6 +86,13 @@ class ProjectDetail(Route):
         """The project; 404 if it is absent or not yours."""
         return Response(projects_json([_project(actor_of(request), unit_id)])[0])
 
+    def planned(self, request: Request, unit_id: int) -> PlannedWrite | None:
+        """The quotas that the body sets."""
+        if request.method != "PUT":
+            return None
+        entries = validated_body(ProjectChange, request.data)["resources"]
+        return planned_resources(_project(actor_of(request), unit_id), entries, whole=True)
+
     @operation("update_project", "Change a project", OrgUnitSchema, request=ProjectChange)
     def put(self, request: Request, unit_id: int) -> Response:
         """Every quota anew; what else is absent stays."""
@@ -113,6 +120,11 @@ class ProjectResources(Route):
     """A project's quotas."""
 
     access = dict.fromkeys(("PUT", "PATCH"), RoutePermission("manage_project_quota", "project"))
+
+    def planned(self, request: Request, unit_id: int) -> PlannedWrite | None:
+        """The quotas that the body sets."""
+        owner = _project(actor_of(request), unit_id)
+        return planned_resources(owner, request.data or [], whole=request.method == "PUT")
 
     @operation("update_project_resources", "Set a project's quotas", ENTRIES, request=ENTRIES)
     def put(self, request: Request, unit_id: int) -> Response:

@@ -10,13 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.urls import reverse
-
 from clusters.inventory.models import NodePool
-from portal.kit.errors import NotFound, Problem, ValidationFailed
+from portal.kit.errors import Problem, ValidationFailed
+from portal.kit.pages.api_snippets import ApiRequest
 from portal.kit.security.actors import Actor
 from scheduling.model.resources import Limit
-from tenants.access.rules import Permission
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
 from tenants.quotas.services.pool_quotas import refusals_at
@@ -31,7 +29,7 @@ from tenants.quotas.services.quotas import (
     set_project_quota,
 )
 from tenants.usage.selectors import Usage, usage_by_queue
-from workloads.plans.models import PlanScope
+from workloads.plans.models import Plan, PlanScope
 from workloads.plans.selectors import (
     Change,
     Effect,
@@ -44,12 +42,12 @@ from workloads.plans.selectors import (
     object_changes,
     objects_on,
     objects_sentence,
-    quota_requests,
     running_in,
     unfit,
     waiting_in,
 )
-from workloads.plans.services.plans import plan_change, rolled_back
+from workloads.plans.services.plans import rolled_back
+from workloads.plans.services.setting_plans import owner_named, owner_scope
 
 RECLAIMABLE: Final = "becomes_reclaimable"
 MOST: Final = 200
@@ -107,13 +105,13 @@ def edits_of(change: Change) -> list[QuotaEdit]:
 def _owners(change: Change) -> Iterator[tuple[Project | Department, Mapping[str, Any], str]]:
     """Owner, entry and pointer of each entry. Nothing else is read: who may change them is not known yet."""
     if "quotas" not in change:
-        yield _owner(change, ""), change, ""
+        yield owner_named(change), change, ""
     elif not 0 < len(change["quotas"]) <= MOST:
         raise ValidationFailed.at("/quotas", "required", f"Name 1 to {MOST} quotas.", most=MOST)
     else:
         for number, entry in enumerate(change["quotas"]):
             pointer = f"/quotas/{number}"
-            yield _owner(entry, pointer), entry, pointer
+            yield owner_named(entry, pointer), entry, pointer
 
 
 def _edit(owner: Project | Department, entry: Mapping[str, Any], pointer: str) -> QuotaEdit:
@@ -125,25 +123,6 @@ def _edit(owner: Project | Department, entry: Mapping[str, Any], pointer: str) -
     row = owner.quotas.filter(node_pool=pool).select_related("node_pool").first()
     values = None if entry["values"] is None else _values(row, entry["values"])
     return QuotaEdit(owner, pool, row, values, pointer)
-
-
-def _owner(entry: Mapping[str, Any], pointer: str) -> Project | Department:
-    """By name. Who may not see it gets the same answer as for an absent one."""
-    on = {"cluster__name": entry["cluster"]} if entry.get("cluster") else {}
-    if name := entry.get("project"):
-        project = Project.objects.filter(name=name, **on).select_related("department", "cluster").first()
-        if project is None:
-            raise NotFound
-        return project
-    departments = list(Department.objects.filter(name=entry.get("department", ""), **on).select_related("cluster"))
-    if not departments:
-        raise NotFound
-    if len(departments) > 1:
-        names = [each.cluster.name for each in departments]
-        raise ValidationFailed.at(
-            f"{pointer}/cluster", "ambiguous", "Name the cluster of the department.", allowed=names
-        )
-    return departments[0]
 
 
 def _values(row: Quota | None, given: Mapping[str, Any]) -> QuotaValues:
@@ -165,12 +144,7 @@ def title(change: Change) -> str:
 def scopes(change: Change) -> list[PlanScope]:
     """One permission for each project and department that is named."""
     owners = dict.fromkeys(owner for owner, _entry, _pointer in _owners(change))
-    return [
-        PlanScope(permission=Permission.MANAGE_PROJECT_QUOTA.value, project=owner)
-        if isinstance(owner, Project)
-        else PlanScope(permission=Permission.MANAGE_DEPARTMENT_QUOTA.value, department=owner)
-        for owner in owners
-    ]
+    return [owner_scope(owner) for owner in owners]
 
 
 def facts(change: Change) -> Facts:
@@ -389,11 +363,32 @@ def _change_words(quotas: Sequence[Mapping[str, Any]]) -> str:
     return f"{only['of'].capitalize()} in {only['pool']}: {fields}"
 
 
+def quota_requests(plan: Plan) -> list[ApiRequest]:
+    """A plan of quotas over REST."""
+    entries = [_quota_entry(each) for each in plan.change.get("quotas", [plan.change])]
+    change = {"quotas": entries, "reason": plan.change.get("reason", "")}
+    return [ApiRequest("POST", "/api/v1/plans", {"kind": "quotas", "change": change})]
+
+
+def _quota_entry(entry: Change) -> dict[str, Any]:
+    """Columns of a quota as REST has them: GPUs in devices, CPU in millicores, memory in MB."""
+    owner = {name: entry[name] for name in ("project", "department", "cluster") if entry.get(name)}
+    found: dict[str, Any] = {**owner, "nodePool": entry["pool"]}
+    values = entry["values"]
+    if values is None:
+        return {**found, "remove": True}
+    for name, size, weight in (
+        ("gpu", 1000, "over_quota_weight"),
+        ("cpu", 1, "cpu_weight"),
+        ("memory", 10**6, "memory_weight"),
+    ):
+        amounts = {part: values[f"{name}_{part}"] for part in ("deserved", "limit") if f"{name}_{part}" in values}
+        one: dict[str, Any] = {part: value if value is None else value / size for part, value in amounts.items()}
+        one |= {"overQuotaWeight": values[weight]} if weight in values else {}
+        if one:
+            found[name] = {**one, "units": "MB"} if name == "memory" else one
+    return {**found, "rank": values["rank"]} if "rank" in values else found
+
+
 _KIND: Final = PlanKind(title, scopes, facts, effect, apply, undo, requests=quota_requests)
 KINDS: Final = {"project_quota": _KIND, "department_quota": _KIND, "quotas": _KIND}
-
-
-def plan_page(change: Change, actor: Actor) -> str:
-    """Plan a change of one quota; answers the address of the plan's page."""
-    kind = "project_quota" if "project" in change else "department_quota"
-    return reverse("workloads:plan", args=[plan_change(kind=kind, change=change, actor=actor).pk])
