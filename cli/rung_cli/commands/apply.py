@@ -91,8 +91,8 @@ def apply(
         bool,
         typer.Option(
             "--plan",
-            help="Show the changes, and the plan that the portal makes of each, without applying them. Exit code 2 if there "
-            "are changes, 1 if one would be refused.",
+            help="Show the changes, and the plan that the portal makes of each, without applying them. Exit code 2 if "
+            "there are changes, 1 if one would be refused.",
         ),
     ] = False,
     prune: Annotated[

@@ -27,10 +27,15 @@ class PlanStateName(StrEnum):
     DISCARDED = "discarded"
 
 
+def _state(plan: Mapping[str, Any]) -> str:
+    """Its state, and whether it waits for an approval."""
+    return "needs approval" if plan["needsApproval"] else str(plan["state"])
+
+
 PLANS: Final[Columns] = (
     TableColumn("ID", lambda row: row["id"]),
     TableColumn("TITLE", lambda row: row["title"]),
-    TableColumn("STATE", lambda row: _state(row), style=lambda row: STYLES.get(row["state"], "dim")),
+    TableColumn("STATE", _state, style=lambda row: STYLES.get(row["state"], "dim")),
     TableColumn("KIND", lambda row: row["kind"], wide=110),
     TableColumn("BY", lambda row: row["createdBy"]),
     TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
@@ -171,11 +176,6 @@ def rollback(ctx: typer.Context, plan: PlanId, *, output: OutputFlag = None) -> 
     print_plan(held.output(output), held.api.post(f"{PATH}/{plan}/rollback", {}))
 
 
-def _state(plan: Mapping[str, Any]) -> str:
-    """Its state, and whether it waits for an approval."""
-    return "needs approval" if plan["needsApproval"] else str(plan["state"])
-
-
 def print_plan(out: Output, plan: Mapping[str, Any]) -> None:
     """A plan with all that it says."""
     out.one(plan, name=plan["id"], human=lambda: _human(out, plan))
@@ -198,12 +198,8 @@ def _human(out: Output, plan: Mapping[str, Any]) -> None:
 
 def plan_lines(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What a plan says after its sentence, line by line, each with its style."""
-    for name, before, after in plan["settings"]:
-        yield f"{name}: {before} -> {after}", ""
-    for each in plan["sums"]:
-        most = "unknown" if each["most"] is None else f"{each['most']:g}"
-        change = f"{each['before']:g} -> {each['after']:g} GPUs deserved"
-        yield f"{each['of']} in {each['pool']} of {each['cluster']}: {change}; {each['bound']} {most}", ""
+    yield from ((f"{name}: {before} -> {after}", "") for name, before, after in plan["settings"])
+    yield from ((_sum_line(each), "") for each in plan["sums"])
     for cluster in plan["objects"]:
         for change in cluster["changes"]:
             line = f"{change['mark']} {cluster['cluster']}: {change['kind']} {change['name']}"
@@ -211,8 +207,12 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, group in plan["workloads"].items():
         for each in group["examples"]:
             yield f"{name.replace('_', ' ')}: {each['project']}/{each['name']}, {each['priority']} {each['value']}", ""
-    for verb in ("new", "lost"):
-        for who, whom in plan["victims"].get(verb, ()):
-            yield f"{who} {'can now' if verb == 'new' else 'can no longer'} evict {whom}", ""
-    for warning in plan["warnings"]:
-        yield f"Warning: {warning}", "yellow"
+    for verb, words in (("new", "can now"), ("lost", "can no longer")):
+        yield from ((f"{who} {words} evict {whom}", "") for who, whom in plan["victims"][verb])
+    yield from ((f"Warning: {warning}", "yellow") for warning in plan["warnings"])
+
+
+def _sum_line(each: Mapping[str, Any]) -> str:
+    most = "unknown" if each["most"] is None else f"{each['most']:g}"
+    change = f"{each['before']:g} -> {each['after']:g} GPUs deserved"
+    return f"{each['of']} in {each['pool']} of {each['cluster']}: {change}; {each['bound']} {most}"
