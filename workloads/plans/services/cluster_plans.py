@@ -22,8 +22,7 @@ from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tenants.quotas.services.quotas import deserved_sum
 from workloads.plans.models import PlanScope
 from workloads.plans.selectors import Change, Effect, Facts, blank_effect, counted, group_of
-from workloads.plans.services.quota_plans import devices
-from workloads.plans.services.setting_plans import Groups, Reach, SettingPlan, effect_sentence
+from workloads.plans.services.setting_plans import Groups, Reach, SettingPlan, devices, effect_sentence
 from workloads.state.models import DesiredPhase
 from workloads.state.rules import WAITING
 from workloads.state.selectors.usage import live

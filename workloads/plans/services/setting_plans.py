@@ -164,6 +164,38 @@ class SettingPlan(ABC):
         )
 
 
+def quota_requests(plan: Plan) -> list[ApiRequest]:
+    """A plan of quotas over REST."""
+    entries = [_quota_entry(each) for each in plan.change.get("quotas", [plan.change])]
+    change = {"quotas": entries, "reason": plan.change.get("reason", "")}
+    return [ApiRequest("POST", "/api/v1/plans", {"kind": "quotas", "change": change})]
+
+
+def _quota_entry(entry: Change) -> dict[str, Any]:
+    """Columns of a quota as REST has them: GPUs in devices, CPU in millicores, memory in MB."""
+    owner = {name: entry[name] for name in ("project", "department", "cluster") if entry.get(name)}
+    found: dict[str, Any] = {**owner, "nodePool": entry["pool"]}
+    values = entry["values"]
+    if values is None:
+        return {**found, "remove": True}
+    for name, size, weight in (
+        ("gpu", 1000, "over_quota_weight"),
+        ("cpu", 1, "cpu_weight"),
+        ("memory", 10**6, "memory_weight"),
+    ):
+        amounts = {part: values[f"{name}_{part}"] for part in ("deserved", "limit") if f"{name}_{part}" in values}
+        one: dict[str, Any] = {part: value if value is None else value / size for part, value in amounts.items()}
+        one |= {"overQuotaWeight": values[weight]} if weight in values else {}
+        if one:
+            found[name] = {**one, "units": "MB"} if name == "memory" else one
+    return {**found, "rank": values["rank"]} if "rank" in values else found
+
+
+def devices(milli: int) -> float:
+    """GPUs of thousandths; a whole number where it is one."""
+    return milli // 1000 if milli % 1000 == 0 else milli / 1000
+
+
 _SENT_AS: Final = {"kind": "workloadKind", "document": "policy"}
 
 
