@@ -131,7 +131,7 @@ def _keys(named: Sequence[Named], model: type[Project] | type[Department]) -> se
 
 
 def _owners(change: Change) -> Iterator[Named]:
-    """Owner, entry and pointer of each. Nothing else is read: who may change them is not known yet. Projects are read at once."""
+    """Owner, entry and pointer of each. Nothing else is read: who may change them is not known yet."""
     entries = change.get("quotas", [change])
     if not 0 < len(entries) <= MOST:
         raise ValidationFailed.at("/quotas", "required", f"Name 1 to {MOST} quotas.", most=MOST)
