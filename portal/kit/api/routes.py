@@ -131,6 +131,7 @@ class Route(APIView):
         A dry run answers it as `plan`. Where such plans need an approval, the request itself is a 409.
         """
         del request, args, kwargs
+        return None
 
     def current(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """What a GET answers of the thing that a write is about: by the same path, else by the one above it."""

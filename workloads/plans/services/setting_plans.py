@@ -280,7 +280,9 @@ class OwnedSetting(SettingPlan):
 
     def reach(self, change: Change) -> Reach:
         owner = owner_named(change)
-        rows = (owner,) if isinstance(owner, Project) else owner.projects.select_related("department", "cluster")
+        if isinstance(owner, Project):
+            return Reach((owner.cluster,), {owner.pk: owner})
+        rows = owner.projects.select_related("department", "cluster")
         return Reach((owner.cluster,), {row.pk: row for row in rows})
 
     def label(self, change: Change) -> str:
