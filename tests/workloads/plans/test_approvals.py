@@ -14,7 +14,7 @@ from tenants.access.models import Role, User
 from tenants.organisation.models import Project
 from tenants.quotas.models import MinRuntime, ProjectQuota
 from tests.factories.cast import applied
-from tests.factories.tenants import GPU
+from tests.factories.tenants import GPU, MembershipFactory
 from tests.support.rest_clients import Robot
 from workloads.dictionary.models import Priority
 from workloads.notifications.models import Notice
@@ -145,6 +145,7 @@ def test_those_who_may_approve_are_notified(robot: Robot, llm_team: Project) -> 
 def test_the_pages_require_approve_and_apply(
     client_of: Clients, admin: User, alice: User, llm_team: Project, as_alice: Actor
 ) -> None:
+    MembershipFactory(user=alice, project=None, department=llm_team.department, role=Role.DEPARTMENT_ADMIN)
     client = client_of(admin)
     page = client.get("/plans/approval/").content.decode()
     assert "All plans" in page
