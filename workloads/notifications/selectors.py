@@ -95,7 +95,8 @@ def deliveries_by(row: NotificationChannel) -> QuerySet[Delivery]:
 
 def readable_deliveries(actor: Actor, rows: Sequence[Delivery]) -> list[ReadableDelivery]:
     """These messages as their subscriber may read them now: a channel's other addresses are its admins' to know."""
-    projects, held = {_project_of(each) for each in rows} - {None}, access_for(actor)
+    held = access_for(actor)
+    projects = {key for each in rows if (key := _project_of(each)) is not None}
     seen = set(visible_projects(actor).filter(pk__in=projects).values_list("pk", flat=True))
     mine = own_address(str(actor.kind), actor.id)
     return [_readable_delivery(each, held, seen, mine) for each in rows]

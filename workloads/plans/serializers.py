@@ -114,7 +114,7 @@ class PlannedChangeSchema(serializers.Serializer[Any]):
     flavour = serializers.CharField(required=False, max_length=20)
     workloadKind = serializers.CharField(required=False, max_length=24, help_text="Of a policy: training, …")
     policy = serializers.DictField(required=False, allow_null=True, help_text="Defaults and rules; null removes it.")
-    required = serializers.BooleanField(required=False, help_text="Of `approval`: does a second admin approve?")
+    required = serializers.BooleanField(required=False, help_text="Of `approval`: does a second admin approve?")  # type: ignore[assignment]  # a field of the body, not of the class
 
 
 KINDS: Final = (
@@ -149,4 +149,4 @@ class ApprovalWrite(serializers.Serializer[Any]):
     """Whether plans for a place need the approval of a second admin."""
 
     departmentId = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=10**15)
-    required = serializers.BooleanField()
+    required = serializers.BooleanField()  # type: ignore[assignment]  # a field of the body, not of the class

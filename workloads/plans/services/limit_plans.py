@@ -29,8 +29,14 @@ from tenants.quotas.services.runtime_rules import (
 from workloads.plans.models import PlanScope
 from workloads.plans.selectors import Change, Facts, approval_of, approval_place
 from workloads.plans.services.plans import set_approval
-from workloads.plans.services.quota_plans import owner_named
-from workloads.plans.services.setting_plans import Groups, OwnedSetting, Reach, SettingPlan, reason_of
+from workloads.plans.services.setting_plans import (
+    Groups,
+    OwnedSetting,
+    Reach,
+    SettingPlan,
+    owner_named,
+    reason_of,
+)
 from workloads.state.models import DesiredPhase
 from workloads.state.rules import WAITING
 from workloads.state.selectors.usage import live
@@ -184,7 +190,8 @@ class MinRuntimePlan(OwnedSetting):
             "protected": [
                 pk
                 for pk, project, started in rows.values_list("pk", "project_id", "started_at")
-                if (now - started).total_seconds()
+                if started
+                and (now - started).total_seconds()
                 < 60 * rules.effective(project, reach.projects[project].department_id)
             ]
         }
