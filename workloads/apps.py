@@ -21,17 +21,23 @@ class WorkloadsConfig(AppConfig):
         from clusters.sync import selectors as sync_selectors
         from clusters.watch import selectors as watch_selectors
         from clusters.watch.services import observations
+        from portal.kit.api.routes import register_planner
         from tenants.organisation import services as organisation_services
-        from tenants.quotas.services import quotas as quotas_services
         from tenants.usage import selectors as usage_selectors
         from workloads.dictionary.selectors import desired_state
         from workloads.dictionary.services.builtin import install_dictionary
+        from workloads.dictionary.services.plan_effects import victims_of_switch
         from workloads.dictionary.services.plans import KINDS as DICTIONARY_PLANS
         from workloads.lifecycle.services.observe import on_observation
         from workloads.lifecycle.services.relocation import WORKFORCE
+        from workloads.notifications.services.delivery import announce_plan
+        from workloads.plans.api import PLANNER
         from workloads.plans.selectors import register_kind
+        from workloads.plans.services.cluster_plans import kinds_with
+        from workloads.plans.services.limit_plans import KINDS as LIMIT_PLANS
+        from workloads.plans.services.plans import register_announcer
         from workloads.plans.services.quota_plans import KINDS as QUOTA_PLANS
-        from workloads.plans.services.quota_plans import plan_page
+        from workloads.policies.services import PolicyPlan
         from workloads.preemption.selectors import needed_pods
         from workloads.state.selectors.usage import PROVIDER, sample
         from workloads.state.selectors.workloads import homes_of, names_of
@@ -47,6 +53,9 @@ class WorkloadsConfig(AppConfig):
         usage_selectors.register_provider(PROVIDER)
         organisation_services.register_deletion_hook(forget)
         watch_selectors.register_sampler(sample)
-        quotas_services.register_planner(plan_page)
+        register_planner(PLANNER)
+        register_announcer(announce_plan)
         for name, kind in {**DICTIONARY_PLANS, **QUOTA_PLANS}.items():
             register_kind(name, kind)
+        for name, setting in {**LIMIT_PLANS, **kinds_with(victims_of_switch), "policy": PolicyPlan()}.items():
+            register_kind(name, setting.as_kind(name))

@@ -11,7 +11,7 @@ from workloads.notifications.models import (
     NotificationState,
     Subscription,
 )
-from workloads.plans.models import Plan, PlanScope, PlanState
+from workloads.plans.models import Plan, PlanApproval, PlanScope, PlanState
 from workloads.policies.models import Policy
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.quota_requests.models import QuotaRequest, QuotaRequestState
@@ -47,6 +47,7 @@ __all__ = [
     "NotificationState",
     "Phase",
     "Plan",
+    "PlanApproval",
     "PlanScope",
     "PlanState",
     "Policy",

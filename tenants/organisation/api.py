@@ -25,7 +25,7 @@ from portal.kit.api.lists import (
     part_of,
     without_cursor,
 )
-from portal.kit.api.routes import Route, RoutePermission, count_route
+from portal.kit.api.routes import PlannedWrite, Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, ignored_parameters, operation, validated_body
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
@@ -48,7 +48,7 @@ from tenants.organisation.serializers import (
 )
 from tenants.quotas.rules import gpu_milli
 from tenants.quotas.serializers import warned_entries, warnings_json
-from tenants.quotas.services.pool_quotas import set_resources
+from tenants.quotas.services.pool_quotas import planned_resources, set_resources
 from tenants.quotas.services.runtime_rules import set_scheduling_rules
 
 OrgUnitRow = TypeVar("OrgUnitRow", Project, Department)
@@ -166,6 +166,13 @@ class DepartmentDetail(Route):
         """The department; 404 if it is absent or not yours."""
         return Response(departments_json([_department(actor_of(request), unit_id)])[0])
 
+    def planned(self, request: Request, unit_id: int) -> PlannedWrite | None:
+        """The quotas that the body sets."""
+        if request.method != "PUT":
+            return None
+        entries = validated_body(OrgUnitChange, request.data)["resources"]
+        return planned_resources(_department(actor_of(request), unit_id), entries, whole=True)
+
     @operation("update_department", "Change a department", OrgUnitSchema, request=OrgUnitChange)
     def put(self, request: Request, unit_id: int) -> Response:
         """Replace every quota; other absent fields stay."""
@@ -192,6 +199,11 @@ class DepartmentResources(Route):
     """A department's quotas."""
 
     access = dict.fromkeys(("PUT", "PATCH"), RoutePermission("manage_department_quota", "department"))
+
+    def planned(self, request: Request, unit_id: int) -> PlannedWrite | None:
+        """The quotas that the body sets."""
+        owner = _department(actor_of(request), unit_id)
+        return planned_resources(owner, request.data or [], whole=request.method == "PUT")
 
     @operation("update_department_resources", "Set a department's quotas", ENTRIES, request=ENTRIES)
     def put(self, request: Request, unit_id: int) -> Response:
@@ -283,6 +295,13 @@ class ProjectDetail(Route):
         """The project; 404 if it is absent or not yours."""
         return Response(projects_json([_project(actor_of(request), unit_id)])[0])
 
+    def planned(self, request: Request, unit_id: int) -> PlannedWrite | None:
+        """The quotas that the body sets."""
+        if request.method != "PUT":
+            return None
+        entries = validated_body(ProjectChange, request.data)["resources"]
+        return planned_resources(_project(actor_of(request), unit_id), entries, whole=True)
+
     @operation("update_project", "Change a project", OrgUnitSchema, request=ProjectChange)
     def put(self, request: Request, unit_id: int) -> Response:
         """Replace every quota; other absent fields stay."""
@@ -310,6 +329,11 @@ class ProjectResources(Route):
     """A project's quotas."""
 
     access = dict.fromkeys(("PUT", "PATCH"), RoutePermission("manage_project_quota", "project"))
+
+    def planned(self, request: Request, unit_id: int) -> PlannedWrite | None:
+        """The quotas that the body sets."""
+        owner = _project(actor_of(request), unit_id)
+        return planned_resources(owner, request.data or [], whole=request.method == "PUT")
 
     @operation("update_project_resources", "Set a project's quotas", ENTRIES, request=ENTRIES)
     def put(self, request: Request, unit_id: int) -> Response:

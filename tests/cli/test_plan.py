@@ -40,3 +40,27 @@ def test_a_discarded_plan_is_not_applied(admin: Rung, plan: Plan) -> None:
     assert refused.code != 0
     assert "already applied or discarded" in refused.err
     assert ProjectQuota.objects.get(project__name="llm-team").gpu_deserved == 4 * GPU
+
+
+def test_a_plan_of_another_admin_is_approved_where_it_has_to_be(admin: Rung, plan: Plan) -> None:
+    assert admin("plan", "approval").out.strip() == "Not required."
+    wish = admin("plan", "approval", "--department", "research", "--require", "-o", "name").out.strip()
+    assert admin("plan", "apply", wish, "--yes").code == 0
+    assert "research" in admin("plan", "approval").out
+    key = str(plan.pk)
+    assert "needs approval" in admin("plan", "show", key).out
+    refused = admin("plan", "apply", key, "--yes")
+    assert "A second admin has to approve this change." in refused.err
+    approved = admin("plan", "approve", key, "--yes")
+    assert approved.code == 0, approved.err
+    assert admin("plan", "apply", key, "--yes").code == 0
+
+
+def test_apply_with_plan_prints_what_the_portal_plans(admin: Rung, llm_team: Project) -> None:
+    text = "apiVersion: rung.dev/v1\nkind: NodePool\nmetadata: {name: h100, cluster: lab}\nspec: {labelValue: h200}\n"
+    shown = admin("apply", "-f", "-", "--plan", stdin=text)
+    assert "~ NodePool h100" in shown.out, shown.err
+    assert "label rung.dev/node-pool=h100" in shown.out
+    plans = admin("apply", "-f", "-", "--plan", "-o", "json", stdin=text).data[0]["plans"]
+    assert [each["kind"] for each in plans] == ["node_pool"]
+    assert not Plan.objects.exists()

@@ -5,6 +5,7 @@ another department. Both projects are on one cluster with the node pools h100 (d
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -30,6 +31,13 @@ from tests.factories.tenants import (
 def acting(user: User, channel: Channel = Channel.UI) -> Actor:
     """The user as an actor."""
     return Actor(ActorKind.USER, str(user.pk), user.username, channel)
+
+
+def applied(client: Client, answer: Any) -> None:
+    """Apply the plan that a page opened."""
+    assert answer.status_code == 302
+    assert answer["Location"].startswith("/plans/")
+    assert client.post(f"{answer['Location']}apply/").status_code == 302
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from scheduling.model.resources import MILLI
 from tenants.quotas.selectors.reclaims import QueueFigures, Reclaims
 from workloads.dictionary.models import Category, Priority, WorkloadType
 from workloads.dictionary.rules.eviction_matrix import Evictable, EvictionMatrix, MatrixTable
-from workloads.plans.api import PlanSchema
+from workloads.plans.serializers import PlanSchema
 
 
 class PriorityChange(serializers.Serializer[Any]):

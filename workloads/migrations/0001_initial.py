@@ -4,6 +4,7 @@ import uuid
 
 import django.core.validators
 import django.db.models.deletion
+import django.db.models.functions.comparison
 from django.db import migrations, models
 
 
@@ -838,7 +839,21 @@ class Migration(migrations.Migration):
                 (
                     "project",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="+", to="tenants.project"
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.project",
+                    ),
+                ),
+                (
+                    "department",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.department",
                     ),
                 ),
             ],
@@ -1123,8 +1138,16 @@ class Migration(migrations.Migration):
                     models.JSONField(blank=True, help_text="Once applied: the facts right after it.", null=True),
                 ),
                 ("created_by", models.CharField(max_length=254)),
+                (
+                    "author",
+                    models.CharField(
+                        blank=True, help_text="Kind and id of the subject that created it.", max_length=80
+                    ),
+                ),
                 ("created_at", models.DateTimeField()),
                 ("expires_at", models.DateTimeField()),
+                ("approved_by", models.CharField(blank=True, max_length=254)),
+                ("approved_at", models.DateTimeField(blank=True, null=True)),
                 ("applied_by", models.CharField(blank=True, max_length=254)),
                 ("applied_at", models.DateTimeField(blank=True, null=True)),
                 (
@@ -1141,6 +1164,33 @@ class Migration(migrations.Migration):
             options={
                 "ordering": ["-created_at"],
                 "indexes": [models.Index(fields=["-created_at", "-id"], name="workloads_plans_by_time")],
+            },
+        ),
+        migrations.CreateModel(
+            name="PlanApproval",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("created_by", models.CharField(max_length=254)),
+                ("created_at", models.DateTimeField()),
+                (
+                    "department",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.department",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["department__name"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        django.db.models.functions.comparison.Coalesce("department", 0),
+                        name="workloads_plan_approval_once",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(

@@ -6,7 +6,7 @@ from datetime import datetime
 from django.db import models
 from django.db.models import Q
 
-from tenants.organisation.models import Project
+from tenants.organisation.models import Department, Project
 from workloads.state.models import DeferredRequest, WorkloadEvent
 
 
@@ -64,10 +64,14 @@ class Subscription(DeferredRequest):
 
 
 class Notice(models.Model):
-    """News of a project that is about no workload. For one subject, or for those with a permission in the project."""
+    """News of a project or department, or of neither, that is about no workload.
+
+    For one subject, or for those with a permission there; of neither: in the whole installation.
+    """
 
     type = models.CharField(max_length=40)
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="+")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    department = models.ForeignKey(Department, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
     subject_kind = models.CharField(max_length=20, blank=True)
     subject_id = models.CharField(max_length=64, blank=True)
     permission = models.CharField(max_length=40, blank=True)
@@ -78,6 +82,12 @@ class Notice(models.Model):
 
     def __str__(self) -> str:
         return self.title
+
+    @property
+    def place(self) -> str:
+        """The name of its project or department; empty: of neither."""
+        owner = self.project or self.department
+        return owner.name if owner else ""
 
 
 class DeliveryState(models.TextChoices):

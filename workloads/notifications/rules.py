@@ -51,6 +51,7 @@ _QUOTA: Final[Mapping[str, str]] = {
     "QuotaRequested": "Someone requests quota that you may grant.",
     "QuotaDecided": "Your request for quota was approved or declined.",
     "QuotaEnded": "Quota granted until a date was taken back, or cannot be yet.",
+    "PlanNeedsApproval": "A plan of another admin waits for your approval.",
 }
 NOTIFICATION_TYPES: Final[tuple[NotificationType, ...]] = (
     *(NotificationType(STATUS, name, words) for name, words in _PHASES.items()),

@@ -12,7 +12,8 @@ from django.db.models import Count, Max, Q, QuerySet
 
 from portal.kit.security.actors import Actor, ActorKind
 from tenants.access.models import User
-from tenants.access.selectors import visible_projects
+from tenants.access.rules import Permission
+from tenants.access.selectors import Access, access_for, visible_projects
 from workloads.notifications.models import Delivery, DeliveryState, Notice, NotificationChannel, Subscription
 from workloads.notifications.rules import KNOWN, QUOTA, NotificationType, notification_types_of
 from workloads.state.models import Workload, WorkloadEvent
@@ -84,7 +85,7 @@ def _addresses(people: Collection[str]) -> dict[str, str]:
 def deliveries_of(actor: Actor) -> QuerySet[Delivery]:
     """What the subject's own subscriptions asked for."""
     own = Delivery.objects.filter(subscription__subject_kind=str(actor.kind), subscription__subject_id=actor.id)
-    return own.select_related("event__workload__project", "notice__project", "channel")
+    return own.select_related("event__workload__project", "notice__project", "notice__department", "channel")
 
 
 def deliveries_by(row: NotificationChannel) -> QuerySet[Delivery]:
@@ -94,10 +95,11 @@ def deliveries_by(row: NotificationChannel) -> QuerySet[Delivery]:
 
 def readable_deliveries(actor: Actor, rows: Sequence[Delivery]) -> list[ReadableDelivery]:
     """These messages as their subscriber may read them now: a channel's other addresses are its admins' to know."""
-    projects = {_project_of(each) for each in rows}
+    held = access_for(actor)
+    projects = {key for each in rows if (key := _project_of(each)) is not None}
     seen = set(visible_projects(actor).filter(pk__in=projects).values_list("pk", flat=True))
     mine = own_address(str(actor.kind), actor.id)
-    return [_readable_delivery(each, seen, mine) for each in rows]
+    return [_readable_delivery(each, held, seen, mine) for each in rows]
 
 
 def channel_uses() -> list[ChannelUse]:
@@ -141,16 +143,18 @@ def _deliveries(key: UUID, counts: Mapping[str, Any] | None) -> ChannelDeliverie
     return ChannelDeliveries(name, counts["waiting"], counts["failed"], counts["sent_at"], "" if healthy else words)
 
 
-def _readable_delivery(row: Delivery, seen: set[int], mine: str) -> ReadableDelivery:
+def _readable_delivery(row: Delivery, held: Access, seen: set[int], mine: str) -> ReadableDelivery:
     to, visible = row.address if row.address == mine else "", _project_of(row) in seen
     if row.notice:
+        if row.notice.project_id is None:
+            visible = held.can(Permission(row.notice.permission), department=row.notice.department)
         return ReadableDelivery(row, KNOWN[QUOTA, row.notice.type], None, to, row.notice if visible else None)
     event = row.workload_event
     kind = notification_types_of(event.type, event.phase, event.reason)[0]
     return ReadableDelivery(row, kind, event.workload if visible else None, to)
 
 
-def _project_of(row: Delivery) -> int:
+def _project_of(row: Delivery) -> int | None:
     return row.notice.project_id if row.notice else row.workload_event.workload.project_id
 
 

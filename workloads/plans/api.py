@@ -1,126 +1,56 @@
 """REST of change plans, beyond Run:ai: plan a change, read what it would do, then apply, discard or roll it back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
+from django.db import transaction
 from drf_spectacular.utils import OpenApiParameter
-from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.kit.api.lists import PAGES, Column, ListSchema, as_time, filters, part_of
+from portal.kit.api.lists import PAGES, Column, as_time, filters, part_of
 from portal.kit.api.parsers import rfc3339
-from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.routes import PlannedWrite, Planner, Route, RoutePermission
 from portal.kit.api.serializers import FILTERS, operation, rendered, validated_body
 from portal.kit.errors import BadRequest, NotFound, Problem, ValidationFailed
+from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
+from tenants.access.selectors import visible_departments
 from tenants.quotas.services.pool_quotas import parse_entry, refusals_at
 from tenants.quotas.services.quota_values import DIMENSIONS
-from workloads.plans.models import Plan
-from workloads.plans.selectors import STATES, Change, in_state, state_of, visible_plans
-from workloads.plans.serializers import (
-    PlanGroupSchema,
-    PlannedClusterSchema,
-    PlanQuotaSchema,
-    PlanSumSchema,
-    PlanTypeSchema,
-    PlanVictimsSchema,
+from workloads.plans.models import Plan, PlanApproval
+from workloads.plans.selectors import (
+    STATES,
+    Change,
+    approval_departments,
+    approval_place,
+    awaits_approval,
+    in_state,
+    kind_named,
+    require_scopes,
+    state_of,
+    visible_approvals,
+    visible_plans,
 )
-from workloads.plans.services.plans import apply_plan, discard_plan, plan_change, roll_back
-
-
-class PlanRowSchema(serializers.Serializer[Any]):
-    """A plan in a list."""
-
-    id = serializers.UUIDField()
-    kind = serializers.CharField(help_text="quotas, project_quota, department_quota, priority, type or preset.")
-    title = serializers.CharField()
-    sentence = serializers.CharField()
-    state = serializers.CharField(help_text="open, expired, applied or discarded.")
-    createdAt = serializers.DateTimeField()
-    createdBy = serializers.CharField()
-    expiresAt = serializers.DateTimeField()
-    appliedAt = serializers.DateTimeField(allow_null=True)
-    appliedBy = serializers.CharField(allow_blank=True)
-    rollsBack = serializers.UUIDField(allow_null=True, help_text="The plan that this one rolls back.")
-
-
-class PlanSchema(PlanRowSchema):
-    """What the change does: objects per cluster, workloads, quotas and sums, who may evict whom, types, warnings."""
-
-    objects = PlannedClusterSchema(many=True)
-    workloads = serializers.DictField(child=PlanGroupSchema(), help_text="By group: count, and up to 20 examples.")
-    gpuHoursAtRisk = serializers.FloatField(help_text="Of workloads that become reclaimable.")
-    victims = PlanVictimsSchema()
-    types = PlanTypeSchema(many=True)
-    quotas = PlanQuotaSchema(many=True)
-    sums = PlanSumSchema(many=True)
-    warnings = serializers.ListField(child=serializers.CharField())
-
-
-class PlansSchema(ListSchema):
-    """One page of plans, newest first."""
-
-    plans = PlanRowSchema(many=True)
-
-
-class PlannedAmountsSchema(serializers.Serializer[Any]):
-    """One resource of a quota; what is absent stays, null is no limit. GPUs in devices, CPU in millicores."""
-
-    deserved = serializers.FloatField(required=False, allow_null=True)
-    limit = serializers.FloatField(required=False, allow_null=True)
-    overQuotaWeight = serializers.FloatField(required=False, allow_null=True)
-    units = serializers.CharField(required=False, max_length=3, help_text="Of memory: Mib, MB or GB.")
-
-
-class PlannedQuotaSchema(serializers.Serializer[Any]):
-    """The quota of one project or department in one node pool, all by name."""
-
-    project = serializers.CharField(required=False, max_length=50)
-    department = serializers.CharField(required=False, max_length=50)
-    cluster = serializers.CharField(
-        required=False, max_length=63, help_text="Where departments of several clusters share a name."
-    )
-    nodePool = serializers.CharField(max_length=63)
-    gpu = PlannedAmountsSchema(required=False)
-    cpu = PlannedAmountsSchema(required=False)
-    memory = PlannedAmountsSchema(required=False)
-    rank = serializers.CharField(required=False, max_length=20)
-    remove = serializers.BooleanField(required=False, default=False, help_text="Nothing deserved, no limit.")
-
-
-class PlannedChangeSchema(serializers.Serializer[Any]):
-    """Of `quotas`: `quotas` and `reason`. Of `priority` and `type`: `op`, `name` and what is to change. Of `preset`:
-    `preset` and `preemptibilities`.
-    """
-
-    quotas = PlannedQuotaSchema(many=True, required=False)
-    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=300)
-    op = serializers.CharField(
-        required=False, max_length=10, help_text="add, change, rename, retire; type, withdraw or offer."
-    )
-    name = serializers.CharField(required=False, max_length=63)
-    newName = serializers.CharField(required=False, max_length=63)
-    value = serializers.IntegerField(required=False)
-    preemptionPolicy = serializers.CharField(required=False, max_length=20)
-    description = serializers.CharField(required=False, allow_blank=True, max_length=500)
-    aliasOf = serializers.CharField(required=False, allow_blank=True, max_length=63)
-    priority = serializers.CharField(required=False, max_length=63)
-    preemptibility = serializers.CharField(required=False, max_length=30)
-    category = serializers.CharField(required=False, max_length=40)
-    preset = serializers.CharField(required=False, max_length=63)
-    preemptibilities = serializers.DictField(child=serializers.CharField(max_length=30), required=False)
-
-
-KINDS: Final = ("quotas", "priority", "type", "preset")
-
-
-class PlanCreate(serializers.Serializer[Any]):
-    """A change to plan. It is not made."""
-
-    kind = serializers.ChoiceField(choices=KINDS)
-    change = PlannedChangeSchema()
-
+from workloads.plans.serializers import (
+    ApprovalSchema,
+    ApprovalsSchema,
+    ApprovalWrite,
+    PlanCreate,
+    PlanRowSchema,
+    PlanSchema,
+    PlansSchema,
+)
+from workloads.plans.services.plans import (
+    apply_plan,
+    approve_plan,
+    check_direct_write,
+    discard_plan,
+    plan_change,
+    plan_page,
+    roll_back,
+    set_approval,
+)
 
 OWN: Final = RoutePermission("manage_project_quota", "project")
 NEEDS: Final = "Needs the permissions of the change that the plan holds; other plans are 404."
@@ -148,8 +78,8 @@ class Plans(Route):
             if state not in STATES:
                 raise BadRequest.at("/state", "unknown_state", "Unknown state.", allowed=STATES)
             rows = in_state(rows, state)
-        part = part_of(rows, request, order="-created_at")
-        return Response({"plans": [plan_row_json(row) for row in part.rows], **part.ways_on})
+        part, required = part_of(rows, request, order="-created_at"), approval_departments()
+        return Response({"plans": [plan_row_json(row, required) for row in part.rows], **part.ways_on})
 
     @operation(
         "create_plan",
@@ -197,6 +127,77 @@ class PlanApply(Route):
         return Response(plan_json(apply_plan(plan=_plan_or_404(request, plan_id), actor=actor_of(request))))
 
 
+class PlanApprove(Route):
+    """Approve a plan as a second admin."""
+
+    access = {"POST": OWN}
+
+    @operation(
+        "approve_plan",
+        "Approve a change plan",
+        PlanSchema,
+        description="Beyond Run:ai. 403 for its author; 409 where it needs no approval, is closed or "
+        f"expired, or when its basis moved. {NEEDS}",
+    )
+    def post(self, request: Request, plan_id: str) -> Response:
+        """The plan, approved."""
+        return Response(plan_json(approve_plan(plan=_plan_or_404(request, plan_id), actor=actor_of(request))))
+
+
+class PlanApprovals(Route):
+    """Where a second admin has to approve plans."""
+
+    access = {"GET": RoutePermission(), "PUT": RoutePermission("manage_department", "department")}
+
+    @operation(
+        "list_plan_approvals",
+        "List where plans need an approval",
+        ApprovalsSchema,
+        description="Beyond Run:ai. The whole installation, and departments that you may see. None at first.",
+    )
+    def get(self, request: Request) -> Response:
+        """All of them: there are no more than departments."""
+        return Response({"approvals": [_approval_json(each) for each in visible_approvals(actor_of(request))]})
+
+    @operation(
+        "set_plan_approval",
+        "Require an approval of plans, or stop it",
+        ApprovalsSchema,
+        description="Beyond Run:ai. While it is required, changes of the same settings without a plan are 409, "
+        "and so is turning it off without an approved plan. Needs to manage the department, or the dictionary.",
+        request=ApprovalWrite,
+    )
+    def put(self, request: Request) -> Response:
+        """What holds then."""
+        actor = actor_of(request)
+        kind, change = self.planned(request)
+        require_scopes(kind_named(kind).scopes(change), actor)
+        with transaction.atomic():
+            set_approval(department=approval_place(change), required=change["required"], actor=actor)
+        return self.get(request)
+
+    def planned(self, request: Request) -> PlannedWrite:
+        """The requirement that the body sets."""
+        body = validated_body(ApprovalWrite, request.data)
+        change: dict[str, Any] = {"required": body["required"]}
+        if body.get("departmentId") is not None:
+            found = visible_departments(actor_of(request)).filter(pk=body["departmentId"]).first()
+            if found is None:
+                raise NotFound
+            change |= {"department": found.name, "cluster": found.cluster.name}
+        return "approval", change
+
+
+def _approval_json(row: PlanApproval) -> dict[str, Any]:
+    where = row.department
+    return rendered(
+        ApprovalSchema,
+        row,
+        departmentId=str(where.pk) if where else None,
+        departmentName=where.name if where else None,
+    )
+
+
 class PlanDiscard(Route):
     """Close a plan without its change."""
 
@@ -226,14 +227,16 @@ class PlanRollback(Route):
         return Response(plan_json(back), status=201)
 
 
-def plan_row_json(plan: Plan) -> dict[str, Any]:
-    """A plan without its effect."""
+def plan_row_json(plan: Plan, required: Collection[int | None] | None = None) -> dict[str, Any]:
+    """A plan without its effect. `required`: departments whose plans need an approval, read once for a list."""
     return rendered(
         PlanRowSchema,
         plan,
         id=str(plan.pk),
         sentence=plan.effect["sentence"],
         state=state_of(plan),
+        needsApproval=awaits_approval(plan, required),
+        approvedAt=rfc3339(plan.approved_at) if plan.approved_at else None,
         appliedAt=rfc3339(plan.applied_at) if plan.applied_at else None,
         rollsBack=str(plan.rolls_back_id) if plan.rolls_back_id else None,
     )
@@ -241,7 +244,7 @@ def plan_row_json(plan: Plan) -> dict[str, Any]:
 
 def plan_json(plan: Plan) -> dict[str, Any]:
     """A plan with everything that it says it does."""
-    shown = ("objects", "workloads", "victims", "types", "quotas", "sums", "warnings")
+    shown = ("settings", "objects", "workloads", "victims", "types", "quotas", "sums", "warnings")
     risk = {"gpuHoursAtRisk": plan.effect["gpu_hours_at_risk"]}
     return {**plan_row_json(plan), **{name: plan.effect[name] for name in shown}, **risk}
 
@@ -286,19 +289,21 @@ _NEEDED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 }
 
 
+def _require(body: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse a change that lacks fields."""
+    text = "This field is required."
+    missing = [Problem(f"/change/{name}", "required", text) for name in names if name not in body]
+    if missing:
+        raise ValidationFailed(missing[0].message, code="required", problems=missing)
+
+
 def _dictionary(kind: str) -> Callable[[Mapping[str, Any]], Change]:
     def read(body: Mapping[str, Any]) -> Change:
         operations = _NEEDED[kind]
         op = body.get("op", "preset" if kind == "preset" else "")
         if op not in operations:
             raise ValidationFailed.at("/change/op", "unknown_op", "Unknown operation.", allowed=operations)
-        missing = [
-            Problem(f"/change/{name}", "required", "This field is required.")
-            for name in operations[op]
-            if name not in body
-        ]
-        if missing:
-            raise ValidationFailed(missing[0].message, code="required", problems=missing)
+        _require(body, operations[op])
         given = {_NAMES.get(name, name): value for name, value in body.items() if name not in {"quotas", "reason"}}
         extra = {"preemptibilities": body.get("preemptibilities", {})} if kind == "preset" else {}
         return {**given, **extra, "op": op}
@@ -306,7 +311,72 @@ def _dictionary(kind: str) -> Callable[[Mapping[str, Any]], Change]:
     return read
 
 
+_OWNED: Final = ("project", "department", "cluster", "reason")
+_SETTINGS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "priority_cap": (("project", "priority", "gpuLimit"), ("cluster", "reason")),
+    "time_limit": (("category", "minutes"), (*_OWNED, "noticeMinutes")),
+    "idle_limit": (("category", "minutes"), (*_OWNED, "noticeMinutes")),
+    "min_runtime": (("minutes",), _OWNED),
+    "node_pool": (
+        ("op", "cluster", "pool"),
+        ("labelKey", "labelValue", "gpuPlacement", "topologyLevels", "isDefault", "default"),
+    ),
+    "scheduler": (("cluster", "flavour"), ()),
+    "policy": (("workloadKind", "policy"), ("project", "department", "cluster", "name")),
+    "approval": (("required",), ("department", "cluster")),
+}
+"""Fields that a kind of single setting needs, and those that it may have."""
+_POLICY_KINDS: Final = ("workspace", "training", "distributed", "inference", "distributedInference", "nimService")
+_PLANNED_AS: Final = {"workload_kind": "kind", "policy": "document"}
+
+
+def _setting(kind: str) -> Callable[[Mapping[str, Any]], Change]:
+    needed, more = _SETTINGS[kind]
+
+    def read(body: Mapping[str, Any]) -> Change:
+        _require(body, needed)
+        for name in body.keys() - {*needed, *more, "reason"}:
+            raise ValidationFailed.at(f"/change/{name}", "unknown_field", "Unknown field.", allowed=(*needed, *more))
+        if kind in {"time_limit", "idle_limit", "min_runtime"} and ("project" in body) == ("department" in body):
+            raise ValidationFailed.at("/change/project", "one_owner", "Name either a project or a department.")
+        if kind == "node_pool" and body["op"] not in {"create", "change", "delete"}:
+            allowed = ("create", "change", "delete")
+            raise ValidationFailed.at("/change/op", "unknown_op", "Unknown operation.", allowed=allowed)
+        if kind == "policy" and body["workloadKind"] not in _POLICY_KINDS:
+            text = "Unknown kind of workload."
+            raise ValidationFailed.at("/change/workloadKind", "unknown_kind", text, allowed=_POLICY_KINDS)
+        named = {_snake(name): body[name] for name in (*needed, *more) if name in body}
+        change = {_PLANNED_AS.get(name, name): value for name, value in named.items()}
+        if change.get("gpu_limit") is not None:
+            change["gpu_limit"] = int(change["gpu_limit"] * 1000)
+        return {**change, "name": change.get("name", "")} if kind == "policy" else change
+
+    return read
+
+
+def _snake(name: str) -> str:
+    """`gpuLimit` as `Plan.change` has it: `gpu_limit`."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
 READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Change]]] = {
     "quotas": _quotas,
     **{kind: _dictionary(kind) for kind in _NEEDED},
+    **{kind: _setting(kind) for kind in _SETTINGS},
 }
+
+
+class _Planner:
+    """Plans for the writes of other routes and for pages of settings below this feature."""
+
+    def document(self, planned: PlannedWrite, actor: Actor, /) -> dict[str, Any]:
+        return plan_json(plan_change(kind=planned[0], change=planned[1], actor=actor))
+
+    def page(self, planned: PlannedWrite, actor: Actor, /) -> str:
+        return plan_page(*planned, actor)
+
+    def check_direct(self, planned: PlannedWrite, actor: Actor, /) -> None:
+        check_direct_write(*planned, actor)
+
+
+PLANNER: Final[Planner] = _Planner()

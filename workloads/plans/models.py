@@ -3,6 +3,7 @@
 import uuid
 
 from django.db import models
+from django.db.models.functions import Coalesce
 
 from clusters.inventory.models import Cluster
 from tenants.organisation.models import Department, Project
@@ -30,8 +31,11 @@ class Plan(models.Model):
     outcome = models.JSONField(null=True, blank=True, help_text="Once applied: the facts right after it.")
     rolls_back = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="rollbacks")
     created_by = models.CharField(max_length=254)
+    author = models.CharField(max_length=80, blank=True, help_text="Kind and id of the subject that created it.")
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
+    approved_by = models.CharField(max_length=254, blank=True)
+    approved_at = models.DateTimeField(null=True, blank=True)
     applied_by = models.CharField(max_length=254, blank=True)
     applied_at = models.DateTimeField(null=True, blank=True)
 
@@ -57,3 +61,18 @@ class PlanScope(models.Model):
 
     def __str__(self) -> str:
         return f"{self.permission} for {self.plan_id}"
+
+
+class PlanApproval(models.Model):
+    """Plans for this department need the approval of a second admin; without a department: all plans do."""
+
+    department = models.ForeignKey(Department, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    created_by = models.CharField(max_length=254)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["department__name"]
+        constraints = [models.UniqueConstraint(Coalesce("department", 0), name="workloads_plan_approval_once")]
+
+    def __str__(self) -> str:
+        return f"Approval of plans for {self.department or 'the whole installation'}"

@@ -20,16 +20,16 @@ from clusters.ports.objects import stamped
 from clusters.sync.rules.diff import Change as ObjectChange
 from clusters.sync.rules.diff import Create, Delete, Fenced, NameConflict, Replace, Update, diff
 from clusters.sync.selectors import desired_state
-from portal.kit.errors import ValidationFailed
+from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.pages.api_snippets import ApiRequest
 from portal.kit.security.actors import Actor
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.resources import Resources
 from scheduling.state.queue_usage import fits_quota
 from tenants.access.rules import Permission
-from tenants.access.selectors import access_for, require
-from tenants.organisation.models import Project
-from workloads.plans.models import Plan, PlanScope
+from tenants.access.selectors import access_for, require, visible_departments
+from tenants.organisation.models import Department, Project
+from workloads.plans.models import Plan, PlanApproval, PlanScope
 from workloads.state.models import DesiredPhase, Workload
 from workloads.state.rules import WAITING
 from workloads.state.selectors.costs import gpu_seconds_at_risk
@@ -80,37 +80,6 @@ def kind_names() -> list[str]:
     return sorted(_kinds)
 
 
-_RESOURCES: Final = (("gpu", 1000, "over_quota_weight"), ("cpu", 1, "cpu_weight"), ("memory", 10**6, "memory_weight"))
-"""Name, size of the unit that REST has, and column of the over-quota weight."""
-
-
-def quota_requests(plan: Plan) -> list[ApiRequest]:
-    """A plan of quotas over REST."""
-    entries = [_quota_entry(each) for each in plan.change.get("quotas", [plan.change])]
-    change = {"quotas": entries, "reason": plan.change.get("reason", "")}
-    return [ApiRequest("POST", "/api/v1/plans", {"kind": "quotas", "change": change})]
-
-
-def _quota_entry(entry: Change) -> dict[str, Any]:
-    """Columns of a quota as REST has them: GPUs in devices, CPU in millicores, memory in MB."""
-    owner = {name: entry[name] for name in ("project", "department", "cluster") if entry.get(name)}
-    found: dict[str, Any] = {**owner, "nodePool": entry["pool"]}
-    values = entry["values"]
-    if values is None:
-        return {**found, "remove": True}
-    for name, size, weight in (
-        ("gpu", 1000, "over_quota_weight"),
-        ("cpu", 1, "cpu_weight"),
-        ("memory", 10**6, "memory_weight"),
-    ):
-        amounts = {part: values[f"{name}_{part}"] for part in ("deserved", "limit") if f"{name}_{part}" in values}
-        one: dict[str, Any] = {part: value if value is None else value / size for part, value in amounts.items()}
-        one |= {"overQuotaWeight": values[weight]} if weight in values else {}
-        if one:
-            found[name] = {**one, "units": "MB"} if name == "memory" else one
-    return {**found, "rank": values["rank"]} if "rank" in values else found
-
-
 def require_scopes(scopes: Iterable[PlanScope], actor: Actor) -> None:
     """Raise unless every permission is held: NotFound for a place that the actor may not see, else Forbidden."""
     for scope in scopes:
@@ -118,7 +87,14 @@ def require_scopes(scopes: Iterable[PlanScope], actor: Actor) -> None:
         require(actor, verb, project=scope.project, department=scope.department, cluster=scope.cluster)
 
 
-PLANNED: Final = (Permission.MANAGE_PROJECT_QUOTA, Permission.MANAGE_DEPARTMENT_QUOTA, Permission.MANAGE_DICTIONARY)
+PLANNED: Final = (
+    Permission.MANAGE_PROJECT_QUOTA,
+    Permission.MANAGE_DEPARTMENT_QUOTA,
+    Permission.MANAGE_DICTIONARY,
+    Permission.MANAGE_PROJECT,
+    Permission.MANAGE_DEPARTMENT,
+    Permission.MANAGE_CLUSTERS,
+)
 """The permissions that plans need."""
 
 
@@ -135,7 +111,48 @@ def visible_plans(actor: Actor) -> QuerySet[Plan]:
         allowed |= Q(permission=permission.value) & place
     mine = PlanScope.objects.filter(allowed)
     others = PlanScope.objects.filter(plan=OuterRef("pk")).exclude(pk__in=mine.values("pk"))
-    return Plan.objects.exclude(Exists(others))
+    return Plan.objects.exclude(Exists(others)).prefetch_related("scopes__project")
+
+
+def approval_of(department: Department | None) -> PlanApproval | None:
+    """The row that requires approval for a department alone; None: for every plan."""
+    return PlanApproval.objects.filter(department=department).first()
+
+
+def approval_place(change: Change) -> Department | None:
+    """The department that a change of the requirement names; None: the installation. NotFound where it is absent."""
+    if not change.get("department"):
+        return None
+    on = {"cluster__name": change["cluster"]} if change.get("cluster") else {}
+    found = list(Department.objects.filter(name=change["department"], **on).select_related("cluster")[:2])
+    if not found:
+        raise NotFound
+    if len(found) > 1:
+        raise ValidationFailed.at("/cluster", "ambiguous", "Name the cluster of the department.")
+    return found[0]
+
+
+def visible_approvals(actor: Actor) -> QuerySet[PlanApproval]:
+    """That of the installation, and those of departments that the actor may see."""
+    mine = Q(department=None) | Q(department__in=visible_departments(actor))
+    return PlanApproval.objects.filter(mine).select_related("department")
+
+
+def approval_departments() -> frozenset[int | None]:
+    """Departments whose plans need an approval; None among them: all plans do."""
+    return frozenset(PlanApproval.objects.values_list("department_id", flat=True))
+
+
+def needs_approval(scopes: Iterable[PlanScope], required: Collection[int | None] | None = None) -> bool:
+    """Does a second admin have to approve plans with these permissions? `required`: of `approval_departments`."""
+    required = frozenset(approval_departments() if required is None else required)
+    places = {scope.project.department_id if scope.project else scope.department_id for scope in scopes}
+    return None in required or not required.isdisjoint(places - {None})
+
+
+def awaits_approval(plan: Plan, required: Collection[int | None] | None = None) -> bool:
+    """Can the plan be applied only once a second admin has approved it? `required`: of `approval_departments`."""
+    return state_of(plan) == "open" and plan.approved_at is None and needs_approval(plan.scopes.all(), required)
 
 
 STATES: Final = ("open", "expired", "applied", "discarded")
@@ -185,13 +202,39 @@ GROUPS: Final = (
     "running",
     "waiting",
 )
-"""Groups of workloads that an effect counts. Each has `count` and up to 20 `examples`."""
+"""Groups of workloads that every effect counts. Each has `count` and up to 20 `examples`."""
+GROUP_WORDS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "becomes_reclaimable": ("running workload", "becomes reclaimable", "become reclaimable"),
+    "stopped": ("running workload", "has passed the new limit", "have passed the new limit"),
+    "evictable": ("running workload", "is no longer protected", "are no longer protected"),
+    "protected": ("running workload", "is protected from eviction", "are protected from eviction"),
+    "over_cap": ("running workload", "holds GPUs above the cap", "hold GPUs above the cap"),
+    "leaves_pool": ("running workload", "is on nodes that leave its pool", "are on nodes that leave their pool"),
+    "stays": ("running workload", "stays with the old scheduler", "stay with the old scheduler"),
+    "evicted": ("running workload", "would be evicted by the new scheduler", "would be evicted by the new scheduler"),
+    "recreated": ("waiting workload", "is recreated", "are recreated"),
+    "unsupported": ("workload", "is not supported by the new scheduler", "are not supported by the new scheduler"),
+    "refused_again": ("workload", "could not be submitted again", "could not be submitted again"),
+    "allowed_again": ("workload", "could be submitted again", "could be submitted again"),
+    "no_longer_fit": ("waiting workload", "no longer fits", "no longer fit"),
+    "fit_again": ("waiting workload", "fits again", "fit again"),
+}
+"""Groups of plans of single settings: what they are, and what becomes of one and of many of them."""
+WHEN_LOST: Final = {
+    "no_longer_fit": "fit_again",
+    "protected": "evictable",
+    "refused_again": "allowed_again",
+}
+"""The group of those who leave another one."""
+AT_RISK: Final = ("becomes_reclaimable", "stopped", "evictable", "leaves_pool", "evicted")
+"""Groups whose GPU-hours are at risk."""
 
 
 def blank_effect() -> Effect:
     """An effect without anything: every kind of plan fills in its part of one shape."""
     return {
         "sentence": "No objects change.",
+        "settings": [],
         "objects": [],
         "workloads": {group: {"count": 0, "examples": []} for group in GROUPS},
         "gpu_hours_at_risk": 0,
@@ -236,7 +279,8 @@ def _as_row(change: ObjectChange) -> dict[str, Any]:
 
 def objects_sentence(objects: Sequence[Mapping[str, Any]]) -> str:
     """ "2 objects replaced on 3 clusters", without a full stop."""
-    counts = {mark: sum(c["mark"] == mark for each in objects for c in each["changes"]) for mark in "+~±-"}
+    rows = [change for each in objects for change in each["changes"]]
+    counts = {mark: sum(row.get("count", 1) for row in rows if row["mark"] == mark) for mark in "+~±-"}
     words = {"+": "created", "~": "changed", "±": "replaced", "-": "deleted"}
     parts = [f"{counted(number, 'object')} {words[mark]}" for mark, number in counts.items() if number]
     return f"{', '.join(parts)} on {counted(len(objects), 'cluster')}" if parts else "No objects change"

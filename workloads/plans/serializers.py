@@ -1,9 +1,10 @@
-"""What a plan does, as the OpenAPI document describes it. Amounts are GPUs."""
+"""Change plans as REST sends and accepts them. Amounts are GPUs."""
 
-from typing import Final
+from typing import Any, Final
 
 from rest_framework import serializers
 
+from portal.kit.api.lists import ListSchema
 from portal.kit.api.serializers import schema
 
 _TEXT: Final = serializers.CharField()
@@ -131,3 +132,151 @@ PlanSumSchema = schema(
     bound=_TEXT,
     most=serializers.FloatField(allow_null=True),
 )
+
+
+class PlanRowSchema(serializers.Serializer[Any]):
+    """A plan in a list."""
+
+    id = serializers.UUIDField()
+    kind = serializers.CharField(help_text="quotas, project_quota, department_quota, or another kind of `create_plan`.")
+    title = serializers.CharField()
+    sentence = serializers.CharField()
+    state = serializers.CharField(help_text="open, expired, applied or discarded.")
+    createdAt = serializers.DateTimeField()
+    createdBy = serializers.CharField()
+    expiresAt = serializers.DateTimeField()
+    needsApproval = serializers.BooleanField(help_text="A second admin has to approve it before it can be applied.")
+    approvedAt = serializers.DateTimeField(allow_null=True)
+    approvedBy = serializers.CharField(allow_blank=True)
+    appliedAt = serializers.DateTimeField(allow_null=True)
+    appliedBy = serializers.CharField(allow_blank=True)
+    rollsBack = serializers.UUIDField(allow_null=True, help_text="The plan that this one rolls back.")
+
+
+class PlanSchema(PlanRowSchema):
+    """What the change does: objects per cluster, workloads, quotas and sums, who may evict whom, types, warnings."""
+
+    settings = serializers.ListField(
+        child=serializers.ListField(child=serializers.CharField()),
+        help_text="Each setting that changes: name, before, after.",
+    )
+    objects = PlannedClusterSchema(many=True)
+    workloads = serializers.DictField(child=PlanGroupSchema(), help_text="By group: count, and up to 20 examples.")
+    gpuHoursAtRisk = serializers.FloatField(help_text="Of workloads that become reclaimable.")
+    victims = PlanVictimsSchema()
+    types = PlanTypeSchema(many=True)
+    quotas = PlanQuotaSchema(many=True)
+    sums = PlanSumSchema(many=True)
+    warnings = serializers.ListField(child=serializers.CharField())
+
+
+class PlansSchema(ListSchema):
+    """One page of plans, newest first."""
+
+    plans = PlanRowSchema(many=True)
+
+
+class PlannedAmountsSchema(serializers.Serializer[Any]):
+    """One resource of a quota; what is absent stays, null is no limit. GPUs in devices, CPU in millicores."""
+
+    deserved = serializers.FloatField(required=False, allow_null=True)
+    limit = serializers.FloatField(required=False, allow_null=True)
+    overQuotaWeight = serializers.FloatField(required=False, allow_null=True)
+    units = serializers.CharField(required=False, max_length=3, help_text="Of memory: Mib, MB or GB.")
+
+
+class PlannedQuotaSchema(serializers.Serializer[Any]):
+    """The quota of one project or department in one node pool, all by name."""
+
+    project = serializers.CharField(required=False, max_length=50)
+    department = serializers.CharField(required=False, max_length=50)
+    cluster = serializers.CharField(
+        required=False, max_length=63, help_text="Where departments of several clusters share a name."
+    )
+    nodePool = serializers.CharField(max_length=63)
+    gpu = PlannedAmountsSchema(required=False)
+    cpu = PlannedAmountsSchema(required=False)
+    memory = PlannedAmountsSchema(required=False)
+    rank = serializers.CharField(required=False, max_length=20)
+    remove = serializers.BooleanField(required=False, default=False, help_text="Nothing deserved, no limit.")
+
+
+class PlannedChangeSchema(serializers.Serializer[Any]):
+    """Of `quotas`: `quotas` and `reason`. Of `priority` and `type`: `op`, `name` and what is to change. Of `preset`:
+    `preset` and `preemptibilities`. Of limits, caps, minimum runtimes, policies and `approval`: `project`, `department`
+    or `cluster` by name, and the values; null or `remove` takes them away. Of `node_pool`: `op` create, change or
+    delete, `cluster`, `pool` and what is to change. Of `scheduler`: `cluster` and `flavour`.
+    """
+
+    quotas = PlannedQuotaSchema(many=True, required=False)
+    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=300)
+    op = serializers.CharField(
+        required=False, max_length=10, help_text="add, change, rename, retire; type, withdraw or offer."
+    )
+    name = serializers.CharField(required=False, max_length=63)
+    newName = serializers.CharField(required=False, max_length=63)
+    value = serializers.IntegerField(required=False)
+    preemptionPolicy = serializers.CharField(required=False, max_length=20)
+    description = serializers.CharField(required=False, allow_blank=True, max_length=500)
+    aliasOf = serializers.CharField(required=False, allow_blank=True, max_length=63)
+    priority = serializers.CharField(required=False, max_length=63)
+    preemptibility = serializers.CharField(required=False, max_length=30)
+    category = serializers.CharField(required=False, max_length=40)
+    preset = serializers.CharField(required=False, max_length=63)
+    preemptibilities = serializers.DictField(child=serializers.CharField(max_length=30), required=False)
+    project = serializers.CharField(required=False, max_length=50)
+    department = serializers.CharField(required=False, max_length=50)
+    cluster = serializers.CharField(required=False, max_length=63)
+    gpuLimit = serializers.DecimalField(
+        required=False, allow_null=True, max_digits=12, decimal_places=3, min_value=0, coerce_to_string=False
+    )
+    minutes = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=527040)
+    noticeMinutes = serializers.IntegerField(required=False, min_value=0, max_value=527040)
+    pool = serializers.CharField(required=False, max_length=63)
+    labelKey = serializers.CharField(required=False, max_length=317)
+    labelValue = serializers.CharField(required=False, max_length=63)
+    gpuPlacement = serializers.CharField(required=False, max_length=10)
+    topologyLevels = serializers.ListField(child=serializers.CharField(max_length=317), required=False, max_length=20)
+    isDefault = serializers.BooleanField(required=False)
+    default = serializers.CharField(
+        required=False, allow_null=True, max_length=63, help_text="A pool to be the default before the change."
+    )
+    flavour = serializers.CharField(required=False, max_length=20)
+    workloadKind = serializers.CharField(required=False, max_length=24, help_text="Of a policy: training, …")
+    policy = serializers.DictField(required=False, allow_null=True, help_text="Defaults and rules; null removes it.")
+    required = serializers.BooleanField(required=False, help_text="Of `approval`: does a second admin approve?")  # type: ignore[assignment]  # a field of the body, not of the class
+
+
+KINDS: Final = (
+    *("quotas", "priority_cap", "time_limit", "idle_limit", "min_runtime", "policy", "node_pool", "scheduler"),
+    *("approval", "priority", "type", "preset"),
+)
+
+
+class PlanCreate(serializers.Serializer[Any]):
+    """A change to plan. It is not made."""
+
+    kind = serializers.ChoiceField(choices=KINDS)
+    change = PlannedChangeSchema()
+
+
+class ApprovalSchema(serializers.Serializer[Any]):
+    """A place whose plans a second admin has to approve."""
+
+    departmentId = serializers.CharField(allow_null=True, help_text="Null: the whole installation.")
+    departmentName = serializers.CharField(allow_null=True)
+    createdBy = serializers.CharField()
+    createdAt = serializers.DateTimeField()
+
+
+class ApprovalsSchema(serializers.Serializer[Any]):
+    """The places that the caller may see."""
+
+    approvals = ApprovalSchema(many=True)
+
+
+class ApprovalWrite(serializers.Serializer[Any]):
+    """Whether plans for a place need the approval of a second admin."""
+
+    departmentId = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=10**15)
+    required = serializers.BooleanField()  # type: ignore[assignment]  # a field of the body, not of the class

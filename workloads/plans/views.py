@@ -1,6 +1,6 @@
 """Pages of change plans: the list, one plan with its effect, and what is done with it."""
 
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django.contrib import messages
@@ -17,11 +17,31 @@ from portal.kit.pages.api_snippets import portal_address, snippets_for
 from portal.kit.pages.forms import form_data
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
+from tenants.access.rules import Permission
+from tenants.access.selectors import access_for, require
 from tenants.quotas.forms import ReasonForm
 from tenants.quotas.views import QuotaTable, changed_fields, read_table, render_table
 from workloads.plans.models import Plan
-from workloads.plans.selectors import STATES, in_state, kind_named, state_of, visible_plans
-from workloads.plans.services.plans import apply_plan, discard_plan, plan_change, roll_back
+from workloads.plans.selectors import (
+    GROUP_WORDS,
+    STATES,
+    approval_departments,
+    awaits_approval,
+    counted,
+    in_state,
+    kind_named,
+    state_of,
+    visible_plans,
+)
+from workloads.plans.services.plans import (
+    apply_plan,
+    approve_plan,
+    discard_plan,
+    plan_change,
+    plan_page,
+    roll_back,
+    subject_of,
+)
 
 PAGE_SIZE: Final = 50
 MARKS: Final = {
@@ -39,7 +59,17 @@ KIND_WORDS: Final = {
     "project_quota": _lazy("Project quota"),
     "department_quota": _lazy("Department quota"),
     "quotas": _lazy("Quotas"),
+    "priority_cap": _lazy("GPU cap of a priority"),
+    "time_limit": _lazy("Time limit"),
+    "idle_limit": _lazy("Idle limit"),
+    "min_runtime": _lazy("Minimum runtime"),
+    "policy": _lazy("Policy"),
+    "node_pool": _lazy("Node pool"),
+    "scheduler": _lazy("Scheduler"),
+    "approval": _lazy("Approval of plans"),
 }
+OWN_GROUPS: Final = frozenset({"priority", "type", "preset", "project_quota", "department_quota", "quotas"})
+"""Kinds whose groups of workloads have headings of their own."""
 QUOTA_LABELS: Final = {
     "gpu_deserved": _lazy("GPUs deserved"),
     "gpu_limit": _lazy("GPU limit"),
@@ -69,8 +99,11 @@ def plan_list(request: HttpRequest) -> HttpResponse:
     if state in STATES:
         plans = in_state(plans, state)
     page = page_of(plans, column="-created_at", after=request.GET.get("after", ""), size=PAGE_SIZE)
-    rows = [(plan, state_of(plan)) for plan in page.rows]
+    required = approval_departments()
+    rows = [(plan, state_of(plan), awaits_approval(plan, required)) for plan in page.rows]
     context = {"page": page, "rows": rows, "state": state, "states": STATE_WORDS, "kinds": KIND_WORDS}
+    held = access_for(actor_of(request))
+    context["may_require"] = held.can(Permission.MANAGE_DICTIONARY) or held.holds(Permission.MANAGE_DEPARTMENT)
     return render_page(request, "workloads/plans/plans.html", context)
 
 
@@ -89,8 +122,54 @@ def plan_detail(request: HttpRequest, plan_id: UUID) -> HttpResponse:
         "quota_labels": QUOTA_LABELS,
         "recipes": snippets_for(portal_address(request), kind.requests(plan)) if state == "open" else [],
         "rollbacks": plan.rollbacks.all(),
+        "groups": _groups(plan),
+        "awaits": awaits_approval(plan),
+        "is_author": plan.author == subject_of(actor_of(request)),
     }
     return render_page(request, "workloads/plans/plan.html", context)
+
+
+def _groups(plan: Plan) -> list[tuple[str, Any]]:
+    """Groups of workloads of a plan of a single setting: a heading and examples of each."""
+    if plan.kind in OWN_GROUPS:
+        return []
+    counts = {name: plan.effect["workloads"].get(name) for name in GROUP_WORDS}
+    return [
+        (f"{counted(group['count'], noun)} {one if group['count'] == 1 else many}", group["examples"])
+        for name, (noun, one, many) in GROUP_WORDS.items()
+        if (group := counts[name]) and group["count"]
+    ]
+
+
+@login_required
+@require_POST
+def plan_approve(request: HttpRequest, plan_id: UUID) -> HttpResponse:
+    """Approve the plan of another admin; it can be applied then."""
+    plan = approve_plan(plan=_plan_or_404(request, plan_id), actor=actor_of(request))
+    messages.success(request, _("Approved: %(what)s. It can be applied now.") % {"what": plan.title})
+    return redirect("workloads:plan", plan_id=plan.pk)
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def plan_approval(request: HttpRequest) -> HttpResponse:
+    """Where a second admin has to approve plans. Sent, the plan that changes it."""
+    actor = actor_of(request)
+    held = access_for(actor)
+    departments = held.departments(Permission.MANAGE_DEPARTMENT).select_related("cluster").order_by("name")
+    everywhere = held.can(Permission.MANAGE_DICTIONARY)
+    if not (everywhere or departments):
+        require(actor, Permission.MANAGE_DICTIONARY)
+    if request.method == "POST":
+        change: dict[str, Any] = {"required": request.POST.get("required") == "on"}
+        if key := request.POST.get("department", ""):
+            found = get_object_or_404(departments, pk=key if key.isascii() and key.isdecimal() else 0)
+            change |= {"department": found.name, "cluster": found.cluster.name}
+        return redirect(plan_page("approval", change, actor))
+    required = approval_departments()
+    rows = [(None, None in required)] if everywhere else []
+    context = {"rows": [*rows, *((each, each.pk in required) for each in departments)]}
+    return render_page(request, "workloads/plans/approval.html", context)
 
 
 @login_required

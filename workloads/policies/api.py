@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.lists import flag_in
-from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.routes import PlannedWrite, Route, RoutePermission
 from portal.kit.api.serializers import operation, validated_body
 from portal.kit.db.read_cache import cached_reads
 from portal.kit.db.transactions import rollback_scope
@@ -31,7 +31,14 @@ from workloads.policies.serializers import (
     effective_policy_json,
     entry_json,
 )
-from workloads.policies.services import PolicyTarget, change_policy, delete_policy, set_policy
+from workloads.policies.services import (
+    PolicyTarget,
+    change_policy,
+    changed_policy,
+    delete_policy,
+    policy_change,
+    set_policy,
+)
 
 
 def owner_in_body(actor: Actor, scope: Scope, key: object, *, at: str) -> Owner:
@@ -168,6 +175,18 @@ class PolicyDetail(Route):
         target = _target(actor, kind, body["meta"])
         named = {"target": target, "name": body["meta"].get("name"), "document": body.get("policy")}
         return _done(request, target, partial(change_policy, **named, reset=body.get("reset", []), actor=actor))
+
+    def planned(self, request: Request, kind: PolicyKind) -> PlannedWrite:
+        """The policy that the body makes; without a body: its removal."""
+        if request.method == "DELETE":
+            return "policy", policy_change(_named(request, kind), "", None)
+        form = PolicyCreate if request.method == "PUT" else PolicyChange
+        body = validated_body(form, request.data)
+        target = _target(actor_of(request), kind, body["meta"])
+        name, document = body["meta"].get("name"), body.get("policy")
+        if request.method == "PATCH":
+            name, document = changed_policy(target, document, name=name, reset=body.get("reset", []))
+        return "policy", policy_change(target, name or "", document)
 
     def current(self, request: Request, kind: PolicyKind) -> Response:
         """Of the scope that the query names, or the body."""

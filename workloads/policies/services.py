@@ -1,6 +1,6 @@
 """Set, change and delete policies; resolve priority and preemptibility under them; check compliance."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -8,11 +8,13 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster
 from portal.audit.services import audited_transaction, record
 from portal.kit.errors import BadRequest, Conflict, NotFound, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
 from scheduling.model.preemptibility import Preemptibility
-from tenants.organisation.models import Project
+from tenants.access.rules import Permission
+from tenants.organisation.models import Department, Project
 from workloads.dictionary.models import WorkloadType
 from workloads.dictionary.rules.resolution import (
     EXPLICIT_PREEMPTIBILITY,
@@ -30,19 +32,35 @@ from workloads.dictionary.rules.resolution import (
 )
 from workloads.dictionary.selectors import current_dictionary, defaults_of, effective_as, type_named
 from workloads.intake import WorkloadSpec
+from workloads.plans.models import PlanScope
+from workloads.plans.selectors import Change, Facts
+from workloads.plans.services.setting_plans import Groups, Reach, SettingPlan
 from workloads.policies.models import Owner, Policy
 from workloads.policies.rules.documents import Document, patched, read_document, without
 from workloads.policies.rules.merge import (
+    KIND_OF_TYPE,
     PREEMPTIBILITY,
     PRIORITY,
     Merged,
     PolicyKind,
     Violation,
+    contradiction,
     defaults_in,
     violations,
 )
-from workloads.policies.selectors import columns_of, known_priorities, place_of, policy_for, require_scope
+from workloads.policies.selectors import (
+    columns_of,
+    effective_policy_at,
+    known_priorities,
+    needed_permission,
+    place_of,
+    policies_reaching,
+    policy_for,
+    policy_sentences,
+    require_scope,
+)
 from workloads.state.models import Workload
+from workloads.state.selectors.usage import live
 
 POINTERS: Final = {PRIORITY: "/priority", PREEMPTIBILITY: "/preemptibility"}
 _FIELDS: Final = {"priority": PRIORITY}
@@ -133,13 +151,22 @@ def change_policy(
     """Clear the fields of `reset`, then merge the document in: absent stays, null takes away. Absent where none is."""
     with audited_transaction(actor=actor, action="policy.set", **_entity(target)):
         require_scope(actor, target.owner)
-        if (row := target.row) is None:
-            raise NotFound
-        cleared, problems = without(target.kind, row.document, list(reset))
-        _raise_problems(problems)
-        wanted = row.name if name is None else name
-        kept = _checked(target.kind, wanted, cleared if document is None else patched(cleared, document))
-        return _keep(target, row, wanted, kept, actor)
+        wanted, whole = changed_policy(target, document, name=name, reset=reset)
+        kept = _checked(target.kind, wanted, whole)
+        return _keep(target, target.row, wanted, kept, actor)
+
+
+def changed_policy(
+    target: PolicyTarget, document: object, *, name: str | None, reset: Sequence[str]
+) -> tuple[str, object]:
+    """Name and document of a policy after such a change. NotFound where there is none."""
+    with transaction.atomic():
+        row = target.row
+    if row is None:
+        raise NotFound
+    cleared, problems = without(target.kind, row.document, list(reset))
+    _raise_problems(problems)
+    return row.name if name is None else name, cleared if document is None else patched(cleared, document)
 
 
 def delete_policy(*, target: PolicyTarget, actor: Actor) -> None:
@@ -250,3 +277,123 @@ def _check_offered(type_: WorkloadType) -> None:
     if type_.withdrawn_at is not None:
         text = f"{type_.title} workloads ({type_.name}) cannot be submitted: the type is disabled."
         raise ValidationFailed.at("/kind", "type_withdrawn", text)
+
+
+class PolicyPlan(SettingPlan):
+    """`kind`; `department`, `project` or `cluster` by name, or none of them; `name` and `document`, None removes it.
+
+    Policies bind what is submitted later. What is there goes on, and could perhaps not be submitted again.
+    """
+
+    page = "workloads:policies"
+
+    def title(self, change: Change) -> str:
+        place = next((change[each] for each in ("project", "department", "cluster") if change.get(each)), "")
+        return f"{change['kind']} policy of {place or 'the whole installation'}"
+
+    def scopes(self, change: Change) -> list[PlanScope]:
+        verb, place = needed_permission(policy_target(change).owner, Permission.MANAGE_PROJECT)
+        return [PlanScope(permission=verb.value, **place)]
+
+    def facts(self, change: Change) -> Facts:
+        target = policy_target(change)
+        rows = [row for row in policies_reaching(target.owner) if row.kind == target.kind]
+        found = {target.title: "none"}
+        for row in rows:
+            found[f"{row.kind} policy of {row.place.words}"] = " ".join(policy_sentences(row)) or "no rule"
+        return found
+
+    def apply(self, change: Change, actor: Actor) -> list[Problem]:
+        target = policy_target(change)
+        if change["document"] is not None:
+            set_policy(target=target, name=change["name"], document=change["document"], actor=actor)
+        elif target.row:
+            delete_policy(target=target, actor=actor)
+        return []
+
+    def undo(self, change: Change) -> Change:
+        target = policy_target(change)
+        row = Policy.objects.filter(kind=str(target.kind), **target.where).first()
+        return {**change, "name": row.name if row else "", "document": row.document if row else None}
+
+    def reach(self, change: Change) -> Reach:
+        owner = policy_target(change).owner
+        rows = Project.objects.select_related("department", "cluster")
+        if isinstance(owner, Project):
+            rows = rows.filter(pk=owner.pk)
+        elif owner is not None:
+            rows = rows.filter(department=owner) if isinstance(owner, Department) else rows.filter(cluster=owner)
+        return Reach((), {row.pk: row for row in rows})
+
+    def groups(self, change: Change, reach: Reach) -> Groups:
+        """Live workloads whose pair the policies of now refuse. Each pair of each project is decided once."""
+        types = [name for name, kind in KIND_OF_TYPE.items() if kind == change["kind"]]
+        rows = live(list(reach.projects)).filter(type__name__in=types).order_by("created_at")
+        shapes: dict[tuple[Any, ...], bool] = {}
+        known = {each.name: each for each in WorkloadType.objects.select_related("category", "priority")}
+        dictionary, refused = current_dictionary(), []
+        for pk, *shape in rows.values_list("pk", *_SHAPE):
+            key = tuple(shape)
+            if key not in shapes:
+                shapes[key] = _refused(key, reach.projects, known, dictionary.lookup)
+            if shapes[key]:
+                refused.append(pk)
+        return {"refused_again": refused}
+
+    def notes(self, change: Change) -> Iterator[str]:
+        """What the policies contradict each other in, once this one is among them."""
+        target = policy_target(change)
+        if problem := contradiction(effective_policy_at(target.owner, target.kind).merged):
+            yield problem
+
+
+_SHAPE: Final = (
+    "project_id",
+    "type__name",
+    "priority__name",
+    "priority_source",
+    "preemptibility",
+    "preemptibility_source",
+)
+
+
+def _refused(
+    shape: tuple[Any, ...],
+    projects: Mapping[int, Project],
+    types: Mapping[str, WorkloadType],
+    lookup: Callable[[str], Level | None],
+) -> bool:
+    project, type_, priority, priority_source, preemptibility, source = shape
+    level = lookup(priority)
+    if level is None:
+        return False
+    pair = Effective(level, Source(priority_source), Preemptibility(preemptibility), Source(source))
+    return bool(broken_rules(pair, types[type_], policy_for(type_, projects[project])))
+
+
+def policy_target(change: Change) -> PolicyTarget:
+    """Which policy a change names. NotFound for a place that is absent."""
+    on = {"cluster__name": change["cluster"]} if change.get("cluster") else {}
+    owner: Owner
+    if name := change.get("project"):
+        owner = Project.objects.filter(name=name, **on).select_related("department", "cluster").first()
+    elif name := change.get("department"):
+        owner = Department.objects.filter(name=name, **on).select_related("cluster").first()
+    elif name := change.get("cluster"):
+        owner = Cluster.objects.filter(name=name).first()
+    else:
+        return PolicyTarget(PolicyKind(change["kind"]))
+    if owner is None:
+        raise NotFound
+    return PolicyTarget(PolicyKind(change["kind"]), owner)
+
+
+def policy_change(target: PolicyTarget, name: str, document: object) -> Change:
+    """The policy as a change to plan; without a document: its removal."""
+    owner = target.owner
+    place: dict[str, str] = {}
+    if isinstance(owner, Cluster):
+        place = {"cluster": owner.name}
+    elif owner is not None:
+        place = {str(owner._meta.model_name): owner.name, "cluster": owner.cluster.name}
+    return {"kind": str(target.kind), **place, "name": name, "document": document}

@@ -1,6 +1,5 @@
-"""Policies: who set what where, what holds for a project after all, and the form to set one."""
+"""Policies: who set what where, what holds for a project after all, and the form whose Save opens a plan."""
 
-from typing import Final
 from uuid import UUID
 
 from django.contrib import messages
@@ -17,6 +16,7 @@ from portal.kit.pages.api_snippets import action_snippet, form_snippets
 from portal.kit.pages.forms import form_data, suggestions
 from portal.kit.security.request_identity import actor_of
 from tenants.access.selectors import access_for
+from workloads.plans.services.plans import plan_page
 from workloads.policies.forms import KINDS, POINTERS, EffectiveForm, PolicyForm
 from workloads.policies.models import Policy
 from workloads.policies.rules.merge import PolicyKind
@@ -28,9 +28,7 @@ from workloads.policies.selectors import (
     visible_policies,
 )
 from workloads.policies.serializers import policy_delete_request, policy_put_request
-from workloads.policies.services import PolicyTarget, delete_policy, set_policy
-
-LIST: Final = "workloads:policies"
+from workloads.policies.services import PolicyTarget, policy_change
 
 
 @login_required
@@ -97,20 +95,17 @@ def lift(request: HttpRequest, policy_id: UUID) -> HttpResponse:
     target = _target(get_object_or_404(visible_policies(actor), pk=policy_id))
     if copied := action_snippet(request, policy_delete_request(target.kind, target.owner)):
         return copied
-    delete_policy(target=target, actor=actor)
-    messages.success(request, _("Deleted: %(what)s.") % {"what": target.title})
-    return redirect(LIST)
+    return redirect(plan_page("policy", policy_change(target, "", None), actor))
 
 
 def _set(request: HttpRequest, form: PolicyForm, target: PolicyTarget, row: Policy | None) -> HttpResponse:
     try:
         name = form.cleaned_data["name"]
-        set_policy(target=target, name=name, document=form.document(target.kind), actor=actor_of(request))
+        change = policy_change(target, name, form.document(target.kind))
+        return redirect(plan_page("policy", change, actor_of(request)))
     except (ValidationFailed, Conflict) as error:
         form.show(error, POINTERS)
         return _form(request, form, row)
-    messages.success(request, _("Saved: %(what)s. It applies to new submissions.") % {"what": target.title})
-    return redirect(LIST)
 
 
 def _form(request: HttpRequest, form: PolicyForm, row: Policy | None) -> HttpResponse:

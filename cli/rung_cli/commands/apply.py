@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from rung_cli import completions
+from rung_cli.commands.plan import plan_lines
 from rung_cli.errors import ApiError, CliError, ExitCode, UsageError
 from rung_cli.flags import OutputFlag
 from rung_cli.lookup import did_you_mean
@@ -90,8 +91,8 @@ def apply(
         bool,
         typer.Option(
             "--plan",
-            help="Show the changes, and what the portal says of each, without applying them. Exit code 2 if there "
-            "are changes, 1 if one would be refused.",
+            help="Show the changes, and the plan that the portal makes of each, without applying them. Exit code 2 if "
+            "there are changes, 1 if one would be refused.",
         ),
     ] = False,
     prune: Annotated[
@@ -277,6 +278,10 @@ def _show_step(out: Output, step: PlannedChange) -> None:
             else f"{_said(each.before)} -> {_said(each.after)}"
         )
         out.line(f"    {each.field}: {said}")
+    for planned in step.plans:
+        out.line(f"    {planned['sentence']}")
+        for line, line_style in plan_lines(planned):
+            out.line(f"      {line}", line_style)
     if step.outcome is ApplyOutcome.REFUSED:
         out.line(f"    would be refused: {step.message}", "red")
     elif step.outcome is ApplyOutcome.UNCHECKED:

@@ -1,6 +1,6 @@
-"""`plan`: changes that were planned but not made yet; what each would do, and applying, discarding or undoing it."""
+"""`plan`: changes that were planned but not made yet; what each would do; approve, apply, discard or undo it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -27,11 +27,21 @@ class PlanStateName(StrEnum):
     DISCARDED = "discarded"
 
 
+def _state(plan: Mapping[str, Any]) -> str:
+    """Its state, and whether it waits for an approval."""
+    return "needs approval" if plan["needsApproval"] else str(plan["state"])
+
+
 PLANS: Final[Columns] = (
     TableColumn("ID", lambda row: row["id"]),
     TableColumn("TITLE", lambda row: row["title"]),
-    TableColumn("STATE", lambda row: row["state"], style=lambda row: STYLES.get(row["state"], "dim")),
+    TableColumn("STATE", _state, style=lambda row: STYLES.get(row["state"], "dim")),
     TableColumn("KIND", lambda row: row["kind"], wide=110),
+    TableColumn("BY", lambda row: row["createdBy"]),
+    TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
+)
+APPROVALS: Final[Columns] = (
+    TableColumn("SCOPE", lambda row: row["departmentName"] or "all plans"),
     TableColumn("BY", lambda row: row["createdBy"]),
     TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
 )
@@ -44,13 +54,13 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(rich_markup_mode=None)
     group.callback(invoke_without_command=True)(plans)
     group.command("list")(list_plans)
-    for each in (show, apply, discard, rollback):
+    for each in (show, approve, apply, discard, rollback, approval):
         group.command()(each)
     app.add_typer(group, name="plan")
 
 
 def plans(ctx: typer.Context, *, output: OutputFlag = None) -> None:
-    """Show, apply, discard and roll back change plans. Without a subcommand, list those that you may apply.
+    """Show, approve, apply, discard and roll back change plans. Without a subcommand, list those that you may apply.
 
     rung plan list --state open
     """
@@ -80,7 +90,7 @@ def show(ctx: typer.Context, plan: PlanId, *, output: OutputFlag = None) -> None
     rung plan show 6f1b3d2e-8c1f-4d5e-9a57-0f4f3c2b1a00
     """
     held = session(ctx)
-    _print(held.output(output), held.api.get(f"{PATH}/{plan}"))
+    print_plan(held.output(output), held.api.get(f"{PATH}/{plan}"))
 
 
 def apply(ctx: typer.Context, plan: PlanId, *, yes: Yes = False, output: OutputFlag = None) -> None:
@@ -102,6 +112,50 @@ def apply(ctx: typer.Context, plan: PlanId, *, yes: Yes = False, output: OutputF
     out.one(done, name=done["id"], human=lambda: out.line(f"Applied: {done['title']}. Clusters are being updated."))
 
 
+def approve(ctx: typer.Context, plan: PlanId, *, yes: Yes = False, output: OutputFlag = None) -> None:
+    """Approve a plan of another admin, where a second admin has to. It can be applied then.
+
+    rung plan approve 6f1b3d2e-8c1f-4d5e-9a57-0f4f3c2b1a00 --yes
+    """
+    held = session(ctx)
+    out = held.output(output)
+    found = held.api.get(f"{PATH}/{plan}")
+    if not yes:
+        confirm(
+            [found["title"], found["sentence"], *found["warnings"]],
+            "Approve this plan?",
+            hint="Use --yes to approve in scripts.",
+            kept="Nothing was approved.",
+        )
+    done = held.api.post(f"{PATH}/{plan}/approve", {})
+    out.one(done, name=done["id"], human=lambda: out.line(f"Approved: {done['title']}. It can be applied now."))
+
+
+def approval(
+    ctx: typer.Context,
+    *,
+    department: Annotated[str, typer.Option(help="Name of the department; without it: of all plans.")] = "",
+    cluster: Annotated[str, typer.Option(help="Where departments of several clusters share a name.")] = "",
+    require: Annotated[
+        bool | None, typer.Option("--require/--no-require", help="Create the plan that requires it, or stops it.")
+    ] = None,
+    output: OutputFlag = None,
+) -> None:
+    """List where a second admin has to approve plans; or create the plan that changes it.
+
+    rung plan approval --department research --require
+    """
+    held = session(ctx)
+    out = held.output(output)
+    if require is None:
+        found = held.api.get("v1/plan-approvals")["approvals"]
+        out.rows(found, APPROVALS, name=lambda row: str(row["departmentName"] or "all"), empty="Not required.")
+        return
+    change = {"department": department, "cluster": cluster, "required": require}
+    body = {"kind": "approval", "change": {name: value for name, value in change.items() if value != ""}}
+    print_plan(out, held.api.post(PATH, body))
+
+
 def discard(ctx: typer.Context, plan: PlanId, *, output: OutputFlag = None) -> None:
     """Discard a plan without changing anything.
 
@@ -119,33 +173,46 @@ def rollback(ctx: typer.Context, plan: PlanId, *, output: OutputFlag = None) -> 
     rung plan apply $(rung plan rollback 6f1b3d2e-8c1f-4d5e-9a57-0f4f3c2b1a00 -o name)
     """
     held = session(ctx)
-    _print(held.output(output), held.api.post(f"{PATH}/{plan}/rollback", {}))
+    print_plan(held.output(output), held.api.post(f"{PATH}/{plan}/rollback", {}))
 
 
-def _print(out: Output, plan: Mapping[str, Any]) -> None:
+def print_plan(out: Output, plan: Mapping[str, Any]) -> None:
+    """A plan with all that it says."""
     out.one(plan, name=plan["id"], human=lambda: _human(out, plan))
 
 
 def _human(out: Output, plan: Mapping[str, Any]) -> None:
+    approved = f", approved by {plan['approvedBy']}" if plan["approvedAt"] else ""
     out.line(plan["sentence"])
     out.pairs(
         [
             ("Plan", f"{plan['title']} ({plan['id']})"),
-            ("State", plan["state"]),
+            ("State", f"{_state(plan)}{approved}"),
             ("Created", f"{age(plan['createdAt'])} ago by {plan['createdBy']}"),
             ("GPU-hours at risk", plan["gpuHoursAtRisk"]),
         ]
     )
-    for each in plan["sums"]:
-        most = "unknown" if each["most"] is None else f"{each['most']:g}"
-        change = f"{each['before']:g} -> {each['after']:g} GPUs deserved"
-        out.line(f"{each['of']} in {each['pool']} of {each['cluster']}: {change}; {each['bound']} {most}")
+    for line, style in plan_lines(plan):
+        out.line(line, style=style)
+
+
+def plan_lines(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a plan says after its sentence, line by line, each with its style."""
+    yield from ((f"{name}: {before} -> {after}", "") for name, before, after in plan["settings"])
+    yield from ((_sum_line(each), "") for each in plan["sums"])
     for cluster in plan["objects"]:
         for change in cluster["changes"]:
             line = f"{change['mark']} {cluster['cluster']}: {change['kind']} {change['name']}"
-            out.line(line, style=MARKS.get(change["mark"], ""))
+            yield line, MARKS.get(change["mark"], "")
     for name, group in plan["workloads"].items():
         for each in group["examples"]:
-            out.line(f"{name.replace('_', ' ')}: {each['project']}/{each['name']}, {each['priority']} {each['value']}")
-    for warning in plan["warnings"]:
-        out.line(f"Warning: {warning}", style="yellow")
+            yield f"{name.replace('_', ' ')}: {each['project']}/{each['name']}, {each['priority']} {each['value']}", ""
+    for verb, words in (("new", "can now"), ("lost", "can no longer")):
+        yield from ((f"{who} {words} evict {whom}", "") for who, whom in plan["victims"][verb])
+    yield from ((f"Warning: {warning}", "yellow") for warning in plan["warnings"])
+
+
+def _sum_line(each: Mapping[str, Any]) -> str:
+    most = "unknown" if each["most"] is None else f"{each['most']:g}"
+    change = f"{each['before']:g} -> {each['after']:g} GPUs deserved"
+    return f"{each['of']} in {each['pool']} of {each['cluster']}: {change}; {each['bound']} {most}"

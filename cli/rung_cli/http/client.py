@@ -3,6 +3,7 @@
 import os
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -79,15 +80,20 @@ class Api:
     def __init__(self, wire: RestTransport, signer: Signer) -> None:
         self.wire = wire
         self._signer = signer
+        self.plans: list[Mapping[str, Any]] = []
+        """Change plans that came with the answers of dry runs, the newest last."""
 
     def ask(self, call: ApiCall) -> Any:
         """The answer; a token that died on the way is renewed once."""
         token = self._signer.token()
         try:
-            return self.wire.send(call, token)
+            answer = self.wire.send(call, token)
         except NotSignedIn:
             renewed = self._signer.renew()
-            return self.wire.send(call, renewed)
+            answer = self.wire.send(call, renewed)
+        if "dryRun" in call.query and isinstance(answer, dict) and isinstance(answer.get("plan"), dict):
+            self.plans.append(answer["plan"])
+        return answer
 
     def token(self) -> str:
         """For what is not asked here: a stream."""

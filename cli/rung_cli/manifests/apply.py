@@ -1,6 +1,6 @@
 """What has to be done so that everything is as it is declared, what the server says of it beforehand, and doing it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -53,6 +53,8 @@ class PlannedChange:
     outcome: ApplyOutcome | None = None
     message: str = ""
     refusal: ApiError | None = None
+    plans: tuple[Mapping[str, Any], ...] = ()
+    """What the portal plans to do, where it plans such changes."""
 
     @property
     def changes(self) -> bool:
@@ -67,7 +69,7 @@ class PlannedChange:
         source = {"document": self.thing.source} if self.thing.source else {}
         errors = {"errors": self.refusal.problems} if self.refusal and self.refusal.problems else {}
         became = {"result": str(self.outcome), "message": self.message, **errors} if self.outcome else {}
-        return {**source, **said, **became}
+        return {**source, **said, **became, **({"plans": list(self.plans)} if self.plans else {})}
 
 
 def plan(wanted: Sequence[DeclaredObject], server: ServerState, *, prune: bool = False) -> list[PlannedChange]:
@@ -105,13 +107,14 @@ def check_plan(server: ServerState, steps: Sequence[PlannedChange]) -> Iterator[
             yield replace(step, outcome=ApplyOutcome.UNCHECKED, message=message)
             continue
         try:
+            server.api.plans.clear()
             _act(server, step, dry_run=True)
         except ApiError as refusal:
             outcome = ApplyOutcome.UNCHECKED if near else ApplyOutcome.REFUSED
             after = f" {_list(near)} may have to change first." if near else ""
             yield replace(step, outcome=outcome, message=f"{_said(refusal)}{after}", refusal=refusal)
         else:
-            yield replace(step, outcome=ApplyOutcome.ACCEPTED)
+            yield replace(step, outcome=ApplyOutcome.ACCEPTED, plans=tuple(server.api.plans))
     progress("")
 
 

@@ -155,12 +155,17 @@ def switch_flavour(*, cluster: Cluster, flavour: str, generation: int, actor: Ac
         with transaction.atomic():
             row = Cluster.objects.select_for_update().get(pk=cluster.pk)
             _check_choice(row, flavour)
-            if row.generation != generation:
-                message = f"The configuration of {row.name} changed after this plan was created. Review the plan again."
-                raise StateConflict(message, code="plan_outdated")
+            check_generation(row, generation)
             detail = {"before": row.flavour, "after": flavour, "left_behind": _leave(row, flavour)}
             record(actor, "cluster.switch", row, detail=detail)
     cluster.refresh_from_db()
+
+
+def check_generation(cluster: Cluster, generation: int) -> None:
+    """Conflict where the cluster's configuration has moved on from this generation."""
+    if cluster.generation != generation:
+        message = f"The configuration of {cluster.name} changed after this plan was created. Review the plan again."
+        raise StateConflict(message, code="plan_outdated")
 
 
 def _leave(row: Cluster, flavour: str) -> int:

@@ -54,7 +54,7 @@ from clusters.web.serializers.actions import (
     UnpauseChange,
 )
 from portal.kit.api.lists import PAGES, part_of
-from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.routes import PlannedWrite, Route, RoutePermission
 from portal.kit.api.serializers import AcceptedSchema, operation, rendered, validated_body
 from portal.kit.errors import Conflict, NotFound
 from portal.kit.security.request_identity import actor_of
@@ -253,6 +253,12 @@ class Scheduler(Route):
     """The scheduler of one cluster."""
 
     access = {"PUT": ADMIN}
+
+    def planned(self, request: Request, cluster_id: UUID) -> PlannedWrite:
+        """The scheduler that the body names."""
+        cluster = managed_cluster(request, cluster_id)
+        flavour = validated_body(SchedulerChange, request.data)["flavour"]
+        return "scheduler", {"cluster": cluster.name, "flavour": flavour}
 
     @operation("set_cluster_scheduler", "Change a cluster's scheduler", status=204, request=SchedulerChange)
     def put(self, request: Request, cluster_id: UUID) -> Response:

@@ -20,7 +20,7 @@ from clusters.sync.selectors import STALE_AFTER
 from clusters.web.serializers.inventory import NodePoolCreate, NodePoolUpdate, NodesSchema, PoolSchema, PoolsSchema
 from portal.kit.api.lists import NAME_SEARCH, Column, as_time, as_uuid, filters, ordering, without_cursor
 from portal.kit.api.parsers import TENANT_ID, rfc3339
-from portal.kit.api.routes import Route, RoutePermission, count_route
+from portal.kit.api.routes import PlannedWrite, Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, PAGES, map_pointers, operation, rendered, validated_body
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.request_identity import actor_of
@@ -60,6 +60,12 @@ class NodePools(Route):
         page = without_cursor(rows, request).rows
         return Response({"nodepools": [pool_json(each) for each in page]})
 
+    def planned(self, request: Request) -> PlannedWrite:
+        """The pool that the body makes."""
+        body = validated_body(NodePoolCreate, request.data)
+        named = {"op": "create", "cluster": cluster_of(body["clusterId"]).name, "pool": body["name"]}
+        return "node_pool", {**named, **_columns(body)}
+
     @operation("create_nodepool", "Create a node pool", PoolSchema, 201, request=NodePoolCreate)
     def post(self, request: Request) -> Response:
         """The nodes that carry one label, from now on scheduled apart."""
@@ -91,6 +97,14 @@ class NodePoolDetail(Route):
         """The node pool."""
         return Response(pool_json(_pool(pool_id)))
 
+    def planned(self, request: Request, pool_id: int) -> PlannedWrite:
+        """What the body changes; without a body: the removal."""
+        pool = _pool(pool_id)
+        named = {"cluster": pool.cluster.name, "pool": pool.name}
+        if request.method == "DELETE":
+            return "node_pool", {"op": "delete", **named}
+        return "node_pool", {"op": "change", **named, **_columns(validated_body(NodePoolUpdate, request.data))}
+
     @operation("update_nodepool", "Change a node pool", PoolSchema, request=NodePoolUpdate)
     def put(self, request: Request, pool_id: int) -> Response:
         """What is absent stays: every field is optional here too."""
@@ -116,16 +130,20 @@ def _change(request: Request, pool_id: int) -> Response:
     body = validated_body(NodePoolUpdate, request.data)
     refuse_unsupported(body)
     with map_pointers(POINTERS):
-        update_node_pool(
-            pool=pool,
-            actor=actor,
-            label_key=body.get("labelKey"),
-            label_value=body.get("labelValue"),
-            gpu_placement=_placement(body),
-            topology_levels=body.get("topologyLevels"),
-            is_default=body.get("isDefault"),
-        )
+        update_node_pool(pool=pool, actor=actor, **_columns(body))
     return Response(pool_json(_pool(pool_id)))
+
+
+def _columns(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that a body gives."""
+    given = {
+        "label_key": body.get("labelKey"),
+        "label_value": body.get("labelValue"),
+        "gpu_placement": _placement(body),
+        "topology_levels": body.get("topologyLevels"),
+        "is_default": body.get("isDefault"),
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _wanted_pools(request: Request) -> QuerySet[NodePool]:

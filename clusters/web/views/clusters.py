@@ -15,18 +15,15 @@ from clusters.connection.services.scheduler_config import configuration_warnings
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.inventory.services.inventory import (
-    create_node_pool,
-    delete_node_pool,
     request_reconcile,
     set_defer_preemptors,
     set_pod_security,
-    update_node_pool,
 )
 from clusters.ports.gateway import ClusterError
 from clusters.sync.models import Drift
 from clusters.sync.selectors import comparison_of
 from clusters.sync.services.drift import REPAIRABLE, adopt, repair, request_dry_run
-from clusters.sync.services.scheduler_switch import plan_switch, switch_flavour
+from clusters.sync.services.scheduler_switch import check_generation, plan_switch
 from clusters.watch.services.visibility_poller import job_rejection_of
 from clusters.web.forms import LEVELS, NodePoolChangeForm, NodePoolForm
 from clusters.web.selectors import (
@@ -60,6 +57,7 @@ from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import can, require
 from workloads.forecast.selectors.accuracy import in_words, missed_forecasts, start_calibration, tallies, together
+from workloads.plans.services.plans import plan_page
 
 RUNS: Final = 10
 """The newest runs on a page."""
@@ -262,7 +260,7 @@ def _named(request: HttpRequest, name: str) -> Drift:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def scheduler(request: HttpRequest, name: str) -> HttpResponse:
-    """Choose another scheduler, see what it would do (`to`), and do it (POST)."""
+    """Choose another scheduler, see what it would do (`to`), and open the plan that does it (POST)."""
     actor = actor_of(request)
     require(actor, Permission.MANAGE_CLUSTERS)
     cluster = get_object_or_404(Cluster, name=name)
@@ -273,8 +271,8 @@ def scheduler(request: HttpRequest, name: str) -> HttpResponse:
         if copied := action_snippet(request, cluster_action_request(cluster, "scheduler", change, verb="PUT")):
             return copied
         try:
-            switch_flavour(cluster=cluster, flavour=flavour, generation=generation, actor=actor)
-            return _switched(request, cluster)
+            check_generation(cluster, generation)
+            return redirect(plan_page("scheduler", {"cluster": cluster.name, "flavour": flavour}, actor))
         except (RungError, ClusterError) as error:
             refusal = error.message
     chosen = request.POST.get("to") or request.GET.get("to", "")
@@ -306,12 +304,6 @@ def _generation_in(request: HttpRequest) -> int:
     return int(said) if said.isascii() and said.isdecimal() and len(said) < 19 else -1
 
 
-def _switched(request: HttpRequest, cluster: Cluster) -> HttpResponse:
-    text = _("%(name)s now uses %(title)s. The next sync runs create its objects, then delete the old ones.")
-    messages.success(request, text % {"name": cluster.name, "title": flavour_for(cluster.flavour).title})
-    return redirect(f"{reverse('clusters:detail', args=[cluster.name])}?tab=sync")
-
-
 @login_required
 @require_http_methods(["GET", "POST"])
 def node_pools(request: HttpRequest, name: str) -> HttpResponse:
@@ -323,12 +315,11 @@ def node_pools(request: HttpRequest, name: str) -> HttpResponse:
         return shown
     if request.method == "POST" and form.is_valid():
         try:
-            pool = create_node_pool(cluster=cluster, actor=actor, **form.cleaned_data)
+            given = {**form.cleaned_data}
+            change = {"op": "create", "cluster": cluster.name, "pool": given.pop("name"), **given}
+            return redirect(plan_page("node_pool", change, actor))
         except RungError as error:
             form.show(error, LEVELS)
-        else:
-            messages.success(request, _("Node pool %(name)s added.") % {"name": pool.name})
-            return redirect("clusters:pools", name=cluster.name)
     rows = list(cluster.node_pools.all())
     levels = level_rows(rows)
     context = {"cluster": cluster, "pools": [(each, levels.get(each.pk, [])) for each in rows], "form": form}
@@ -348,12 +339,10 @@ def change_node_pool(request: HttpRequest, name: str, pool: str) -> HttpResponse
     levels = level_rows([row]).get(row.pk, [])
     if request.method == "POST" and form.is_valid():
         try:
-            update_node_pool(pool=row, actor=actor, **form.cleaned_data)
+            change = {"op": "change", "cluster": name, "pool": row.name, **form.cleaned_data}
+            return redirect(plan_page("node_pool", change, actor))
         except RungError as error:
             form.show(error, LEVELS)
-        else:
-            messages.success(request, _("Node pool %(name)s saved.") % {"name": row.name})
-            return redirect("clusters:pools", name=name)
     context = {"cluster": row.cluster, "pool": pool, "form": form, "levels": levels}
     return render(request, "clusters/inventory/node_pool.html", context, status=422 if form.errors else 200)
 
@@ -361,12 +350,10 @@ def change_node_pool(request: HttpRequest, name: str, pool: str) -> HttpResponse
 @login_required
 @require_POST
 def remove_node_pool(request: HttpRequest, name: str, pool: str) -> HttpResponse:
-    """Remove a pool that no quota names."""
+    """Open the plan that removes a pool; refused while a quota names it."""
     actor = actor_of(request)
     require(actor, Permission.MANAGE_CLUSTERS)
     row = get_object_or_404(NodePool, cluster__name=name, name=pool)
     if copied := action_snippet(request, delete_pool_request(row)):
         return copied
-    delete_node_pool(pool=row, actor=actor)
-    messages.success(request, _("Node pool %(name)s removed.") % {"name": pool})
-    return redirect("clusters:pools", name=name)
+    return redirect(plan_page("node_pool", {"op": "delete", "cluster": name, "pool": row.name}, actor))

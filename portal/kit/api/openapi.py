@@ -101,7 +101,10 @@ class RouteSchema(AutoSchema):
     def _rehearsed(self, bodies: Mapping[str, Any]) -> dict[str, Any]:
         done = next((body for status, body in bodies.items() if status[0] == "2" and "content" in body), None)
         found = done or self._body(AcceptedSchema, "200")
-        return {**found, "description": "With `dryRun`: the response without saving."}
+        return {
+            **found,
+            "description": "With `dryRun`: the response without saving, and `plan` where such changes are planned.",
+        }
 
     def _body(self, schema: type[Any], status: str) -> dict[str, Any]:
         found = self._get_response_for_code(schema, status)  # type: ignore[no-untyped-call]  # the library leaves it so

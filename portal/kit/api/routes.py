@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial, wraps
 from hashlib import blake2b
-from typing import Any, ClassVar, Final, Literal, cast
+from typing import Any, ClassVar, Final, Literal, Protocol, cast
 
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
@@ -40,6 +40,7 @@ from portal.kit.api.serializers import FILTERS, CountSchema, operation
 from portal.kit.db.transactions import rollback_scope, with_external_calls
 from portal.kit.errors import BadRequest, Forbidden, PreconditionFailed, RungError, ValidationFailed
 from portal.kit.models import StoredResponse
+from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import READING, actor_of, note_denial
 
 LONGEST_KEY: Final = 200
@@ -133,6 +134,37 @@ class RoutePermission:
 
 
 ANYWHERE: Final = RoutePermission()
+PlannedWrite = tuple[str, Mapping[str, Any]]
+"""A kind of change plan, and the change as data."""
+
+
+class Planner(Protocol):
+    """The feature above that plans changes."""
+
+    def document(self, planned: PlannedWrite, actor: Actor, /) -> dict[str, Any]:
+        """A new plan as REST shows it. Refused as the change is."""
+
+    def page(self, planned: PlannedWrite, actor: Actor, /) -> str:
+        """The address of a new plan's page. Refused as the change is."""
+
+    def check_direct(self, planned: PlannedWrite, actor: Actor, /) -> None:
+        """Conflict where a second admin has to approve such a change, so that a plan has to be made of it.
+
+        Forbidden or NotFound where it is not the actor's to make.
+        """
+
+
+_planners: Final[list[Planner]] = []
+
+
+def register_planner(planner: Planner) -> None:
+    """The app above plans changes."""
+    _planners[:] = [planner]
+
+
+def planner() -> Planner:
+    """The registered one."""
+    return _planners[0]
 
 
 class Route(APIView):
@@ -164,6 +196,14 @@ class Route(APIView):
         if request.method == "GET" and isinstance(data, dict) and OBSERVED & data.keys():
             found.settings_tag = settings_tag(data)  # type: ignore[attr-defined]  # read by the middleware
         return found
+
+    def planned(self, request: Request, *args: Any, **kwargs: Any) -> PlannedWrite | None:
+        """The plan that makes the same change as this request; None where changes are not planned.
+
+        A dry run answers it as `plan`. Where such plans need an approval, the request itself is a 409.
+        """
+        del request, args, kwargs
+        return None
 
     def current(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """What a GET answers of the thing that a write is about: by the same path, else by the one above it."""
@@ -254,8 +294,11 @@ def _writing(method: Handler) -> Handler:
         if tags is not None:
             lock = digest_of(request.path.encode())
             work = partial(_unless_changed, work, tags, lock, partial(self.current, request, *args, **kwargs))
+        change = partial(self.planned, request, *args, **kwargs)
         if flag_in(request.query_params, "dryRun"):
-            return with_external_calls(lambda: _dry_run(work))
+            return with_external_calls(lambda: _dry_run(work, change, actor_of(request)))
+        if (planned := change()) is not None:
+            planner().check_direct(planned, actor_of(request))
         if tags is not None:
             return with_external_calls(work)
         key = request.headers.get("Idempotency-Key")
@@ -267,14 +310,22 @@ def _writing(method: Handler) -> Handler:
     return handler
 
 
-def _dry_run(work: Callable[[], Response]) -> Response:
-    """Do it and take it back: nothing that waits for the commit is called. A refusal stays counted and recorded."""
+def _dry_run(work: Callable[[], Response], change: Callable[[], PlannedWrite | None], actor: Actor) -> Response:
+    """Do it and take it back: nothing that waits for the commit is called. A refusal stays counted and recorded.
+
+    What is planned elsewhere is answered with its plan beside.
+    """
     with rollback_scope():
         response = work()
         transaction.set_rollback(True)
     body = response.data
     if body is None:
         body = {"code": 200, "message": _("Dry run: nothing was changed.")}
+    if (planned := change()) is not None:
+        with rollback_scope():
+            plan = planner().document(planned, actor)
+            transaction.set_rollback(True)
+        body = {**(body if isinstance(body, dict) else {"resources": body}), "plan": plan}
     return Response(body, status=200, headers={DRY_RUN_HEADER: "true"})
 
 

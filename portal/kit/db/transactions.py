@@ -56,7 +56,12 @@ _external_results: ContextVar[_ExternalResults | None] = ContextVar("_external_r
 
 
 def with_external_calls(work: Callable[[], Value]) -> Value:
-    """What `work` answers, which makes one attempt; repeated after each call of another system."""
+    """What `work` answers, which makes one attempt; repeated after each call of another system.
+
+    Inside another one the attempt is a part of that one's.
+    """
+    if _external_results.get() is not None and in_rollback_scope():
+        return work()
     answers = _ExternalResults()
     token = _external_results.set(answers)
     try:

@@ -21,6 +21,8 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext_lazy as _
 
 from portal.audit.services import record_refusal
+from portal.kit.api.routes import PlannedWrite, planner
+from portal.kit.db.transactions import rollback_scope
 from portal.kit.errors import Problem, RungError
 from portal.kit.security.actors import Actor, Channel
 from portal.kit.security.request_identity import actor_of
@@ -234,3 +236,40 @@ class ServiceAdmin(ErrorsAsMessages, metaclass=_AbstractAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self._allowed(request, obj)
+
+
+class PlannedAdmin(ServiceAdmin):
+    """Save stores a plan of the change, which shows its effect; the plan is what makes the change."""
+
+    @abstractmethod
+    def planned(self, obj: Any, data: Mapping[str, Any] | None) -> PlannedWrite:
+        """The plan of a valid form's data; None: of removing the row."""
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
+        """Store a plan; the page that follows is the plan's. A refusal is recorded by the page around this one."""
+        with rollback_scope():
+            vars(request)["_plan"] = planner().page(self.planned(obj, form.cleaned_data), admin_actor(request))
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        self._check_direct(request, obj)
+        super().delete_model(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        for obj in queryset:
+            self._check_direct(request, obj)
+        super().delete_queryset(request, queryset)
+
+    def _check_direct(self, request: HttpRequest, obj: Any) -> None:
+        planner().check_direct(self.planned(obj, None), admin_actor(request))
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """Nothing is added before the plan is applied."""
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """Nothing is changed before the plan is applied."""
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+        return HttpResponseRedirect(vars(request)["_plan"])
+
+    def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
+        return HttpResponseRedirect(vars(request)["_plan"])

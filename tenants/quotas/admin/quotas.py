@@ -1,10 +1,11 @@
 """Admin console of quotas and GPU caps: amounts with units, a reason for every change, CSV.
 
-Save opens a plan of the quota, which shows its effect; the plan is what changes it.
+Save opens a plan of the quota or cap, which shows its effect; the plan is what changes it.
 
 Older versions in the console: amounts stand there with their units, not as the numbers of the columns.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -12,20 +13,20 @@ from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.db import transaction
 from django.db.models import Q
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from simple_history.admin import SimpleHistoryAdmin
 from simple_history.template_utils import HistoricalRecordContextHelper
 
-from portal.kit.db.transactions import rollback_scope
+from portal.kit.api.routes import PlannedWrite
 from portal.kit.errors import RungError
 from portal.kit.pages.formatting import gpu_text
 from portal.kit.security.actors import Actor
 from scheduling.model.resources import Limit
 from tenants.access.admin.service_admin import (
     FROM_CONSOLE,
+    PlannedAdmin,
     SaveResult,
-    ServiceAdmin,
     ServiceForm,
     admin_actor,
     problem_text,
@@ -38,7 +39,8 @@ from tenants.quotas.forms import AmountField
 from tenants.quotas.models import DepartmentQuota, PriorityCap, ProjectQuota, Quota
 from tenants.quotas.services.quota_values import DIMENSIONS, QuotaValues, amount_text, value_problems
 from tenants.quotas.services.quotas import (
-    plan_quota,
+    planned_quota,
+    planned_rule,
     reset_quota,
     set_department_quota,
     set_priority_cap,
@@ -87,7 +89,10 @@ class QuotaForm(ServiceForm):
     }
 
     def values(self) -> QuotaValues:
-        data = self.cleaned_data
+        return self.values_in(self.cleaned_data)
+
+    @staticmethod
+    def values_in(data: Mapping[str, Any]) -> QuotaValues:
         return QuotaValues(
             Limit(data["gpu_deserved"], data["cpu_deserved"], data["memory_deserved"]),
             Limit(data["gpu_limit"], data["cpu_limit"], data["memory_limit"]),
@@ -117,7 +122,7 @@ class DepartmentQuotaForm(QuotaForm):
         fields = ["department", "node_pool", *AMOUNTS, *REST]
 
 
-class QuotaAdmin(WholeImportMixin, ServiceAdmin, SimpleHistoryAdmin):
+class QuotaAdmin(WholeImportMixin, PlannedAdmin, SimpleHistoryAdmin):
     """What both kinds of quota share. The mixin order matters: import and export wrap the list, history the rows."""
 
     ordering = ["node_pool", "pk"]
@@ -135,28 +140,10 @@ class QuotaAdmin(WholeImportMixin, ServiceAdmin, SimpleHistoryAdmin):
     def weights_text(self, obj: Quota) -> str:
         return obj.weights_text
 
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
-        """Store a plan; the page that follows is the plan's. A refusal is recorded by the page around this one."""
-        with rollback_scope():
-            vars(request)["_plan"] = plan_quota(
-                owner=obj.project if isinstance(obj, ProjectQuota) else obj.department,
-                node_pool=obj.node_pool,
-                values=form.values(),
-                actor=admin_actor(request),
-                reason=form.cleaned_data["reason"],
-            )
-
-    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        """Nothing is added before the plan is applied."""
-
-    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        """Nothing is changed before the plan is applied."""
-
-    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
-        return HttpResponseRedirect(vars(request)["_plan"])
-
-    def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
-        return HttpResponseRedirect(vars(request)["_plan"])
+    def planned(self, obj: Any, data: Mapping[str, Any] | None) -> PlannedWrite:
+        owner = obj.project if isinstance(obj, ProjectQuota) else obj.department
+        values = QuotaForm.values_in(data) if data else None
+        return planned_quota(owner, obj.node_pool, values, data["reason"] if data else FROM_CONSOLE)
 
     def remove(self, actor: Actor, obj: ProjectQuota | DepartmentQuota) -> None:
         reset_quota(quota=obj, actor=actor, reason=FROM_CONSOLE)
@@ -237,7 +224,7 @@ class PriorityCapForm(ServiceForm):
 
 
 @admin.register(PriorityCap)
-class PriorityCapAdmin(ServiceAdmin, SimpleHistoryAdmin):
+class PriorityCapAdmin(PlannedAdmin, SimpleHistoryAdmin):
     verb = Permission.MANAGE_PROJECT_QUOTA
     form = PriorityCapForm
     fixed_fields = ("project", "priority")
@@ -267,6 +254,14 @@ class PriorityCapAdmin(ServiceAdmin, SimpleHistoryAdmin):
             reason=data["reason"],
         )
         return SaveResult(cap or row)
+
+    def planned(self, obj: PriorityCap, data: Mapping[str, Any] | None) -> PlannedWrite:
+        return "priority_cap", planned_rule(
+            obj.project,
+            data["reason"] if data else FROM_CONSOLE,
+            priority=obj.priority,
+            gpu_limit=data["gpu_limit"] if data else None,
+        )
 
     def remove(self, actor: Actor, obj: PriorityCap) -> None:
         set_priority_cap(project=obj.project, priority=obj.priority, gpu_limit=None, actor=actor, reason=FROM_CONSOLE)

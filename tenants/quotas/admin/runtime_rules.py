@@ -1,5 +1,6 @@
-"""Admin console of time limits, idle limits and minimum runtimes, with reasons and history."""
+"""Admin console of time limits, idle limits and minimum runtimes, with reasons and history. Save opens a plan."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin
@@ -8,11 +9,12 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from simple_history.admin import SimpleHistoryAdmin
 
+from portal.kit.api.routes import PlannedWrite
 from portal.kit.security.actors import Actor
 from tenants.access.admin.service_admin import (
     FROM_CONSOLE,
+    PlannedAdmin,
     SaveResult,
-    ServiceAdmin,
     ServiceForm,
     admin_actor,
     reason_field,
@@ -20,6 +22,7 @@ from tenants.access.admin.service_admin import (
 from tenants.access.rules import Permission
 from tenants.access.selectors import Access
 from tenants.quotas.models import IdleLimit, MinRuntime, RuntimeLimit, TimeLimit
+from tenants.quotas.services.quotas import planned_rule
 from tenants.quotas.services.runtime_rules import remove_limit, remove_min_runtime, set_limit, set_min_runtime
 
 
@@ -39,7 +42,7 @@ class LimitForm(ServiceForm):
 
 
 @admin.register(TimeLimit, IdleLimit)
-class LimitAdmin(ServiceAdmin, SimpleHistoryAdmin):
+class LimitAdmin(PlannedAdmin, SimpleHistoryAdmin):
     verb = Permission.MANAGE_PROJECT_QUOTA
     form = LimitForm
     fixed_fields = ("department", "project", "category")
@@ -70,6 +73,13 @@ class LimitAdmin(ServiceAdmin, SimpleHistoryAdmin):
         )
         return SaveResult(limit)
 
+    def planned(self, obj: RuntimeLimit, data: Mapping[str, Any] | None) -> PlannedWrite:
+        names = ("minutes", "notice_minutes")
+        values = {name: data[name] for name in names} if data else {"minutes": None}
+        reason = data["reason"] if data else FROM_CONSOLE
+        kind = str(obj._meta.verbose_name).replace(" ", "_")
+        return kind, planned_rule(obj.owner, reason, category=obj.category, **values)
+
     def remove(self, actor: Actor, obj: RuntimeLimit) -> None:
         remove_limit(limit=obj, actor=actor, reason=FROM_CONSOLE)
 
@@ -86,7 +96,7 @@ class MinRuntimeForm(ServiceForm):
 
 
 @admin.register(MinRuntime)
-class MinRuntimeAdmin(ServiceAdmin, SimpleHistoryAdmin):
+class MinRuntimeAdmin(PlannedAdmin, SimpleHistoryAdmin):
     verb = Permission.MANAGE_PROJECT_QUOTA
     form = MinRuntimeForm
     fixed_fields = ("department", "project")
@@ -103,6 +113,10 @@ class MinRuntimeAdmin(ServiceAdmin, SimpleHistoryAdmin):
         row, data = form.instance, form.cleaned_data
         actor = admin_actor(request)
         return SaveResult(set_min_runtime(owner=row.owner, minutes=data["minutes"], actor=actor, reason=data["reason"]))
+
+    def planned(self, obj: MinRuntime, data: Mapping[str, Any] | None) -> PlannedWrite:
+        reason = data["reason"] if data else FROM_CONSOLE
+        return "min_runtime", planned_rule(obj.owner, reason, minutes=data["minutes"] if data else None)
 
     def remove(self, actor: Actor, obj: MinRuntime) -> None:
         remove_min_runtime(rule=obj, actor=actor, reason=FROM_CONSOLE)

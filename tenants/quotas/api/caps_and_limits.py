@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.lists import PAGES, part_of
-from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.routes import PlannedWrite, Route, RoutePermission
 from portal.kit.api.serializers import operation, rendered, validated_body
 from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
@@ -29,7 +29,7 @@ from tenants.quotas.serializers import (
     RuntimeLimitsSchema,
     RuntimeLimitWrite,
 )
-from tenants.quotas.services.quotas import set_priority_cap
+from tenants.quotas.services.quotas import planned_rule, set_priority_cap
 from tenants.quotas.services.runtime_rules import (
     NOTICE,
     owner_fields,
@@ -64,6 +64,13 @@ class PriorityCapDetail(Route):
         "GET": RoutePermission("view_project", "project"),
         **dict.fromkeys(("PUT", "DELETE"), RoutePermission("manage_project_quota", "project")),
     }
+
+    def planned(self, request: Request, unit_id: int, priority_name: str) -> PlannedWrite:
+        """The cap that the body sets; without a body: its removal."""
+        project = _owner(Project, actor_of(request), unit_id)
+        body = validated_body(PriorityCapWrite, request.data) if request.method == "PUT" else {}
+        limit = int(body["gpuLimit"] * 1000) if body else None
+        return "priority_cap", planned_rule(project, body.get("reason", ""), priority=priority_name, gpu_limit=limit)
 
     @operation("get_priority_cap", "Read the GPU cap of a priority", PriorityCapSchema)
     def get(self, request: Request, unit_id: int, priority_name: str) -> Response:
@@ -118,6 +125,14 @@ def limit_route(unit: Unit, kind: type[RuntimeLimit]) -> type[Route]:
 
         access = _access(owner_name)
 
+        def planned(self, request: Request, unit_id: int, category_name: str) -> PlannedWrite:
+            """The limit that the body sets; without a body: its removal."""
+            owner = _owner(unit, actor_of(request), unit_id)
+            body = validated_body(RuntimeLimitWrite, request.data) if request.method == "PUT" else {"minutes": None}
+            values = {"minutes": body["minutes"], "notice_minutes": body.get("noticeMinutes")}
+            reason = body.get("reason") or ""
+            return name.replace(" ", "_"), planned_rule(owner, reason, category=category_name, **values)
+
         @operation(f"get_{key}", f"Read a {owner_name}'s {name}", RuntimeLimitSchema)
         def get(self, request: Request, unit_id: int, category_name: str) -> Response:
             """What is set here; 404 where nothing is set for this category."""
@@ -170,6 +185,12 @@ def min_runtime_route(unit: Unit) -> type[Route]:
         """How long preemptible runs are left alone."""
 
         access = _access(owner_name)
+
+        def planned(self, request: Request, unit_id: int) -> PlannedWrite:
+            """The minimum runtime that the body sets; without a body: its removal."""
+            owner = _owner(unit, actor_of(request), unit_id)
+            body = validated_body(MinRuntimeWrite, request.data) if request.method == "PUT" else {"minutes": None}
+            return "min_runtime", planned_rule(owner, body.get("reason") or "", minutes=body["minutes"])
 
         @operation(f"get_{owner_name}_min_runtime", f"Read a {owner_name}'s minimum runtime", MinRuntimeSchema)
         def get(self, request: Request, unit_id: int) -> Response:

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 
 from clusters.flavours.objects import plain_number
 from clusters.inventory.models import Cluster, NodePool
+from portal.kit.api.routes import PlannedWrite
 from portal.kit.db.validation import raise_problems
 from portal.kit.errors import Conflict, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
@@ -24,7 +25,7 @@ from tenants.access.selectors import require
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota, Rank
 from tenants.quotas.services.quota_values import DIMENSIONS, QuotaValues
-from tenants.quotas.services.quotas import reset_quota, set_department_quota, set_project_quota
+from tenants.quotas.services.quotas import planned_rule, reset_quota, set_department_quota, set_project_quota
 
 UNITS: Final = {"Mib": 2**20, "MB": 10**6, "GB": 10**9}
 WAYS: Final = {"deserved", "limit", "overQuotaWeight"}
@@ -221,6 +222,25 @@ def set_resources(
             if pool_id not in seen:
                 warnings[row.node_pool] = reset_quota(quota=row, actor=actor, reason=reason)
     return warnings
+
+
+def planned_resources(owner: Department | Project, entries: object, *, whole: bool) -> PlannedWrite | None:
+    """The plan of what `set_resources` sets; None where no quota is named or removed."""
+    raise_problems(shape_problems(entries))
+    named: Sequence[Mapping[str, Any]] = entries if isinstance(entries, list) else []
+    rows, seen = _rows(owner), set[int]()
+    values: dict[str, QuotaValues | None] = {}
+    for number, entry in enumerate(named):
+        at = f"/resources/{number}"
+        pool = _pool(owner.cluster, entry["nodePool"]["id"], f"{at}/nodePool/id", seen)
+        row = rows.get(pool.pk)
+        values[pool.name] = parse_entry(entry, pointer=at, before=QuotaValues.of(row) if row and not whole else None)
+    if whole:
+        values |= {row.node_pool.name: None for row in rows.values() if row.node_pool_id not in seen}
+    quotas = [
+        planned_rule(owner, "", pool=pool, values=each.as_fields() if each else None) for pool, each in values.items()
+    ]
+    return ("quotas", {"quotas": quotas, "reason": ""}) if quotas else None
 
 
 def _permit(owner: Department | Project, actor: Actor) -> None:

@@ -1,6 +1,6 @@
 """Set quotas and GPU caps with a reason; refuse what does not add up, warn about what becomes reclaimable."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Node, NodePool
 from clusters.inventory.services.inventory import mark_dirty
 from portal.audit.services import record
+from portal.kit.api.routes import PlannedWrite
 from portal.kit.db.validation import MAX_REASON_LENGTH, raise_problems, unique_or_conflict, validate_text
 from portal.kit.errors import Conflict, NotFound, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
@@ -345,28 +346,19 @@ def _problem(
     return QuotaWarning(pointer, "becomes_reclaimable", message, numbers=numbers, work=tuple(work))
 
 
-QuotaPlanner = Callable[[Mapping[str, Any], Actor], str]
-"""Stores a plan of `{"project" | "department", "cluster", "pool", "values", "reason"}`; answers its page's address."""
-_planners: Final[list[QuotaPlanner]] = []
+def planned_quota(
+    owner: Department | Project, node_pool: NodePool, values: QuotaValues | None, reason: str
+) -> PlannedWrite:
+    """The plan of a quota, instead of setting it; None: of removing it."""
+    columns = values.as_fields() if values else None
+    return f"{owner._meta.model_name}_quota", planned_rule(owner, reason, pool=node_pool.name, values=columns)
 
 
-def register_planner(planner: QuotaPlanner) -> None:
-    """The app above plans changes of quotas."""
-    _planners[:] = [planner]
-
-
-def plan_quota(
-    *, owner: Department | Project, node_pool: NodePool, values: QuotaValues, actor: Actor, reason: str
-) -> str:
-    """Store a plan of a quota instead of setting it; answers its page's address. Refused as setting it would be."""
-    change = {
-        str(owner._meta.model_name): owner.name,
-        "cluster": owner.cluster.name,
-        "pool": node_pool.name,
-        "values": values.as_fields(),
-        "reason": validate_text("/reason", reason, longest=MAX_REASON_LENGTH),
-    }
-    return _planners[0](change, actor)
+def planned_rule(owner: Department | Project, reason: str, **values: Any) -> dict[str, Any]:
+    """A change of a setting of one owner, as plans have it."""
+    why = validate_text("/reason", reason, longest=MAX_REASON_LENGTH)
+    named = {str(owner._meta.model_name): owner.name, "cluster": owner.cluster.name}
+    return {**named, **values, "reason": why}
 
 
 def bump_generation(owner: Department | Project) -> None:

@@ -17,7 +17,7 @@ from tenants.organisation.models import Department, Project
 from tenants.quotas.models import PriorityCap, ProjectQuota
 from tenants.quotas.services import quotas
 from tenants.usage.selectors import EvictableWork, Usage
-from tests.factories.cast import Ledger
+from tests.factories.cast import Ledger, applied
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, MembershipFactory, UserFactory
 from workloads.plans.models import Plan
@@ -311,7 +311,9 @@ class TestCaps:
 
     def test_a_cap_is_set_and_lifted(self, console: Client, llm_team: Project, ledger: Ledger) -> None:
         form = {"project": str(llm_team.pk), "priority": "high", "gpu_limit": "8", "reason": "Fairness"}
-        assert console.post(reverse("admin:tenants_prioritycap_add"), form).status_code == 302
+        answer = console.post(reverse("admin:tenants_prioritycap_add"), form)
+        assert not PriorityCap.objects.exists()
+        applied(console, answer)
         cap = PriorityCap.objects.get()
         assert (cap.gpu_limit, cap.history.get().history_change_reason) == (8 * GPU, "Fairness")
         console.post(reverse("admin:tenants_prioritycap_delete", args=[cap.pk]), {"post": "yes"})

@@ -35,7 +35,8 @@ def test_who_becomes_reclaimable_stands_in_the_pools_entry(
 ) -> None:
     path = f"v1/org-unit/projects/{training.pk}/resources{query}"
     answer = robot.send("PATCH", path, [entry(h100, 1)])
-    entries = {each["nodePool"]["name"]: each for each in answer.json()}
+    body = answer.json()
+    entries = {each["nodePool"]["name"]: each for each in (body["resources"] if query else body)}
     (warning,) = entries["h100"]["warnings"]
     assert warning["code"] == "becomes_reclaimable"
     assert "3 GPUs in use would exceed the deserved 1 GPU" in warning["message"]
@@ -46,6 +47,7 @@ def test_who_becomes_reclaimable_stands_in_the_pools_entry(
     assert entries["a100"]["warnings"] == []
     kept = ProjectQuota.objects.get(project=training, node_pool=h100).gpu_deserved
     assert kept == (4000 if query else 1000)
+    assert not query or body["plan"]["quotas"][0]["fields"] == [["gpu_deserved", "4 GPUs", "1 GPU"]]
 
 
 def test_a_whole_project_or_department_says_them_of_all_its_pools(

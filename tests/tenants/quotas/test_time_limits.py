@@ -15,7 +15,7 @@ from tenants.organisation.models import Department, Project
 from tenants.quotas.models import TimeLimit
 from tenants.quotas.selectors.runtime_rules import limits_of
 from tenants.quotas.services.runtime_rules import remove_limit, set_limit
-from tests.factories.cast import acting
+from tests.factories.cast import acting, applied
 
 DAY = 24 * 60
 
@@ -118,7 +118,7 @@ def test_the_console_sets_one_and_says_what_is_wrong(
     ):
         answer = console.post(page, {**form, "notice_minutes": 15, **wrong})
         assert said in str(answer.context["adminform"].form.errors)
-    assert console.post(page, {**form, "notice_minutes": 15}).status_code == 302
+    applied(console, console.post(page, {**form, "notice_minutes": 15}))
     assert str(TimeLimit.objects.get()) == "llm-team: Train"
     listed = console.get(reverse("admin:tenants_timelimit_changelist")).content.decode()
     assert "project llm-team" in listed

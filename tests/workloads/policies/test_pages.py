@@ -11,7 +11,7 @@ from django.utils import timezone
 from clusters.inventory.models import Cluster
 from tenants.access.models import AccessRole, Role, User
 from tenants.organisation.models import Department, Project
-from tests.factories.cast import acting
+from tests.factories.cast import acting, applied
 from tests.factories.tenants import MembershipFactory
 from tests.factories.workloads import PolicyFactory
 from workloads.dictionary.models import Priority
@@ -39,7 +39,8 @@ def sent(**more: Any) -> dict[str, Any]:
 def test_an_admin_sets_a_policy_that_the_list_tells(client_of: Clients, admin: User, llm_team: Project) -> None:
     client = client_of(admin)
     answer = client.post(ADD, sent(priority_required="on", preemptibility_locked="on"))
-    assert answer["Location"] == LIST
+    assert not Policy.objects.exists()
+    applied(client, answer)
     row = Policy.objects.get()
     assert row.document == {
         "defaults": {"priorityClass": "medium"},
@@ -58,13 +59,14 @@ def test_the_form_comes_back_as_it_was_set_and_sets_it_anew(
     client_of: Clients, admin: User, research: Department
 ) -> None:
     client = client_of(admin)
-    client.post(ADD, sent(kind="distributed", place=f"department {research.name} on {research.cluster.name}"))
+    place = f"department {research.name} on {research.cluster.name}"
+    applied(client, client.post(ADD, sent(kind="distributed", place=place)))
     row = Policy.objects.get()
     assert row.document["defaults"] == {"worker": {"priorityClass": "medium"}}
     page = words(client, f"{LIST}{row.pk}/")
     assert '<option value="medium" selected>' in page
     assert page.count("checked") == 2
-    client.post(f"{LIST}{row.pk}/", {"name": "looser"})
+    applied(client, client.post(f"{LIST}{row.pk}/", {"name": "looser"}))
     row.refresh_from_db()
     assert (row.name, row.document, row.department) == ("looser", {}, research)
 
@@ -78,7 +80,7 @@ def test_the_form_loosens_nothing_of_what_was_renamed_or_retired_meanwhile(clien
     page = words(client, f"{LIST}{row.pk}/")
     assert page.count("checked") == 3
     assert "very-low, no longer offered" in page
-    client.post(f"{LIST}{row.pk}/", {"name": "x", "priority_options": ["normal", "low"]})
+    applied(client, client.post(f"{LIST}{row.pk}/", {"name": "x", "priority_options": ["normal", "low"]}))
     row.refresh_from_db()
     kept = [{"value": "low"}, {"value": "normal", "displayed": "As usual"}]
     assert sorted(row.document["rules"]["priorityClass"]["options"], key=lambda each: each["value"]) == kept
@@ -109,7 +111,8 @@ def test_a_default_that_is_no_option_is_refused_at_its_field(client_of: Clients,
 
 def test_a_policy_is_taken_away(client_of: Clients, admin: User) -> None:
     row = PolicyFactory()
-    assert client_of(admin).post(f"{LIST}{row.pk}/lift/")["Location"] == LIST
+    client = client_of(admin)
+    applied(client, client.post(f"{LIST}{row.pk}/lift/"))
     assert not Policy.objects.exists()
 
 

@@ -10,7 +10,7 @@ from workloads.dictionary.models import PreemptionPolicy, WorkloadType
 from workloads.dictionary.selectors import require_dictionary
 from workloads.dictionary.services.plans import plan_priority_change
 from workloads.plans.models import Plan
-from workloads.plans.services.plans import apply_plan, draft_plan, execute_plan
+from workloads.plans.services.plans import apply_plan, check_direct_write, draft_plan, execute_plan
 
 
 def add_priority(
@@ -64,6 +64,7 @@ def retire_priority(*, name: str, actor: Actor) -> Plan:
 
 
 def _at_once(change: Mapping[str, object], actor: Actor) -> Plan:
+    check_direct_write("priority", change, actor)
     return apply_plan(plan=plan_priority_change(change=change, actor=actor), actor=actor)
 
 

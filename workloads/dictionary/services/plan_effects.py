@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 from workloads.dictionary.rules.drafts import Draft, DraftEntry
 from workloads.dictionary.rules.eviction_matrix import EvictionMatrix, difference, eviction_matrix, reach_of
 from workloads.dictionary.rules.resolution import Source
-from workloads.dictionary.selectors import current_levels, levels_of
+from workloads.dictionary.selectors import current_draft, current_levels, levels_of
 from workloads.plans.selectors import (
     EXAMPLES,
     Effect,
@@ -51,6 +52,15 @@ def victims_of(clusters: Iterable[Cluster], before: Draft, after: Draft) -> dict
     scopes = [_scope(rows, *each, before) for each, rows in alike.items()]
     changes = any(each["new"] or each["lost"] for each in scopes)
     return {**_changed(*matrices(before, after, BY_VALUE)), "scopes": scopes if changes else []}
+
+
+def victims_of_switch(cluster: Cluster, flavour: str) -> dict[str, Any]:
+    """The same for a cluster that gets another scheduler, as it is configured before anybody configures it."""
+    draft, target = current_draft(), copy(cluster)
+    target.flavour, target.configured = flavour, {}
+    old, new = (eviction_matrix(draft, eviction_settings(each)) for each in (cluster, target))
+    changed = _changed(old, new)
+    return {**changed, "scopes": [_scope([target], old, new, _foreign(target), draft)] if any(changed.values()) else []}
 
 
 def matrices(before: Draft, after: Draft, settings: EvictionSettings) -> tuple[EvictionMatrix, EvictionMatrix]:

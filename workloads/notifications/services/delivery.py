@@ -13,6 +13,7 @@ from typing import Final
 from django.core.mail import EmailMessage
 from django.db import transaction
 from django.db.models import Min, QuerySet
+from django.urls import reverse
 from django.utils import timezone
 
 from clusters.watch.rules import clean_message
@@ -42,6 +43,7 @@ from workloads.notifications.services.webhooks import (
     connection_to,
     webhook_message,
 )
+from workloads.plans.models import Plan
 from workloads.state.models import WorkloadEvent
 from workloads.state.selectors.workloads import change_json, hidden_namespaces, quietly
 from workloads.state.services import PLACED_AT_ONCE, place_events
@@ -108,6 +110,26 @@ def send_notice(notice: Notice) -> None:
     Delivery.objects.bulk_create(rows, batch_size=500, ignore_conflicts=True)
 
 
+def announce_plan(plan: Plan) -> None:
+    """Tell those who may approve a plan that it waits for them. Those of its first permission, when it needs several.
+
+    Who lacks another one of them does not see the plan.
+    """
+    scope = plan.scopes.select_related("project", "department").first()
+    send_notice(
+        Notice(
+            type="PlanNeedsApproval",
+            project=scope.project if scope else None,
+            department=scope.department if scope else None,
+            permission=scope.permission if scope else "",
+            title=f"Approval needed: {plan.title}"[:200],
+            text=plan.effect["sentence"],
+            path=reverse("workloads:plan", args=[plan.pk]),
+            at=plan.created_at,
+        )
+    )
+
+
 def _is_for(notice: Notice, wish: Subscription) -> bool:
     """Is it subscribed to, meant for the subscriber, and still theirs to read?"""
     if (QUOTA, notice.type) not in subscribed_types(wish.events):
@@ -115,7 +137,7 @@ def _is_for(notice: Notice, wish: Subscription) -> bool:
     if notice.subject_id and (notice.subject_kind, notice.subject_id) != (wish.subject_kind, wish.subject_id):
         return False
     permission = Permission(notice.permission or Permission.VIEW_PROJECT)
-    return can(wish.asker, permission, project=notice.project)
+    return can(wish.asker, permission, project=notice.project, department=notice.department)
 
 
 def forget_old() -> int:
@@ -201,7 +223,7 @@ def _by(channel: NotificationChannel, now: datetime) -> int:
 def _leased(channel: NotificationChannel, now: datetime) -> list[Delivery]:
     """Rows that are due and from now on this worker's: each is taken by compare-and-set."""
     due = Delivery.objects.filter(channel=channel, state=DeliveryState.WAITING, due_at__lte=now)
-    about = ("event__workload__project", "notice__project", "subscription", "channel")
+    about = ("event__workload__project", "notice__project", "notice__department", "subscription", "channel")
     rows = due.order_by("pk").select_related(*about)[:MAILS]
     return [row for row in list(rows) if _taken(row, now)]
 
@@ -247,7 +269,7 @@ def _may_read(wish: Subscription, event: WorkloadEvent) -> bool:
 def _webhook_message(row: Delivery, actor: Actor) -> WebhookMessage:
     """The same whatever the attempt: a receiver knows by the id what it has already."""
     if notice := row.notice:
-        data = {"title": notice.title, "text": notice.text, "project": notice.project.name, "path": notice.path}
+        data = {"title": notice.title, "text": notice.text, "project": notice.place, "path": notice.path}
         return webhook_message(f"ntc_{notice.pk}", f"notice.{notice.type}", rfc3339(notice.at), data)
     event = row.workload_event
     data = change_json(event, hidden_namespaces(event.workload, actor))
@@ -275,7 +297,7 @@ def _message(channel: NotificationChannel, row: Delivery, actor: Actor) -> Email
 
 
 def _notice_message(channel: NotificationChannel, row: Delivery, notice: Notice) -> EmailMessage:
-    values = {"category": QUOTA, "reason": notice.type, "project": notice.project.name}
+    values = {"category": QUOTA, "reason": notice.type, "project": notice.place}
     lines = [notice.title, f"At {notice.at:%Y-%m-%d %H:%M:%S} UTC.", notice.text, f"In Rung: {notice.path}"]
     return _mail(channel, row, values, lines, f"notice-{notice.pk}")
 

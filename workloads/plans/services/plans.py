@@ -1,22 +1,41 @@
-"""Plans of changes: created with their effect, then applied once or discarded. A rollback is a plan of the inverse."""
+"""Plans of changes: created with their effect, then applied once or discarded. A rollback is a plan of the inverse.
 
-from collections.abc import Iterator
+Where an admin requires it, a second admin with the same permissions approves a plan before it can be applied.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
 
 from django.db import transaction
+from django.urls import reverse
 from django.utils import timezone
 
 from portal.audit.services import audited_transaction, record
-from portal.kit.db.transactions import rollback_scope
-from portal.kit.errors import Conflict, NotFound, ValidationFailed
+from portal.kit.db.transactions import rollback_scope, with_external_calls
+from portal.kit.errors import Conflict, Forbidden, NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
-from workloads.plans.models import Plan, PlanScope, PlanState
-from workloads.plans.selectors import Change, fingerprint_of, kind_named, require_scopes, what_moved
+from tenants.organisation.models import Department
+from workloads.plans.models import Plan, PlanApproval, PlanScope, PlanState
+from workloads.plans.selectors import (
+    Change,
+    approval_of,
+    fingerprint_of,
+    kind_named,
+    needs_approval,
+    require_scopes,
+    what_moved,
+)
 
 LIFETIME: Final = timedelta(hours=1)
 SHOWN: Final = 5
+_announcers: Final[list[Callable[[Plan], None]]] = []
+
+
+def register_announcer(announcer: Callable[[Plan], None]) -> None:
+    """The feature that notifies those who may approve a plan; called in the transaction that stores it."""
+    _announcers[:] = [announcer]
 
 
 def plan_change(*, kind: str, change: Change, actor: Actor) -> Plan:
@@ -25,14 +44,31 @@ def plan_change(*, kind: str, change: Change, actor: Actor) -> Plan:
     Raises what the change itself would raise: NotFound or Forbidden without its permissions, ValidationFailed and
     Conflict with pointers into the change.
     """
-    with audited_transaction(actor=actor, action="plan.create", entity_type="plan", entity_name=title_of(kind, change)):
-        plan = draft_plan(kind=kind, change=change, actor=actor)
-        _store(plan, actor)
-    return plan
+    named = {"action": "plan.create", "entity_type": "plan", "entity_name": title_of(kind, change)}
+
+    def attempt() -> Plan:
+        with audited_transaction(actor=actor, **named):
+            plan = draft_plan(kind=kind, change=change, actor=actor)
+            _store(plan, actor)
+        return plan
+
+    return with_external_calls(attempt)
+
+
+def plan_page(kind: str, change: Change, actor: Actor) -> str:
+    """Plan a change; answers the address of the plan's page."""
+    return reverse("workloads:plan", args=[plan_change(kind=kind, change=change, actor=actor).pk])
 
 
 def apply_plan(*, plan: Plan, actor: Actor) -> Plan:
-    """Make the change that the plan shows. Conflict when it is old, done or discarded, or when its basis moved."""
+    """Make the change that the plan shows.
+
+    Conflict when it is old, done or discarded, when its basis moved, or when it lacks an approval that it needs.
+    """
+    return with_external_calls(lambda: _apply(plan, actor))
+
+
+def _apply(plan: Plan, actor: Actor) -> Plan:
     with audited_transaction(actor=actor, action="plan.apply", entity_type="plan", entity_name=plan.title):
         row = Plan.objects.select_for_update().get(pk=plan.pk)
         require_scopes(_scopes(row), actor)
@@ -41,6 +77,59 @@ def apply_plan(*, plan: Plan, actor: Actor) -> Plan:
         execute_plan(plan=row, actor=actor)
         record(actor, "plan.apply", row, detail=_detail(row), project_id=_project_id(row))
     return row
+
+
+def approve_plan(*, plan: Plan, actor: Actor) -> Plan:
+    """Approve a plan as a second admin who holds its permissions, so that it can be applied while its basis stays.
+
+    Forbidden for its author. Conflict when it needs no approval, has one, is not open, or when its basis moved.
+    """
+    with audited_transaction(actor=actor, action="plan.approve", entity_type="plan", entity_name=plan.title):
+        row = Plan.objects.select_for_update().get(pk=plan.pk)
+        require_scopes(_scopes(row), actor)
+        _check_open(row)
+        if not needs_approval(_scopes(row)):
+            raise Conflict("This plan needs no approval.", code="approval_not_needed")
+        if row.approved_at:
+            raise Conflict(f"{row.approved_by} has approved this plan already.", code="plan_approved")
+        if row.author == subject_of(actor):
+            raise Forbidden("The author of a plan cannot approve it. Another admin has to.", code="own_plan")
+        _check_basis(row)
+        row.approved_by, row.approved_at = actor.name, timezone.now()
+        row.save(update_fields=["approved_by", "approved_at"])
+        record(actor, "plan.approve", row, detail=_detail(row), project_id=_project_id(row))
+    return row
+
+
+def set_approval(*, department: Department | None, required: bool, actor: Actor) -> None:
+    """Require that a second admin approves plans for a department, or all plans; or stop it. By an `ApprovalPlan`."""
+    row = approval_of(department)
+    if required and row is None:
+        row = PlanApproval.objects.create(department=department, created_by=actor.name, created_at=timezone.now())
+        record(actor, "plan_approval.set", row, detail={"before": False, "after": True})
+    elif row and not required:
+        record(actor, "plan_approval.set", row, detail={"before": True, "after": False})
+        row.delete()
+
+
+def check_direct_write(kind: str, change: Change, actor: Actor) -> None:
+    """Conflict where the change needs the approval of a second admin, so that only a plan can make it."""
+    if PlanApproval.objects.exists():
+        scopes = kind_named(kind).scopes(change)
+        require_scopes(scopes, actor)
+        check_approved(scopes)
+
+
+def check_approved(scopes: Iterable[PlanScope]) -> None:
+    """Conflict where plans with these permissions need an approval."""
+    if needs_approval(scopes):
+        text = "A second admin has to approve this change. Create a plan of it, and have the plan approved."
+        raise Conflict(text, code="approval_required")
+
+
+def subject_of(actor: Actor) -> str:
+    """Who acts, as `Plan.author` has it."""
+    return f"{actor.kind}:{actor.id}"
 
 
 def discard_plan(*, plan: Plan, actor: Actor) -> Plan:
@@ -59,6 +148,10 @@ def roll_back(*, plan: Plan, actor: Actor) -> Plan:
 
     Conflict where the plan is not applied or has no inverse.
     """
+    return with_external_calls(lambda: _roll_back(plan, actor))
+
+
+def _roll_back(plan: Plan, actor: Actor) -> Plan:
     with audited_transaction(actor=actor, action="plan.create", entity_type="plan", entity_name=plan.title):
         require_scopes(_scopes(plan), actor)
         if plan.state != PlanState.APPLIED:
@@ -92,6 +185,7 @@ def draft_plan(*, kind: str, change: Change, actor: Actor) -> Plan:
         effect={**effect, "basis": facts},
         based_on=fingerprint_of(facts),
         created_by=actor.name,
+        author=subject_of(actor),
         created_at=now,
         expires_at=now + LIFETIME,
     )
@@ -100,6 +194,8 @@ def draft_plan(*, kind: str, change: Change, actor: Actor) -> Plan:
 def execute_plan(*, plan: Plan, actor: Actor) -> None:
     """Make the change and store the plan as applied, with its inverse; in the caller's transaction."""
     kind = kind_named(plan.kind)
+    if plan.approved_at is None:
+        check_approved(_scopes(plan))
     plan.undo = kind.undo(plan.change)
     with rollback_scope():
         kind.apply(plan.change, actor)
@@ -119,6 +215,9 @@ def rolled_back() -> Iterator[None]:
 def _store(plan: Plan, actor: Actor) -> None:
     _save(plan)
     record(actor, "plan.create", plan, detail=_detail(plan), project_id=_project_id(plan))
+    if needs_approval(_scopes(plan)):
+        for announce in _announcers:
+            announce(plan)
 
 
 def _save(plan: Plan) -> None:
@@ -133,6 +232,9 @@ def _save(plan: Plan) -> None:
 
 
 def _scopes(plan: Plan) -> list[PlanScope]:
+    """Stored ones; those of a plan that is not stored follow from its change."""
+    if plan._state.adding:
+        return list(kind_named(plan.kind).scopes(plan.change))
     return list(plan.scopes.select_related("project", "department", "cluster"))
 
 

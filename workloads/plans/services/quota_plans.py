@@ -6,21 +6,19 @@ A change is `{"quotas": [entry, …], "reason": text}`, or one entry with the re
 departments of several clusters share a name.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-
-from django.urls import reverse
 
 from clusters.inventory.models import NodePool
 from portal.kit.errors import NotFound, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
 from scheduling.model.resources import Limit
-from tenants.access.rules import Permission
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
 from tenants.quotas.services.pool_quotas import refusals_at
-from tenants.quotas.services.quota_values import DIMENSIONS, QuotaValues, amount_text
+from tenants.quotas.services.quota_values import DIMENSIONS, QuotaValues, amount_text, over_physical, sum_beyond
 from tenants.quotas.services.quotas import (
     QuotaWarning,
     deserved_by_projects,
@@ -44,14 +42,16 @@ from workloads.plans.selectors import (
     object_changes,
     objects_on,
     objects_sentence,
-    quota_requests,
     running_in,
     unfit,
     waiting_in,
 )
-from workloads.plans.services.plans import plan_change, rolled_back
+from workloads.plans.services.plans import rolled_back
+from workloads.plans.services.setting_plans import devices, owner_named, owner_scope, quota_requests
 
 RECLAIMABLE: Final = "becomes_reclaimable"
+OF_SUMS: Final = frozenset({"sum_over_department", "over_physical"})
+"""Warnings of a quota that depend on the others."""
 MOST: Final = 200
 """Quotas in one plan."""
 COLUMNS: Final = tuple(QuotaValues().as_fields())
@@ -94,56 +94,59 @@ class QuotaEdit:
 
 
 def edits_of(change: Change) -> list[QuotaEdit]:
-    """The entries of a change with their rows, in its order. NotFound for owners, ValidationFailed for pools."""
+    """The entries of a change with their rows, in its order. NotFound for owners, ValidationFailed for pools.
+
+    Queries do not grow with the entries of projects.
+    """
+    named = list(_owners(change))
+    clusters = {owner.cluster_id for owner, _entry, _pointer in named}
+    pools: defaultdict[object, dict[str, NodePool]] = defaultdict(dict)
+    for pool in NodePool.objects.filter(cluster__in=clusters).select_related("cluster"):
+        pools[pool.cluster_id][pool.name] = pool
+    rows: dict[object, ProjectQuota | DepartmentQuota] = {}
+    for own in ProjectQuota.objects.filter(project__in=_keys(named, Project)).select_related("node_pool"):
+        rows[Project, own.project_id, own.node_pool_id] = own
+    for above in DepartmentQuota.objects.filter(department__in=_keys(named, Department)).select_related("node_pool"):
+        rows[Department, above.department_id, above.node_pool_id] = above
     edits: dict[object, QuotaEdit] = {}
-    for owner, entry, pointer in _owners(change):
-        edit = _edit(owner, entry, pointer)
-        if (edit.owner, edit.pool) in edits:
-            raise ValidationFailed.at(edit.pointer, "repeated", f"The quota of {edit.label} is named twice.")
-        edits[edit.owner, edit.pool] = edit
+    for owner, entry, pointer in named:
+        known = pools[owner.cluster_id]
+        if (home := known.get(entry["pool"])) is None:
+            text = f"{owner.cluster.name} has no node pool {entry['pool'][:63]!r}."
+            raise ValidationFailed.at(f"{pointer}/pool", "unknown_node_pool", text, allowed=known)
+        row = rows.get((type(owner), owner.pk, home.pk))
+        values = None if entry["values"] is None else _values(row, entry["values"])
+        edit = QuotaEdit(owner, home, row, values, pointer)
+        if (owner, home) in edits:
+            raise ValidationFailed.at(pointer, "repeated", f"The quota of {edit.label} is named twice.")
+        edits[owner, home] = edit
     return list(edits.values())
 
 
-def _owners(change: Change) -> Iterator[tuple[Project | Department, Mapping[str, Any], str]]:
-    """Owner, entry and pointer of each entry. Nothing else is read: who may change them is not known yet."""
-    if "quotas" not in change:
-        yield _owner(change, ""), change, ""
-    elif not 0 < len(change["quotas"]) <= MOST:
+Named = tuple[Project | Department, Mapping[str, Any], str]
+
+
+def _keys(named: Sequence[Named], model: type[Project] | type[Department]) -> set[int]:
+    return {owner.pk for owner, _entry, _pointer in named if isinstance(owner, model)}
+
+
+def _owners(change: Change) -> Iterator[Named]:
+    """Owner, entry and pointer of each. Nothing else is read: who may change them is not known yet."""
+    entries = change.get("quotas", [change])
+    if not 0 < len(entries) <= MOST:
         raise ValidationFailed.at("/quotas", "required", f"Name 1 to {MOST} quotas.", most=MOST)
-    else:
-        for number, entry in enumerate(change["quotas"]):
-            pointer = f"/quotas/{number}"
-            yield _owner(entry, pointer), entry, pointer
-
-
-def _edit(owner: Project | Department, entry: Mapping[str, Any], pointer: str) -> QuotaEdit:
-    pools = {pool.name: pool for pool in owner.cluster.node_pools.select_related("cluster")}
-    if entry["pool"] not in pools:
-        text = f"{owner.cluster.name} has no node pool {entry['pool'][:63]!r}."
-        raise ValidationFailed.at(f"{pointer}/pool", "unknown_node_pool", text, allowed=pools)
-    pool = pools[entry["pool"]]
-    row = owner.quotas.filter(node_pool=pool).select_related("node_pool").first()
-    values = None if entry["values"] is None else _values(row, entry["values"])
-    return QuotaEdit(owner, pool, row, values, pointer)
-
-
-def _owner(entry: Mapping[str, Any], pointer: str) -> Project | Department:
-    """By name. Who may not see it gets the same answer as for an absent one."""
-    on = {"cluster__name": entry["cluster"]} if entry.get("cluster") else {}
-    if name := entry.get("project"):
-        project = Project.objects.filter(name=name, **on).select_related("department", "cluster").first()
-        if project is None:
-            raise NotFound
-        return project
-    departments = list(Department.objects.filter(name=entry.get("department", ""), **on).select_related("cluster"))
-    if not departments:
-        raise NotFound
-    if len(departments) > 1:
-        names = [each.cluster.name for each in departments]
-        raise ValidationFailed.at(
-            f"{pointer}/cluster", "ambiguous", "Name the cluster of the department.", allowed=names
-        )
-    return departments[0]
+    names = {entry["project"] for entry in entries if entry.get("project")}
+    projects = list(Project.objects.filter(name__in=names).select_related("department", "cluster"))
+    for number, entry in enumerate(entries):
+        pointer = f"/quotas/{number}" if "quotas" in change else ""
+        if name := entry.get("project"):
+            on = entry.get("cluster")
+            found = [each for each in projects if each.name == name and on in {None, "", each.cluster.name}]
+            if not found:
+                raise NotFound
+            yield found[0], entry, pointer
+        else:
+            yield owner_named(entry, pointer), entry, pointer
 
 
 def _values(row: Quota | None, given: Mapping[str, Any]) -> QuotaValues:
@@ -165,12 +168,7 @@ def title(change: Change) -> str:
 def scopes(change: Change) -> list[PlanScope]:
     """One permission for each project and department that is named."""
     owners = dict.fromkeys(owner for owner, _entry, _pointer in _owners(change))
-    return [
-        PlanScope(permission=Permission.MANAGE_PROJECT_QUOTA.value, project=owner)
-        if isinstance(owner, Project)
-        else PlanScope(permission=Permission.MANAGE_DEPARTMENT_QUOTA.value, department=owner)
-        for owner in owners
-    ]
+    return [owner_scope(owner) for owner in owners]
 
 
 def facts(change: Change) -> Facts:
@@ -179,15 +177,16 @@ def facts(change: Change) -> Facts:
     for edit in edits_of(change):
         where, department = f"in {edit.pool.name}", edit.department
         found[f"quota of {edit.label} {where}"] = quota_text(QuotaValues.of(edit.row)) if edit.row else "none"
-        parent = DepartmentQuota.objects.filter(department=department, node_pool=edit.pool).first()
-        enforced = ", enforced" if department.enforce_deserved else ""
-        own = quota_text(QuotaValues.of(parent)) if parent else "none"
-        found[f"quota of department {department.name} {where}"] = own + enforced
-        together = deserved_by_projects(department, edit.pool)
-        found[f"projects of {department.name} {where}"] = f"{together} deserved"
-        model = ProjectQuota if isinstance(edit.owner, Project) else DepartmentQuota
-        everyone = deserved_sum(model._default_manager.filter(node_pool=edit.pool))
-        found[f"all {edit.owner._meta.model_name}s {where} of {edit.pool.cluster.name}"] = f"{everyone} deserved"
+        if (together := f"projects of {department.name} {where}") not in found:
+            parent = DepartmentQuota.objects.filter(department=department, node_pool=edit.pool).first()
+            enforced = ", enforced" if department.enforce_deserved else ""
+            own = quota_text(QuotaValues.of(parent)) if parent else "none"
+            found[f"quota of department {department.name} {where}"] = own + enforced
+            found[together] = f"{deserved_by_projects(department, edit.pool)} deserved"
+        everyone = f"all {edit.owner._meta.model_name}s {where} of {edit.pool.cluster.name}"
+        if everyone not in found:
+            model = ProjectQuota if isinstance(edit.owner, Project) else DepartmentQuota
+            found[everyone] = f"{deserved_sum(model._default_manager.filter(node_pool=edit.pool))} deserved"
     return found
 
 
@@ -217,9 +216,22 @@ def _set_all(edits: Sequence[QuotaEdit], reason: str, actor: Actor) -> list[Prob
     stepwise = [problem for edit in sorted(edits, key=lambda each: each.turn) for problem in _set(edit, reason, actor)]
     if len(edits) == 1:
         return stepwise
-    reclaimable = [problem for problem in stepwise if problem.code == RECLAIMABLE]
-    final = [problem for edit in edits if edit.values for problem in _set(edit, reason, actor)]
-    return reclaimable + [problem for problem in final if problem.code != RECLAIMABLE]
+    if any(isinstance(edit.owner, Department) for edit in edits):
+        reclaimable = [problem for problem in stepwise if problem.code == RECLAIMABLE]
+        final = [problem for edit in edits if edit.values for problem in _set(edit, reason, actor)]
+        return reclaimable + [problem for problem in final if problem.code != RECLAIMABLE]
+    return [*(problem for problem in stepwise if problem.code not in OF_SUMS), *_sum_warnings(edits)]
+
+
+def _sum_warnings(edits: Sequence[QuotaEdit]) -> Iterator[Problem]:
+    """What the services warn of sums once all quotas of projects are set, each sum read once."""
+    for department, pool in dict.fromkeys((edit.department, edit.pool) for edit in edits if edit.values):
+        row = DepartmentQuota.objects.filter(department=department, node_pool=pool).first()
+        parent, together = QuotaValues.of(row) if row else QuotaValues(), deserved_by_projects(department, pool)
+        yield from sum_beyond(together, parent.deserved, department=department.name, pool=pool.name)
+    for pool in dict.fromkeys(edit.pool for edit in edits if edit.values):
+        promised = deserved_sum(ProjectQuota.objects.filter(node_pool=pool)).gpu
+        yield from over_physical(promised, physical_gpus(pool), pool=pool.name)
 
 
 def _set(edit: QuotaEdit, reason: str, actor: Actor) -> Sequence[Problem]:
@@ -321,11 +333,6 @@ def _over(use: Usage, values: QuotaValues) -> float:
     return devices(max(use.allocated.gpu - (values.deserved.gpu or 0), 0))
 
 
-def devices(milli: int) -> float:
-    """GPUs of thousandths; a whole number where it is one."""
-    return milli // 1000 if milli % 1000 == 0 else milli / 1000
-
-
 def _shown(name: str, value: Any) -> str:
     if value is None:
         return "unlimited" if name.endswith("limit") else "as for GPUs" if name.endswith("weight") else "not counted"
@@ -391,9 +398,3 @@ def _change_words(quotas: Sequence[Mapping[str, Any]]) -> str:
 
 _KIND: Final = PlanKind(title, scopes, facts, effect, apply, undo, requests=quota_requests)
 KINDS: Final = {"project_quota": _KIND, "department_quota": _KIND, "quotas": _KIND}
-
-
-def plan_page(change: Change, actor: Actor) -> str:
-    """Plan a change of one quota; answers the address of the plan's page."""
-    kind = "project_quota" if "project" in change else "department_quota"
-    return reverse("workloads:plan", args=[plan_change(kind=kind, change=change, actor=actor).pk])

@@ -56,6 +56,8 @@ SERVED = {
     "/api/v1/plans": {"get", "post"},
     "/api/v1/plans/{plan_id}": {"get"},
     "/api/v1/plans/{plan_id}/apply": {"post"},
+    "/api/v1/plans/{plan_id}/approve": {"post"},
+    "/api/v1/plan-approvals": {"get", "put"},
     "/api/v1/plans/{plan_id}/discard": {"post"},
     "/api/v1/plans/{plan_id}/rollback": {"post"},
     "/api/v1/token": {"post"},
