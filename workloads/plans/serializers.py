@@ -5,7 +5,7 @@ from typing import Any, Final
 from rest_framework import serializers
 
 from portal.kit.api.lists import ListSchema
-from portal.kit.api.serializers import schema
+from portal.kit.api.serializers import TypedObject, schema
 
 _TEXT: Final = serializers.CharField()
 _PAIRS: Final = serializers.ListField(child=serializers.ListField(child=serializers.CharField()))
@@ -243,7 +243,12 @@ class PlannedChangeSchema(serializers.Serializer[Any]):
     )
     flavour = serializers.CharField(required=False, max_length=20)
     workloadKind = serializers.CharField(required=False, max_length=24, help_text="Of a policy: training, …")
-    policy = serializers.DictField(required=False, allow_null=True, help_text="Defaults and rules; null removes it.")
+    policy = TypedObject(
+        as_={"$ref": "#/components/schemas/PolicyDocumentSchemaRequest"},  # of a feature above this one
+        required=False,
+        allow_null=True,
+        help_text="Defaults and rules; null removes it.",
+    )
     required = serializers.BooleanField(required=False, help_text="Of `approval`: does a second admin approve?")  # type: ignore[assignment]  # a field of the body, not of the class
 
 

@@ -31,6 +31,7 @@ def running(project: Project, name: str, *, minutes: int = 30, **more: Any) -> W
     """One GPU of h100 for so many minutes."""
     started = timezone.now() - timedelta(minutes=minutes)
     values = {"phase": Phase.RUNNING, "running_pods": 1, "started_at": started, "pool_name": "h100", **more}
+    values.setdefault("allocated_gpu_milli", GPU)
     row: Workload = WorkloadFactory(project=project, name=name, **values)
     ObservedPodFactory(workload=row)
     return row
@@ -189,7 +190,9 @@ def test_a_scheduler_names_objects_work_promises_and_who_may_evict_whom(robot: R
     kinds = {(change["mark"], change["kind"]) for change in plan["objects"][0]["changes"]}
     assert ("+", "ResourceQuota") in kinds
     assert (plan["workloads"]["stays"]["count"], plan["workloads"]["recreated"]["count"]) == (1, 1)
-    assert plan["victims"]["new"]
+    (scope,) = plan["victims"]["scopes"]
+    assert scope["clusters"] == [{"name": "lab", "scheduler": "kube-scheduler"}]
+    assert scope["rules"]
     assert plan["warnings"]
 
 

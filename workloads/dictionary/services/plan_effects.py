@@ -55,12 +55,15 @@ def victims_of(clusters: Iterable[Cluster], before: Draft, after: Draft) -> dict
 
 
 def victims_of_switch(cluster: Cluster, flavour: str) -> dict[str, Any]:
-    """The same for a cluster that gets another scheduler, as it is configured before anybody configures it."""
+    """The same for a cluster that gets another scheduler, with that scheduler's default configuration.
+
+    The scope is there also where the same pairs may evict under other rules, such as across projects.
+    """
     draft, target = current_draft(), copy(cluster)
     target.flavour, target.configured = flavour, {}
     old, new = (eviction_matrix(draft, eviction_settings(each)) for each in (cluster, target))
-    changed = _changed(old, new)
-    return {**changed, "scopes": [_scope([target], old, new, _foreign(target), draft)] if any(changed.values()) else []}
+    differs = old.tables != new.tables
+    return {**_changed(old, new), "scopes": [_scope([target], old, new, _foreign(target), draft)] if differs else []}
 
 
 def matrices(before: Draft, after: Draft, settings: EvictionSettings) -> tuple[EvictionMatrix, EvictionMatrix]:
