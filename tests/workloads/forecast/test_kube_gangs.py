@@ -117,5 +117,5 @@ def test_a_topology_that_cannot_be_is_refused(flavour: str, asked: dict[str, Any
     lab.settle()
     with pytest.raises(ValidationFailed) as error:
         lab.submit(team, "train", manifest=racked("train", **asked))
-    [problem] = error.value.problems
-    assert (problem.pointer, problem.code) == ("/metadata/annotations/rung.dev~1topology-key", code)
+    found = {(each.pointer, each.code) for each in error.value.problems}  # beside the gang's size
+    assert ("/metadata/annotations/rung.dev~1topology-key", code) in found
