@@ -35,7 +35,7 @@ IMAGE = "docker.io/team/train:1"
         ({"meta": HOUSE, "spec": {"numWorkers": 1}}, 422, "/spec/numWorkers"),
         ({"meta": HOUSE, "assets": {"environment": "x"}}, 422, "/assets/environment"),
         ({"meta": HOUSE, "assets": {"compute": str(uuid4())}}, 422, "/assets/compute"),
-        ({"meta": HOUSE, "assets": {"datasources": [{"id": "1"}]}}, 422, "/assets/datasources"),
+        ({"meta": HOUSE, "assets": {"datasources": [{"id": "1"}]}}, 422, "/assets/datasources/0"),
         ({"meta": HOUSE, "master": {"spec": {"image": IMAGE}}}, 422, "/master"),
     ],
 )
