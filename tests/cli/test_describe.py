@@ -61,7 +61,8 @@ def test_lists_filter_and_say_when_there_is_more(signed_in: Rung, running: Workl
     assert signed_in("list", "--sort", "name", "--limit", "1", "-o", "name").out == "llm-team/finetune\n"
     assert signed_in("list", "--search", "nothing").out == "No workloads.\n"
     header, *rows = signed_in("list").out.splitlines()
-    assert header.split() == ["NAME", "PROJECT", "TYPE", "PHASE", "PRIORITY", "EVICTABLE", "GPUS", "POOL", "BY", "AGE"]
+    columns = "NAME PROJECT TYPE PHASE PRIORITY EVICTABLE GPUS AT RISK POOL BY AGE"
+    assert header.split() == columns.split()
     assert [row.split()[0] for row in rows] == ["waits", "finetune"]
     assert all(row == row.rstrip() for row in rows)
 
