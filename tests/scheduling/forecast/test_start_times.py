@@ -87,6 +87,19 @@ def test_an_evicted_run_waits_again_and_then_has_its_whole_run_before_it() -> No
     assert found == (0, 2 * HOUR, 7 * HOUR)
 
 
+def test_a_run_that_is_evicted_later_does_not_end_at_its_old_time() -> None:
+    there = cluster(
+        node("n", 8),
+        running("short", "n", gpus=4, start=-1, priority="very-high"),
+        running("weak", "n", gpus=4, start=-1, priority="low"),
+        gang("strong", gpus=8, created=-1, priority="high"),
+        gang("mine", gpus=8, created=-1, priority="very-low"),
+    )
+    lasts = {"strong": 9 * HOUR, "weak": 3 * HOUR}
+    found = moments(there, "strong", "mine", ends={"short": HOUR, "weak": 3 * HOUR}, lasts=lasts)
+    assert found == (HOUR, 13 * HOUR), "weak would have ended at 3 h, was evicted at 1 h, and runs again from 10 h"
+
+
 def test_kube_keeps_the_room_of_the_evicted_for_whom_they_were_evicted() -> None:
     there = cluster(
         node("n", 8),
