@@ -37,15 +37,15 @@ def provider_can_be_asked(**_kwargs: Any) -> list[CheckMessage]:
     return found
 
 
-def second_factor_is_asked_of_somebody_known(**_kwargs: Any) -> list[CheckMessage]:
-    """A typing mistake would ask nobody."""
+def second_factor_groups_are_known(**_kwargs: Any) -> list[CheckMessage]:
+    """An unknown value would require a second factor of no user."""
     if settings.RUNG_MFA_REQUIRED in {"", "admins", "everyone"}:
         return []
     return [Error("RUNG_MFA_REQUIRED has an invalid value.", hint="Use admins, everyone or empty.", id="tenants.E005")]
 
 
 def groups_are_mapped_in_pairs(**_kwargs: Any) -> list[CheckMessage]:
-    """Half a pair would be nobody's group."""
+    """A pair without one half would match no group."""
     if all(theirs and ours for theirs, ours in settings.RUNG_OIDC_GROUPS.items()):
         return []
     hint = "Use pairs such as provider-group=rung-group, separated by commas."
@@ -59,7 +59,7 @@ def provider_is_asked_over_https(**_kwargs: Any) -> list[CheckMessage]:
     return [Caution("RUNG_OIDC_ISSUER uses http.", hint="Use https.", id="tenants.W007")]
 
 
-ALWAYS = (provider_can_be_asked, groups_are_mapped_in_pairs, second_factor_is_asked_of_somebody_known)
+ALWAYS = (provider_can_be_asked, groups_are_mapped_in_pairs, second_factor_groups_are_known)
 IN_PRODUCTION = (provider_is_asked_over_https,)
 """What `check --deploy` adds."""
 

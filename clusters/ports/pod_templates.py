@@ -23,7 +23,7 @@ class TemplateShape(StrEnum):
 class OnChange(StrEnum):
     """What happens when pods are to be described otherwise while some of them run: what another priority needs."""
 
-    ANEW = "anew"  # the API server never changes the template: the object is recreated once no pod of it runs
+    RECREATE = "recreate"  # the API server never changes the template: the object is recreated once no pod of it runs
     RESTART = "restart"  # its controller would restart every pod at once: written once no pod of it runs
     NEW_PODS = "new-pods"  # written at once: pods that are there stay, pods created later have it
     NEXT_RUN = "next-run"  # written at once: the run that is under way stays, the next one has it
@@ -74,7 +74,7 @@ class WorkloadKind:
     priority: tuple[str, ...] = ()
     minimum: str = ""
     later: tuple[str, ...] = ()
-    on_change: OnChange = OnChange.ANEW
+    on_change: OnChange = OnChange.RECREATE
     api_versions: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:

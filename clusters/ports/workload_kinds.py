@@ -106,7 +106,7 @@ TRAINING = (
     _ray(
         "RayJob",
         (*_ray_paths("/spec/rayClusterSpec"), TemplatePath("/spec/submitterPodTemplate", role="submitter")),
-        on_change=OnChange.ANEW,
+        on_change=OnChange.RECREATE,
     ),
     _ray("RayService", _ray_paths("/spec/rayClusterConfig"), None),
     WorkloadKind(

@@ -182,7 +182,7 @@ def _compare(workload: Workload, manifest: Manifest) -> tuple[Held, Changes]:
 
 
 WORDS: Final[Mapping[OnChange, str]] = {
-    OnChange.ANEW: (
+    OnChange.RECREATE: (
         "Takes effect when the workload restarts: after an eviction, or when you stop and resume it. Until then "
         "its pods keep the old value."
     ),
@@ -201,7 +201,7 @@ QUEUED: Final = "{title} counts the new value immediately. The kube-scheduler us
 def on_change_of(workload: Workload) -> OnChange:
     """What its kind does when its pods are to be described otherwise."""
     kind = kind_for(str(workload.spec.get("api_version")), str(workload.spec.get("kind")))
-    return kind.on_change if kind else OnChange.ANEW
+    return kind.on_change if kind else OnChange.RECREATE
 
 
 def priority_change_effect(workload: Workload) -> str:

@@ -11,7 +11,7 @@ from rung_cli.http.pagination import rows
 from rung_cli.output.formats import Columns, Output, TableColumn
 from rung_cli.output.stderr import confirm
 from rung_cli.output.units import age
-from rung_cli.session import session
+from rung_cli.session import Session, session
 
 PATH: Final = "v1/plans"
 STYLES: Final = {"applied": "green", "open": "yellow"}
@@ -93,6 +93,17 @@ def show(ctx: typer.Context, plan: PlanId, *, output: OutputFlag = None) -> None
     print_plan(held.output(output), held.api.get(f"{PATH}/{plan}"))
 
 
+def _confirm(held: Session, plan: str, verb: str) -> None:
+    """Show a plan and ask whether to go on; ends the command after a no."""
+    found = held.api.get(f"{PATH}/{plan}")
+    confirm(
+        [found["title"], found["sentence"], *found["warnings"]],
+        f"{verb.capitalize()} this plan?",
+        hint=f"Use --yes to {verb} in scripts.",
+        kept="Nothing was changed.",
+    )
+
+
 def apply(ctx: typer.Context, plan: PlanId, *, yes: Yes = False, output: OutputFlag = None) -> None:
     """Apply a plan. Refused if it expired or if the configuration it was computed on changed.
 
@@ -100,14 +111,8 @@ def apply(ctx: typer.Context, plan: PlanId, *, yes: Yes = False, output: OutputF
     """
     held = session(ctx)
     out = held.output(output)
-    found = held.api.get(f"{PATH}/{plan}")
     if not yes:
-        confirm(
-            [found["title"], found["sentence"], *found["warnings"]],
-            "Apply this plan?",
-            hint="Use --yes to apply in scripts.",
-            kept="Nothing was changed.",
-        )
+        _confirm(held, plan, "apply")
     done = held.api.post(f"{PATH}/{plan}/apply", {})
     out.one(done, name=done["id"], human=lambda: out.line(f"Applied: {done['title']}. Clusters are being updated."))
 
@@ -119,14 +124,8 @@ def approve(ctx: typer.Context, plan: PlanId, *, yes: Yes = False, output: Outpu
     """
     held = session(ctx)
     out = held.output(output)
-    found = held.api.get(f"{PATH}/{plan}")
     if not yes:
-        confirm(
-            [found["title"], found["sentence"], *found["warnings"]],
-            "Approve this plan?",
-            hint="Use --yes to approve in scripts.",
-            kept="Nothing was approved.",
-        )
+        _confirm(held, plan, "approve")
     done = held.api.post(f"{PATH}/{plan}/approve", {})
     out.one(done, name=done["id"], human=lambda: out.line(f"Approved: {done['title']}. It can be applied now."))
 

@@ -39,7 +39,7 @@ def has_same_pods_hash(observed: Manifest, desired: Manifest) -> bool:
 
 def needs_replacing(observed: Manifest, desired: Manifest) -> bool:
     """True when its pods are to be described otherwise and the API server never changes that."""
-    return _on_change(_kind_of(desired)) is OnChange.ANEW and not has_same_pods_hash(observed, desired)
+    return _on_change(_kind_of(desired)) is OnChange.RECREATE and not has_same_pods_hash(observed, desired)
 
 
 def writable(observed: Manifest, desired: Manifest, *, pods_run: bool) -> Manifest:
@@ -67,7 +67,7 @@ def _kind_of(manifest: Mapping[str, Any]) -> WorkloadKind | None:
 
 
 def _on_change(kind: WorkloadKind | None) -> OnChange:
-    return kind.on_change if kind else OnChange.ANEW
+    return kind.on_change if kind else OnChange.RECREATE
 
 
 def _hash(manifest: Mapping[str, Any]) -> str:
