@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import kubernetes_validate
 import pytest
 
 from clusters.flavours.kube import Kube, KubeGangs
@@ -11,6 +10,7 @@ from clusters.ports.pod_templates import TemplateShape, WorkloadKind, parts_in
 from clusters.ports.workload_kinds import KINDS, kind_named
 from tests.clusters.samples import sample
 from tests.clusters.specs import WORKLOAD, job, job_manifest
+from tests.support import kubernetes_schema
 
 GANGS = [kind for kind in KINDS if kind.gang and any(path.shape is TemplateShape.TEMPLATE for path in kind.paths)]
 UID = "9f1c2f8e-53d2-4b54-a4e3-1c6f7d0f3a11"
@@ -84,7 +84,7 @@ def test_a_gang_that_cannot_be_suspended_leaves_with_its_group() -> None:
 @pytest.mark.parametrize("suspended", [False, True])
 def test_kubernetes_takes_it(suspended: bool) -> None:
     *_beside, own = rendered(job_manifest(), suspended=suspended)
-    kubernetes_validate.validate(own, "1.36", strict=True)
+    kubernetes_schema.validate(own)
 
 
 @pytest.mark.parametrize(

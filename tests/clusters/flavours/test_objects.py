@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import jsonschema
-import kubernetes_validate
 import pytest
 
 from clusters.flavours.registry import FLAVOURS, flavour_for
@@ -15,8 +14,8 @@ from clusters.sync.rules.diff import Replace, diff
 from scheduling.model.resources import Limit
 from tests.clusters.schemas import QUEUES
 from tests.clusters.specs import POOL, job, job_manifest, level, project, queue, state
+from tests.support import kubernetes_schema
 
-KUBERNETES = "1.36"
 LEVELS = (level("high", 125), level("low", 40), level("build", 100))
 H100 = PoolSpec("h100", "kai.scheduler/node-pool", "h100-nodes")
 RICH = state(
@@ -45,7 +44,7 @@ def test_every_built_in_object_is_valid_and_ours(flavour: str) -> None:
         if manifest["kind"] == "Queue":
             jsonschema.validate(manifest, QUEUES[manifest["apiVersion"]])
         elif manifest["apiVersion"].partition("/")[0] not in SEEN_IN_REALITY:
-            kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+            kubernetes_schema.validate(manifest)
 
 
 @pytest.mark.parametrize("flavour", sorted(FLAVOURS))

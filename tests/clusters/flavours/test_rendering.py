@@ -4,7 +4,6 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-import kubernetes_validate
 import pytest
 
 from clusters.flavours.registry import FLAVOURS, flavour_for
@@ -14,6 +13,7 @@ from clusters.ports.pod_templates import TemplateShape, WorkloadKind, parts_in
 from clusters.ports.workload_kinds import KINDS, kind_named
 from tests.clusters.samples import sample
 from tests.clusters.specs import WORKLOAD, job, job_manifest, pod_template, templates_in
+from tests.support import kubernetes_schema
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 every_flavour = pytest.mark.parametrize("flavour", sorted(FLAVOURS))
@@ -157,7 +157,7 @@ def test_kinds_of_kubernetes_itself_stay_valid(flavour: str, name: str) -> None:
         spec["serviceName"] = "x"
     if name == "CronJob":
         spec["schedule"] = "0 3 * * *"
-    kubernetes_validate.validate(rendered(flavour, body), "1.36", strict=True)
+    kubernetes_schema.validate(rendered(flavour, body))
 
 
 @every_kind
