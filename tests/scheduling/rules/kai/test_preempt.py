@@ -2,35 +2,12 @@
 
 import pytest
 
-from scheduling.forecast.cycle import cycle, preview
-from scheduling.model.decisions import Cause, Decision, Outcome, OutcomeKind, Start, Wait
+from scheduling.model.decisions import Cause, OutcomeKind, Start, Wait
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import Resources
-from scheduling.model.snapshot import PodGroup, Queue, SnapshotNode
-from tests.builders import gang, node, queue, running, snapshot
-
-DEP = queue("dep", deserved=None)
-
-
-def decide(*items: SnapshotNode | Queue | PodGroup) -> list[Decision]:
-    return cycle(snapshot(*items), flavour="kai")
-
-
-def outcome(candidate: PodGroup, *items: SnapshotNode | Queue | PodGroup) -> Outcome:
-    return preview(snapshot(*items), candidate, flavour="kai")
-
-
-def victims(found: Outcome) -> list[str]:
-    return sorted(evict.victim.name for evict in found.victims)
-
-
-def reason(found: Outcome) -> Reason | None:
-    return found.pend.reason if found.pend else None
-
-
-def started(decisions: list[Decision]) -> list[str]:
-    return [decision.group.name for decision in decisions if isinstance(decision, Start)]
-
+from scheduling.model.snapshot import PodGroup
+from tests.builders import gang, node, queue, running
+from tests.scheduling.rules.kai.decisions import DEP, decide, outcome, reason, victims
 
 # Preempt: inside one queue
 
