@@ -338,10 +338,9 @@ class PriorityCapWrite(ReasonWrite):
     """A cap."""
 
     gpuLimit = serializers.DecimalField(
-        max_digits=None,
+        max_digits=12,
         decimal_places=3,
         min_value=0,
-        max_value=10**9,
         coerce_to_string=False,
         help_text="GPU devices.",
     )
