@@ -1,18 +1,22 @@
-"""B10: every page, REST list and periodic task on a small and on a large estate, in turns on one PostgreSQL.
+"""B10: every page, REST route and periodic task on a small and on a large estate, in turns on one PostgreSQL.
 
     python -m benchmarks.bench_pages [--workloads 100000] [--projects 1000] [--clusters 50] [--rounds 5] [--only TEXT]
 
 Small: 200 workloads, 100 projects, 2 clusters. Whole requests through Django's test client, without a socket. What
 grows beyond the limit (the fastest of each), has a p95 over 150 ms or takes more queries is marked OVER and ends the
 run with 1. Samples go to benchmarks/results/pages.json.
+
+Pages and routes are those of the URL configuration, tasks those of the beat: what is new is measured, or the run ends
+with an error that names it.
 """
 
 import argparse
 import os
+import re
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -27,11 +31,13 @@ from django.db.models import Value
 from django.db.models.functions import Concat
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.watch.services.usage import take_samples
 from portal.audit.chain import seal
+from portal.celery import app
 from portal.demo.organisation import ACTOR
 from tenants.access.models import Membership, Role, User
 from tenants.access.services.credentials import exchange
@@ -39,8 +45,14 @@ from tenants.access.services.subjects import create_service_account
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, ProjectQuota, TimeLimit
 from tests.support import database, postgres
+from tests.support.route_matrix import World, cells, world_of
+from workloads.detectors.services import detect_all
 from workloads.dictionary.services.plans import plan_priority_change
+from workloads.forecast.services.scoring import score
 from workloads.lifecycle.services import apply_queue, relocation, run_limits
+from workloads.notifications.services.delivery import collect
+from workloads.quota_requests.services import refresh_open
+from workloads.reports.services import sweep as sweep_reports
 from workloads.state.models import Workload
 
 GROWTH: Final = 1.3
@@ -49,55 +61,51 @@ NODES: Final = 120
 RARE: Final = 60
 """The oldest workloads, whose names are searched for: a full page on either estate."""
 PROJECTS_PER_DEPARTMENT: Final = 5
-PAGES: Final = (
-    "/",
-    "/workloads/",
-    "/workloads/?phase=Pending",
-    "/workloads/?q=rare",
-    "/workloads/?suggest=project&project=p1",
-    "/workloads/{workload}/",
-    "/workloads/submit/",
-    "/workloads/submit/yaml/",
-    "/priorities/",
-    "/eviction-matrix/",
-    "/types/",
-    "/types/{type}/",
-    "/policies/",
-    "/policies/add/",
-    "/templates/",
-    "/templates/add/",
-    "/notifications/",
-    "/reports/",
-    "/projects/",
-    "/projects/p3/",
-    "/clusters/",
-    "/clusters/c0/",
-    "/clusters/c0/pools/",
-    "/access-keys/",
-    "/audit/",
-    "/audit/?action=workload.created",
-    "/security/",
+VARIANTS: Final[Mapping[str, Sequence[str]]] = {
+    "/workloads/": ("?phase=Pending", "?q=rare", "?suggest=project&project=p1"),
+    "/audit/": ("?action=workload.created",),
+    "/api/v1/workloads": ("?search=rare",),
+}
+"""More than the plain address of what can be searched."""
+REQUIRED: Final[Mapping[str, str]] = {
+    "/api/v1/audit/log": "?start=2026-01-01T00:00:00Z&end=2036-01-01T00:00:00Z&numberOfSamples=50",
+    "/api/v1/audit/log/file": "?start=2026-01-01T00:00:00Z&end=2026-01-02T00:00:00Z",
+    "/api/v1/workloads/telemetry": "?telemetryType=WORKLOADS_COUNT",
+    "/api/v1/nodes/telemetry": "?telemetryType=TOTAL_GPUS",
+    "/api/v1/org-unit/projects/telemetry": "?telemetryType=GPU_QUOTA",
+    "/api/v1/org-unit/departments/telemetry": "?telemetryType=GPU_QUOTA",
+    "/api/v1/eviction-matrix": "?project=p3",
+    "/api/v2/policy/<policy:kind>": "?scope=tenant",
+    "/api/v1/workload-templates/name-availability": "?templateName=new&scopeType=tenant",
+}
+"""Parameters without which a route refuses."""
+NAMES: Final = {"projects": "p3", "clusters": "c0", "priorities": "high", "channels": "mail", "webhooks": "hook"}
+"""What `<name>` is by the word before it."""
+NO_PAGES: Final = ("admin/", "api/", "static/", "login/single-sign-on/", "metrics", "security/<")
+"""Not measured here: the console, the routes (measured by their own list), the metrics and what is no page."""
+LACKING: Final = frozenset(
+    {
+        "/priorities/preset/<slug:name>/",
+        "/types/<uuid:type_id>/offer/",
+        "/policies/<uuid:policy_id>/",
+        "/policies/<uuid:policy_id>/lift/",
+        "/reports/<uuid:report_id>/file/",
+        "/replay/<uuid:replay_id>/file/",
+        "/clusters/<slug:name>/difference/",
+        "/clusters/<slug:name>/runs/<int:number>/",
+        "/readyz",
+        "/api/v1/replays/<uuid:replay_id>/file",
+        "/api/v1/org-unit/reports/<uuid:report_id>",
+        "/api/v1/org-unit/reports/<uuid:report_id>/file",
+        "/api/v1/access-keys/<uuid:key_id>",
+        "/api/v1/user-applications/<uuid:key_id>",
+        "/api/v1/clusters/<uuid:cluster_id>/connection",
+        "/api/v1/nodes/<int:node_id>/metrics",
+        "/api/v2/policy/<policy:kind>",
+    }
 )
-ROUTES: Final = (
-    "/api/v1/workloads?limit=50",
-    "/api/v1/workloads?limit=50&search=rare",
-    "/api/v1/workloads/count",
-    "/api/v1/workloads/pods?limit=50",
-    "/api/v1/workloads/telemetry?telemetryType=WORKLOADS_COUNT",
-    "/api/v1/workloads/{workload}/alternatives",
-    "/api/v1/workload-types",
-    "/api/v1/workload-priorities",
-    "/api/v1/org-unit/projects?limit=20",
-    "/api/v1/org-unit/projects/count",
-    "/api/v1/org-unit/departments?limit=20",
-    "/api/v1/org-unit/projects/node-pool-resources?limit=20",
-    "/api/v1/authorization/access-rules?limit=50",
-    "/api/v1/users?limit=50",
-    "/api/v1/clusters",
-    "/api/v1/nodes?limit=50",
-    "/api/v1/node-pools?limit=2",
-    "/api/v1/audit/log?start=2026-01-01T00:00:00Z&end=2036-01-01T00:00:00Z&numberOfSamples=50",
-)
+"""What the estates have no row for."""
+NO_LISTS: Final = ("/stream", "/logs", "/openapi.json")
 
 
 def plan() -> None:
@@ -108,12 +116,29 @@ def plan() -> None:
 
 
 TASKS: Final[Mapping[str, Callable[[], object]]] = {
-    "task: time and idle limits": run_limits.enforce,
-    "task: next node pools": relocation.try_next_pools,
-    "task: due workloads": apply_queue.sweep,
-    "task: samples": take_samples,
-    "task: sealing the audit chain": seal,
+    "workloads.limits": run_limits.enforce,
+    "workloads.pools": relocation.try_next_pools,
+    "workloads.sweep": apply_queue.sweep,
+    "workloads.score_forecasts": score,
+    "workloads.detect": detect_all,
+    "workloads.notify": collect,
+    "workloads.quota_requests": refresh_open,
+    "workloads.make_reports": sweep_reports,
+    "clusters.sample": take_samples,
+    "audit.seal": seal,
     "change plan": plan,
+}
+"""The services of periodic tasks. A plan is none, and costs as much."""
+NOT_MEASURED: Final = {
+    "clusters.sweep": "wakes reconciles: bench_sync",
+    "clusters.observe_all": "bench_observe",
+    "clusters.tick_sandboxes": "simulated clusters only",
+    "clusters.measure_gpus": "asks a metrics server",
+    "clusters.prune": "deletes what is old",
+    "workloads.forget_keys": "deletes what is old",
+    "workloads.run_replays": "bench_replay",
+    "core.maintenance": "deletes what is old",
+    "core.canary": "one row a queue",
 }
 Act = Callable[[], object]
 
@@ -166,7 +191,8 @@ def fill(size: Size) -> None:
     Workload.objects.filter(phase="Running").update(started_at=now)
     for kind in (TimeLimit, IdleLimit):
         kind.objects.bulk_create(
-            kind(department=each, category="Train", minutes=1440) for each in Department.objects.all()
+            kind(department=each, category="Train", minutes=1440)
+            for each in Department.objects.exclude(projects__name="p3")  # which `world_of` furnishes
         )
     oldest = Workload.objects.order_by("created_at").values("pk")[:RARE]
     Workload.objects.filter(pk__in=list(oldest.values_list("pk", flat=True))).update(
@@ -198,36 +224,80 @@ def _projects(size: Size, pools: list[NodePool]) -> None:
 
 
 def acts() -> dict[str, Act]:
-    """Everything measured, as calls on the database that is the default now."""
-    known = {
-        "{workload}": str(Workload.objects.filter(phase="Pending").latest("created_at").pk),
-        "{type}": str(Workload.objects.latest("created_at").type_id),
-    }
+    """Everything measured, as calls on the database that is the default now. AssertionError names what cannot be."""
+    beat = {each["task"] for each in app.conf.beat_schedule.values()}
+    assert beat <= TASKS.keys() | NOT_MEASURED.keys(), beat - TASKS.keys() - NOT_MEASURED.keys()
     admin, member = Client(), Client()
     admin.force_login(User.objects.get(username="admin"))
     member.force_login(User.objects.get(username="member"))
     account, secret = create_service_account(name=f"robot-{os.urandom(4).hex()}", actor=ACTOR, role=Role.PLATFORM_ADMIN)
     robot = Client(headers={"Authorization": f"Bearer {exchange(account.client_id, secret).text}"})
+    world = world_of(Project.objects.get(name="p3"))
     found: dict[str, Act] = {}
-    for path in PAGES:
-        found[f"page {path}"] = _get(admin, path, known)
+    for route, address in pages(world):
+        for more in ("", *VARIANTS.get(route, ())):
+            found |= measured("page", admin, route + more, address + more)
     for path in ("/", "/workloads/", "/projects/", "/workloads/submit/"):
-        found[f"member's page {path}"] = _get(member, path, known)
-    for path in ROUTES:
-        found[f"REST {path}"] = _get(robot, path, known)
-    return found | dict(TASKS)
+        found |= measured("member's page", member, path, path)
+    for cell in cells():
+        route = f"/api/{cell.path}"
+        if cell.method == "GET" and not route.endswith(NO_LISTS):
+            for more in (needed(route), *VARIANTS.get(route, ())):
+                found |= measured("REST", robot, route + more, f"/api/{cell.address(world.of(cell.path))}" + more)
+    return found | {f"task: {name}": task for name, task in TASKS.items()}
 
 
-def _get(client: Client, path: str, known: Mapping[str, str]) -> Act:
-    for name, value in known.items():
-        path = path.replace(name, value)
+def pages(world: World) -> Iterator[tuple[str, str]]:
+    """Every page of the URL configuration, and its address in the estate. What answers only POST is none."""
+    for route in _routes("", get_resolver().url_patterns):
+        if not route.startswith(NO_PAGES):
+            yield f"/{route}", f"/{_address(route, world)}"
+
+
+def _address(route: str, world: World) -> str:
+    before = route.partition("<slug:name>")[0].rstrip("/").rpartition("/")[2]
+    department = str(world.project.department_id)
+    values = {
+        **world.of(route),
+        "department_id": department,
+        "name": NAMES.get(before, ""),
+        "pool": "h100",
+        "flavour": "kai",
+        "number": "1",
+    }
+    return re.sub(r"<\w+:(\w+)>", lambda found: values.get(found[1], "0"), route)
+
+
+def _routes(prefix: str, patterns: Sequence[URLPattern | URLResolver]) -> Iterator[str]:
+    for each in patterns:
+        path = prefix + str(each.pattern)
+        if isinstance(each, URLResolver):
+            yield from _routes(path, each.url_patterns)
+        else:
+            yield path
+
+
+def needed(route: str) -> str:
+    """The parameters without which a route refuses."""
+    if route in REQUIRED:
+        return REQUIRED[route]
+    span = "start=2026-01-01T00:00:00Z&end=2026-01-02T00:00:00Z"
+    if route.endswith("/metrics"):
+        return f"?{span}&metricType=" + ("TOTAL_GPU" if "node" in route or "clusters" in route else "GPU_ALLOCATION")
+    return ""
+
+
+def measured(kind: str, client: Client, route: str, address: str) -> dict[str, Act]:
+    """The request as a call; none where nothing answers a GET. AssertionError where it is refused."""
+    status = client.get(address).status_code
+    if status in {302, 405} or route.partition("?")[0] in LACKING:
+        return {}
+    assert status in {200, 204}, (address, status)
 
     def act() -> object:
-        response = client.get(path)
-        assert response.status_code == 200, (path, response.status_code, response.content[:300])
-        return response
+        return client.get(address)
 
-    return act
+    return {f"{kind} {route}": act}
 
 
 def queries(act: Act) -> int:
