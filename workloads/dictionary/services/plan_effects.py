@@ -46,9 +46,12 @@ def victims_of(clusters: Iterable[Cluster], before: Draft, after: Draft) -> dict
     No scopes where nothing changes for any of them.
     """
     alike: defaultdict[tuple[EvictionMatrix, EvictionMatrix, str], list[Cluster]] = defaultdict(list)
+    known: dict[EvictionSettings, tuple[EvictionMatrix, EvictionMatrix]] = {}  # most clusters are configured alike
     for cluster in clusters:
         settings = eviction_settings(cluster)
-        alike[*matrices(before, after, settings), _foreign(cluster)].append(cluster)
+        if settings not in known:
+            known[settings] = matrices(before, after, settings)
+        alike[*known[settings], _foreign(cluster)].append(cluster)
     scopes = [_scope(rows, *each, before) for each, rows in alike.items()]
     changes = any(each["new"] or each["lost"] for each in scopes)
     return {**_changed(*matrices(before, after, BY_VALUE)), "scopes": scopes if changes else []}
