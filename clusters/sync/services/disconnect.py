@@ -87,9 +87,11 @@ def _in_use(cluster: Cluster, names: list[str]) -> Conflict:
 
 
 def _named(error: ProtectedError) -> list[str]:
-    rows = sorted(f"{row._meta.verbose_name} {row}" for row in error.protected_objects)
+    rows = sorted(error.protected_objects, key=lambda row: (str(row._meta.verbose_name), row.pk))
+    # The name of a quota is that of its project and pool, a query each: only what is shown is named.
+    shown = sorted(f"{row._meta.verbose_name} {row}" for row in rows[:MOST_REFERENCES])
     more = len(rows) - MOST_REFERENCES
-    return [*rows[:MOST_REFERENCES], *([f"and {more} more"] if more > 0 else [])]
+    return [*shown, *([f"and {more} more"] if more > 0 else [])]
 
 
 def managed_objects(gateway: ClusterGateway, cluster: Cluster) -> Iterator[tuple[Kind, list[Manifest]]]:
