@@ -44,7 +44,6 @@ from workloads.plans.serializers import (
 from workloads.plans.services.plans import (
     apply_plan,
     approve_plan,
-    check_direct_write,
     discard_plan,
     plan_change,
     plan_page,
@@ -324,6 +323,7 @@ _SETTINGS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "scheduler": (("cluster", "flavour"), ()),
     "policy": (("workloadKind", "policy"), ("project", "department", "cluster", "name")),
     "approval": (("required",), ("department", "cluster")),
+    "quota_request": (("request",), ("op", "gpus", "until", "reason")),
 }
 """Fields that a kind of single setting needs, and those that it may have."""
 _POLICY_KINDS: Final = ("workspace", "training", "distributed", "inference", "distributedInference", "nimService")
@@ -347,6 +347,9 @@ def _setting(kind: str) -> Callable[[Mapping[str, Any]], Change]:
             raise ValidationFailed.at("/change/workloadKind", "unknown_kind", text, allowed=_POLICY_KINDS)
         named = {_snake(name): body[name] for name in (*needed, *more) if name in body}
         change = {_PLANNED_AS.get(name, name): value for name, value in named.items()}
+        if kind == "quota_request":
+            day = change.get("until")
+            change |= {"request": str(change["request"]), "until": day.isoformat() if day else None}
         if change.get("gpu_limit") is not None:
             change["gpu_limit"] = int(change["gpu_limit"] * 1000)
         return {**change, "name": change.get("name", "")} if kind == "policy" else change
@@ -374,9 +377,6 @@ class _Planner:
 
     def page(self, planned: PlannedWrite, actor: Actor, /) -> str:
         return plan_page(*planned, actor)
-
-    def check_direct(self, planned: PlannedWrite, actor: Actor, /) -> None:
-        check_direct_write(*planned, actor)
 
 
 PLANNER: Final[Planner] = _Planner()

@@ -205,7 +205,8 @@ class PlannedChangeSchema(serializers.Serializer[Any]):
     """Of `quotas`: `quotas` and `reason`. Of `priority` and `type`: `op`, `name` and what is to change. Of `preset`:
     `preset` and `preemptibilities`. Of limits, caps, minimum runtimes, policies and `approval`: `project`, `department`
     or `cluster` by name, and the values; null or `remove` takes them away. Of `node_pool`: `op` create, change or
-    delete, `cluster`, `pool` and what is to change. Of `scheduler`: `cluster` and `flavour`.
+    delete, `cluster`, `pool` and what is to change. Of `scheduler`: `cluster` and `flavour`. Of `quota_request`, its
+    approval: `request`, and as the approval has them `gpus`, `until` and `reason`.
     """
 
     quotas = PlannedQuotaSchema(many=True, required=False)
@@ -249,12 +250,15 @@ class PlannedChangeSchema(serializers.Serializer[Any]):
         allow_null=True,
         help_text="Defaults and rules; null removes it.",
     )
+    request = serializers.UUIDField(required=False, format="hex_verbose")
+    gpus = serializers.FloatField(required=False, min_value=0)
+    until = serializers.DateField(required=False)
     required = serializers.BooleanField(required=False, help_text="Of `approval`: does a second admin approve?")  # type: ignore[assignment]  # a field of the body, not of the class
 
 
 KINDS: Final = (
     *("quotas", "priority_cap", "time_limit", "idle_limit", "min_runtime", "policy", "node_pool", "scheduler"),
-    *("approval", "priority", "type", "preset"),
+    *("approval", "quota_request", "priority", "type", "preset"),
 )
 
 

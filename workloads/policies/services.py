@@ -12,6 +12,7 @@ from clusters.inventory.models import Cluster
 from portal.audit.services import audited_transaction, record
 from portal.kit.errors import BadRequest, Conflict, NotFound, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
+from portal.kit.security.planned_changes import check_direct_change
 from scheduling.model.preemptibility import Preemptibility
 from tenants.access.rules import Permission
 from tenants.organisation.models import Department, Project
@@ -132,6 +133,13 @@ class PolicyTarget:
         return f"{self.kind} policy of {place_of(self.owner).words}"
 
     @property
+    def department_id(self) -> int | None:
+        """Of the project or department that it is for."""
+        if isinstance(self.owner, Department):
+            return self.owner.pk
+        return self.owner.department_id if isinstance(self.owner, Project) else None
+
+    @property
     def row(self) -> Policy | None:
         """The policy, locked until the end of the transaction; None where there is none."""
         return Policy.objects.select_for_update().filter(kind=str(self.kind), **self.where).first()
@@ -175,6 +183,7 @@ def delete_policy(*, target: PolicyTarget, actor: Actor) -> None:
         require_scope(actor, target.owner)
         if (row := target.row) is None:
             raise NotFound
+        check_direct_change(target.department_id)
         record(actor, "policy.lift", row, detail={"before": row.document}, **_entity(target))
         row.delete()
 
@@ -194,6 +203,7 @@ def _raise_problems(problems: list[Problem]) -> None:
 
 def _keep(target: PolicyTarget, row: Policy | None, name: str, document: Document, actor: Actor) -> Policy:
     now = timezone.now()
+    check_direct_change(target.department_id)
     before = row.document if row else None
     row = row or Policy(kind=str(target.kind), **target.where, created_by=actor.name, created_at=now)
     row.name, row.document, row.updated_by, row.updated_at = name.strip(), document, actor.name, now

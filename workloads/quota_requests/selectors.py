@@ -22,6 +22,7 @@ from clusters.watch.selectors import free_by_pool
 from portal.kit.api.parsers import rfc3339
 from portal.kit.errors import NotFound, Problem, RungError
 from portal.kit.security.actors import SYSTEM, Actor
+from portal.kit.security.planned_changes import planned_change
 from scheduling.state.workspace import OutOfTime
 from tenants.access.rules import Permission
 from tenants.access.selectors import access_for, require, visible_projects
@@ -161,7 +162,7 @@ def impact_of(project: Project, node_pool: NodePool, milli: int) -> dict[str, An
     start_then = start_now
     warnings: Sequence[Problem] = ()
     refusals: Sequence[Problem] = ()
-    with transaction.atomic():
+    with transaction.atomic(), planned_change():
         try:
             found = set_project_quota(project=project, node_pool=node_pool, values=after, actor=SYSTEM)
         except RungError as error:
