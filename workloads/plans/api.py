@@ -27,6 +27,7 @@ from workloads.plans.selectors import (
     awaits_approval,
     in_state,
     kind_named,
+    plan_reclaims,
     require_scopes,
     state_of,
     visible_approvals,
@@ -96,7 +97,7 @@ class Plans(Route):
         change = READERS[kind](body["change"])
         with refusals_at("/change"):
             plan = plan_change(kind=kind, change=change, actor=actor_of(request))
-        return Response(plan_json(plan), status=201)
+        return Response(plan_json(plan, actor_of(request)), status=201)
 
 
 class PlanDetail(Route):
@@ -107,7 +108,7 @@ class PlanDetail(Route):
     @operation("get_plan", "Read a change plan", PlanSchema, description=f"Beyond Run:ai. {NEEDS}")
     def get(self, request: Request, plan_id: str) -> Response:
         """The plan with its effect."""
-        return Response(plan_json(_plan_or_404(request, plan_id)))
+        return Response(plan_json(_plan_or_404(request, plan_id), actor_of(request)))
 
 
 class PlanApply(Route):
@@ -123,7 +124,8 @@ class PlanApply(Route):
     )
     def post(self, request: Request, plan_id: str) -> Response:
         """The plan, applied."""
-        return Response(plan_json(apply_plan(plan=_plan_or_404(request, plan_id), actor=actor_of(request))))
+        actor = actor_of(request)
+        return Response(plan_json(apply_plan(plan=_plan_or_404(request, plan_id), actor=actor), actor))
 
 
 class PlanApprove(Route):
@@ -140,7 +142,8 @@ class PlanApprove(Route):
     )
     def post(self, request: Request, plan_id: str) -> Response:
         """The plan, approved."""
-        return Response(plan_json(approve_plan(plan=_plan_or_404(request, plan_id), actor=actor_of(request))))
+        actor = actor_of(request)
+        return Response(plan_json(approve_plan(plan=_plan_or_404(request, plan_id), actor=actor), actor))
 
 
 class PlanApprovals(Route):
@@ -205,7 +208,8 @@ class PlanDiscard(Route):
     @operation("discard_plan", "Discard a change plan", PlanSchema, description=f"Beyond Run:ai. {NEEDS}")
     def post(self, request: Request, plan_id: str) -> Response:
         """The plan, discarded."""
-        return Response(plan_json(discard_plan(plan=_plan_or_404(request, plan_id), actor=actor_of(request))))
+        actor = actor_of(request)
+        return Response(plan_json(discard_plan(plan=_plan_or_404(request, plan_id), actor=actor), actor))
 
 
 class PlanRollback(Route):
@@ -222,8 +226,9 @@ class PlanRollback(Route):
     )
     def post(self, request: Request, plan_id: str) -> Response:
         """The plan of the inverse, open."""
-        back = roll_back(plan=_plan_or_404(request, plan_id), actor=actor_of(request))
-        return Response(plan_json(back), status=201)
+        actor = actor_of(request)
+        back = roll_back(plan=_plan_or_404(request, plan_id), actor=actor)
+        return Response(plan_json(back, actor), status=201)
 
 
 def plan_row_json(plan: Plan, required: Collection[int | None] | None = None) -> dict[str, Any]:
@@ -241,11 +246,11 @@ def plan_row_json(plan: Plan, required: Collection[int | None] | None = None) ->
     )
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """A plan with everything that it says it does."""
+def plan_json(plan: Plan, actor: Actor) -> dict[str, Any]:
+    """A plan with everything that it says it does, with names as far as the actor may see them."""
     shown = ("settings", "objects", "workloads", "victims", "types", "quotas", "sums", "warnings")
-    risk = {"gpuHoursAtRisk": plan.effect["gpu_hours_at_risk"]}
-    return {**plan_row_json(plan), **{name: plan.effect[name] for name in shown}, **risk}
+    figures = {"gpuHoursAtRisk": plan.effect["gpu_hours_at_risk"], "reclaims": plan_reclaims(plan, actor)}
+    return {**plan_row_json(plan), **{name: plan.effect[name] for name in shown}, **figures}
 
 
 def _plan_or_404(request: Request, plan_id: str) -> Plan:
@@ -373,7 +378,7 @@ class _Planner:
     """Plans for the writes of other routes and for pages of settings below this feature."""
 
     def document(self, planned: PlannedWrite, actor: Actor, /) -> dict[str, Any]:
-        return plan_json(plan_change(kind=planned[0], change=planned[1], actor=actor))
+        return plan_json(plan_change(kind=planned[0], change=planned[1], actor=actor), actor)
 
     def page(self, planned: PlannedWrite, actor: Actor, /) -> str:
         return plan_page(*planned, actor)

@@ -134,6 +134,19 @@ PlanSumSchema = schema(
 )
 
 
+PlanReclaimSchema = schema(
+    "PlanReclaimSchema",
+    "GPUs that one project or department can take back from another, before and after. + new, - lost, ~ other GPUs.",
+    cluster=_TEXT,
+    pool=_TEXT,
+    taker=_TEXT,
+    giver=_TEXT,
+    before=serializers.FloatField(),
+    after=serializers.FloatField(),
+    mark=_TEXT,
+)
+
+
 class PlanRowSchema(serializers.Serializer[Any]):
     """A plan in a list."""
 
@@ -164,6 +177,7 @@ class PlanSchema(PlanRowSchema):
     workloads = serializers.DictField(child=PlanGroupSchema(), help_text="By group: count, and up to 20 examples.")
     gpuHoursAtRisk = serializers.FloatField(help_text="Of workloads that become reclaimable.")
     victims = PlanVictimsSchema()
+    reclaims = PlanReclaimSchema(many=True, help_text="Changed reclaims of a plan of quotas, the largest 100.")
     types = PlanTypeSchema(many=True)
     quotas = PlanQuotaSchema(many=True)
     sums = PlanSumSchema(many=True)
