@@ -7,7 +7,7 @@
 A replay whose worker died starts again when the lease has run out; one that ends every worker is given up.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -138,7 +138,7 @@ def file_of_replay(*, key: UUID) -> tuple[Replay, str]:
 
 def _check_proposal(cluster: Cluster, body: Body) -> None:
     pools = set(cluster.node_pools.values_list("name", flat=True))
-    owners = {"project": _projects(cluster), "department": _departments(cluster)}
+    owners: dict[str, Collection[str]] = {"project": _projects(cluster), "department": _departments(cluster)}
     problems = list(problems_of_proposal(body, known=_values(), owners=owners, pools=pools))
     flavour = FLAVOURS.get(body.get("proposedScheduler") or body.get("scheduler") or cluster.flavour)
     if flavour and not flavour.traits.queues_by_pool:

@@ -155,7 +155,9 @@ def reclaim_rows(changes: Mapping[str, Any], actor: Actor) -> list[dict[str, Any
 def _names_of(queues: Collection[str], actor: Actor) -> Mapping[str, str]:
     """Of projects and departments that the actor may see, and of the departments of these projects."""
     access = access_for(actor)
-    kinds = {kind: [name.split()[1] for name in queues if name.startswith(kind)] for kind in ("project", "department")}
+    kinds = {
+        kind: [int(name.split()[1]) for name in queues if name.startswith(kind)] for kind in ("project", "department")
+    }
     projects = access.projects().filter(pk__in=kinds["project"]).values_list("pk", "name")
     above = access.projects().filter(department__in=kinds["department"]).values_list("department", "department__name")
     departments = access.departments().filter(pk__in=kinds["department"]).values_list("pk", "name")

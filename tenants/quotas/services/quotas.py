@@ -343,9 +343,9 @@ def _problem(
         f"{each.label} ({amount_text(dimension, getattr(each.held, dimension))})" for each in work[:NAMED]
     )
     more = _(" and %(count)d more") % {"count": len(work) - NAMED} if len(work) > NAMED else ""
-    whom = _(" Lowest priority and newest first: %(named)s%(more)s.") % {"named": named, "more": more} if work else ""
+    order = _(" Lowest priority and newest first: %(named)s%(more)s.") % {"named": named, "more": more} if work else ""
     text = _("In %(pool)s %(over)s in use would exceed the deserved %(deserved)s. Others can reclaim them.")
-    message = text % {**numbers, "pool": node_pool.name} + whom
+    message = text % {**numbers, "pool": node_pool.name} + order
     pointer = f"/{dimension}/deserved"
     return QuotaWarning(pointer, "becomes_reclaimable", message, numbers=numbers, work=tuple(work))
 

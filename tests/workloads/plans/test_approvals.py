@@ -181,6 +181,8 @@ def test_a_quota_request_is_approved_by_a_plan_and_taken_back_by_its_rollback(
     client_of: Clients, admin: User, second: Robot, as_bob: Actor, llm_team: Project, h100: NodePool
 ) -> None:
     asked = create_request(project=llm_team, node_pool=h100, gpus=3, until=None, reason="Paper", actor=as_bob)
+    body = {"kind": "quota_request", "change": {"request": str(asked.pk), "gpus": 2}}
+    assert second.send("POST", f"{PATH}?dryRun=true", body).json()["sums"][0]["after"] == 6
     client = client_of(admin)
     page = client.post(f"/quota-requests/{asked.pk}/approve/", {"base": asked.base, "gpus": "2", "reason": "Part"})
     plan = Plan.objects.get()
