@@ -50,7 +50,7 @@ class ClusterAdmin(ReadOnly):
         return format_html('<a href="{}">{}</a>', reverse("clusters:scheduler", args=[obj.name]), _("Plan a change…"))
 
 
-class NodePoolForm(ServiceForm):
+class NodePoolAdminForm(ServiceForm):
     """The label that makes a node pool, and how its nodes are filled."""
 
     field_at = {f"/{name}": name for name in ("name", *COLUMNS)}
@@ -68,7 +68,7 @@ class NodePoolAdmin(PlannedAdmin):
     """Node pools and the label that makes them. Save opens a plan."""
 
     verb = Permission.MANAGE_CLUSTERS
-    form = NodePoolForm
+    form = NodePoolAdminForm
     fixed_fields = ("cluster", "name")
     list_display = ["name", "cluster", "label_key", "label_value", "is_default", "gpu_placement", "topology_levels"]
     list_filter = ["cluster"]

@@ -33,8 +33,7 @@ from tenants.quotas.selectors.reclaims import reclaim_rows
 from workloads.plans.models import Plan, PlanApproval, PlanScope
 from workloads.state.models import DesiredPhase, Workload
 from workloads.state.rules import WAITING
-from workloads.state.selectors.costs import gpu_seconds_at_risk
-from workloads.state.selectors.usage import Bounds, bounds_of, live, queue_paths
+from workloads.state.selectors.usage import Bounds, bounds_of, gpu_seconds_at_risk, live, queue_paths
 
 Change = Mapping[str, Any]
 Effect = dict[str, Any]

@@ -51,9 +51,11 @@ from workloads.policies.rules.merge import (
 )
 from workloads.policies.selectors import (
     columns_of,
+    department_of,
     effective_policy_at,
     known_priorities,
     needed_permission,
+    owner_names,
     place_of,
     policies_reaching,
     policy_for,
@@ -133,13 +135,6 @@ class PolicyTarget:
         return f"{self.kind} policy of {place_of(self.owner).words}"
 
     @property
-    def department_id(self) -> int | None:
-        """Of the project or department that it is for."""
-        if isinstance(self.owner, Department):
-            return self.owner.pk
-        return self.owner.department_id if isinstance(self.owner, Project) else None
-
-    @property
     def row(self) -> Policy | None:
         """The policy, locked until the end of the transaction; None where there is none."""
         return Policy.objects.select_for_update().filter(kind=str(self.kind), **self.where).first()
@@ -183,7 +178,7 @@ def delete_policy(*, target: PolicyTarget, actor: Actor) -> None:
         require_scope(actor, target.owner)
         if (row := target.row) is None:
             raise NotFound
-        check_direct_change(target.department_id)
+        check_direct_change(department_of(target.owner))
         record(actor, "policy.lift", row, detail={"before": row.document}, **_entity(target))
         row.delete()
 
@@ -203,7 +198,7 @@ def _raise_problems(problems: list[Problem]) -> None:
 
 def _keep(target: PolicyTarget, row: Policy | None, name: str, document: Document, actor: Actor) -> Policy:
     now = timezone.now()
-    check_direct_change(target.department_id)
+    check_direct_change(department_of(target.owner))
     before = row.document if row else None
     row = row or Policy(kind=str(target.kind), **target.where, created_by=actor.name, created_at=now)
     row.name, row.document, row.updated_by, row.updated_at = name.strip(), document, actor.name, now
@@ -400,10 +395,4 @@ def policy_target(change: Change) -> PolicyTarget:
 
 def policy_change(target: PolicyTarget, name: str, document: object) -> Change:
     """The policy as a change to plan; without a document: its removal."""
-    owner = target.owner
-    place: dict[str, str] = {}
-    if isinstance(owner, Cluster):
-        place = {"cluster": owner.name}
-    elif owner is not None:
-        place = {str(owner._meta.model_name): owner.name, "cluster": owner.cluster.name}
-    return {"kind": str(target.kind), **place, "name": name, "document": document}
+    return {"kind": str(target.kind), **owner_names(target.owner), "name": name, "document": document}

@@ -14,7 +14,13 @@ from portal.kit.api.serializers import FILTERS, PAGES, operation, validated_body
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.request_identity import actor_of
 from tenants.access.selectors import visible_projects
-from workloads.quota_requests.selectors import decidable_request, request_or_404, requests_to_decide, visible_requests
+from workloads.quota_requests.selectors import (
+    decidable_request,
+    decision_change,
+    request_or_404,
+    requests_to_decide,
+    visible_requests,
+)
 from workloads.quota_requests.serializers import (
     ApprovalBody,
     DeclineBody,
@@ -26,7 +32,6 @@ from workloads.quota_requests.serializers import (
 from workloads.quota_requests.services import (
     approve_request,
     create_request,
-    decision_change,
     decline_request,
     withdraw_request,
 )

@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 from clusters.inventory.models import Cluster, NodePool
 from portal.audit.services import audited_transaction, record
 from portal.kit.db.validation import MAX_REASON_LENGTH, unique_or_conflict, validate_text
-from portal.kit.errors import Conflict, Forbidden, NotFound, RungError, ValidationFailed
+from portal.kit.errors import Conflict, Forbidden, RungError, ValidationFailed
 from portal.kit.pages.formatting import gpus_text
 from portal.kit.security.actors import SYSTEM, Actor
 from portal.kit.security.planned_changes import planned_change
@@ -30,10 +30,10 @@ from tenants.access.selectors import require
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import ProjectQuota
 from tenants.quotas.services.quota_values import QuotaValues
-from tenants.quotas.services.quotas import physical_gpus, planned_quota, set_project_quota
+from tenants.quotas.services.quotas import physical_gpus, set_project_quota
 from workloads.notifications.models import Notice
 from workloads.notifications.services.delivery import send_notice
-from workloads.plans.selectors import Change, Effect, Facts, PlanKind
+from workloads.plans.selectors import Change, Effect, PlanKind
 from workloads.plans.services import quota_plans
 from workloads.plans.services.plans import rolled_back
 from workloads.plans.services.setting_plans import owner_scope, setting_requests
@@ -42,10 +42,15 @@ from workloads.quota_requests.selectors import (
     DECISION,
     base_of,
     decidable_request,
+    ends_grant,
     impact_of,
     lowered,
+    plan_facts,
+    plan_title,
+    planned_grant,
     public_impact,
     raised,
+    request_of,
     request_or_404,
     values_of,
 )
@@ -347,61 +352,17 @@ def _notify(row: QuotaRequest, type_: str, title: str, text: str, **audience: st
     send_notice(notice)
 
 
-def decision_change(row: QuotaRequest, *, gpus: float | None, until: date | None, reason: str = "") -> dict[str, Any]:
-    """An approval as a change to plan."""
-    day = until.isoformat() if until else None
-    return {"request": str(row.pk), "gpus": gpus, "until": day, "reason": _optional(reason)}
-
-
-def _of(change: Change) -> QuotaRequest:
-    try:
-        key = UUID(change["request"])
-    except ValueError:
-        raise NotFound from None
-    rows = QuotaRequest.objects.select_related("project__department", "project__cluster", "node_pool__cluster")
-    if (row := rows.filter(pk=key).first()) is None:
-        raise NotFound
-    return row
-
-
-def _ends(change: Change) -> bool:
-    return change.get("op") == "end"
-
-
-def _quota_change(change: Change) -> Change:
-    """The quota that the decision sets."""
-    row = _of(change)
-    now = values_of(row.project, row.node_pool)
-    if _ends(change):
-        values = lowered(now, row.granted_milli or 0)
-    else:
-        gpus = change.get("gpus")
-        values = raised(now, row.gpu_milli if gpus is None else _amount(gpus, row.node_pool))
-    _kind, quota = planned_quota(row.project, row.node_pool, values, change.get("reason", ""))
-    return quota
-
-
-def _plan_title(change: Change) -> str:
-    row = _of(change)
-    return f"{'End' if _ends(change) else 'Approve'} quota request of {row.author_name} for {row}"
-
-
-def _plan_facts(change: Change) -> Facts:
-    row = _of(change)
-    return {f"quota request of {row.author_name} for {row}": row.state, **quota_plans.facts(_quota_change(change))}
-
-
 def _plan_effect(change: Change, actor: Actor) -> Effect:
     """That of the quota, once the decision itself was tried."""
-    found = quota_plans.effect(_quota_change(change), actor)
+    found = quota_plans.effect(planned_grant(change), actor)
     with rolled_back():
         _decide_as(change, actor)
     return found
 
 
 def _decide_as(change: Change, actor: Actor) -> None:
-    row = _of(change)
-    if _ends(change):
+    row = request_of(change)
+    if ends_grant(change):
         end_request(key=row.pk, actor=actor)
         return
     until = date.fromisoformat(change["until"]) if change.get("until") else None
@@ -410,14 +371,14 @@ def _decide_as(change: Change, actor: Actor) -> None:
 
 
 def _plan_undo(change: Change) -> Change | None:
-    return None if _ends(change) else {"request": change["request"], "op": "end"}
+    return None if ends_grant(change) else {"request": change["request"], "op": "end"}
 
 
 KINDS: Final = {
     "quota_request": PlanKind(
-        _plan_title,
-        lambda change: [owner_scope(_of(change).project)],
-        _plan_facts,
+        plan_title,
+        lambda change: [owner_scope(request_of(change).project)],
+        plan_facts,
         _plan_effect,
         _decide_as,
         _plan_undo,

@@ -24,6 +24,7 @@ from workloads.quota_requests.forms import POINTERS, ApprovalForm, DeclineForm, 
 from workloads.quota_requests.models import QuotaRequest, QuotaRequestState
 from workloads.quota_requests.selectors import (
     base_of,
+    decision_change,
     may_decide,
     own_requests,
     reclaimed_from,
@@ -41,7 +42,6 @@ from workloads.quota_requests.serializers import (
 from workloads.quota_requests.services import (
     approve_request,
     create_request,
-    decision_change,
     decline_request,
     withdraw_request,
 )
