@@ -50,7 +50,7 @@ def fill(workloads: int, projects: int) -> None:
     Node.objects.create(
         cluster=pool.cluster, pool=pool, name="n0", uid="n0", gpu_milli=workloads * GPUS, observed_at=now
     )
-    rows = list(Workload.objects.order_by("pk").values_list("pk", "project__namespace"))
+    rows = list(Workload.objects.order_by("project", "pk").values_list("pk", "project__namespace"))  # half of each
     half = [pk for pk, _namespace in rows[::2]]
     Workload.objects.update(phase=Phase.PENDING, running_pods=0, pool_name="h100", node_pools=["h100"])
     Workload.objects.filter(pk__in=half).update(phase=Phase.RUNNING, running_pods=1, started_at=now)

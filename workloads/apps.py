@@ -22,6 +22,7 @@ class WorkloadsConfig(AppConfig):
         from clusters.watch import selectors as watch_selectors
         from clusters.watch.services import observations
         from portal.kit.api.routes import register_planner
+        from portal.kit.security.planned_changes import register_check
         from tenants.organisation import services as organisation_services
         from tenants.usage import selectors as usage_selectors
         from workloads.dictionary.selectors import desired_state
@@ -35,10 +36,11 @@ class WorkloadsConfig(AppConfig):
         from workloads.plans.selectors import register_kind
         from workloads.plans.services.cluster_plans import kinds_with
         from workloads.plans.services.limit_plans import KINDS as LIMIT_PLANS
-        from workloads.plans.services.plans import register_announcer
+        from workloads.plans.services.plans import check_unplanned, register_announcer
         from workloads.plans.services.quota_plans import KINDS as QUOTA_PLANS
         from workloads.policies.services import PolicyPlan
         from workloads.preemption.selectors import needed_pods
+        from workloads.quota_requests.services import KINDS as REQUEST_PLANS
         from workloads.state.selectors.usage import PROVIDER, sample
         from workloads.state.selectors.workloads import homes_of, names_of
         from workloads.workload_templates.services import forget
@@ -54,8 +56,9 @@ class WorkloadsConfig(AppConfig):
         organisation_services.register_deletion_hook(forget)
         watch_selectors.register_sampler(sample)
         register_planner(PLANNER)
+        register_check(check_unplanned)
         register_announcer(announce_plan)
-        for name, kind in {**DICTIONARY_PLANS, **QUOTA_PLANS}.items():
+        for name, kind in {**DICTIONARY_PLANS, **QUOTA_PLANS, **REQUEST_PLANS}.items():
             register_kind(name, kind)
         for name, setting in {**LIMIT_PLANS, **kinds_with(victims_of_switch), "policy": PolicyPlan()}.items():
             register_kind(name, setting.as_kind(name))

@@ -1,15 +1,26 @@
-"""Clusters and node pools in the admin console: to look at. Only a sandbox's speed is set here, through its service."""
+"""Clusters and node pools in the admin console. Save opens the plan of a node pool; a speed is set at once."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.translation import gettext_lazy as _
 
 from clusters.inventory.models import Cluster, NodePool
+from clusters.inventory.services.inventory import create_node_pool, delete_node_pool, update_node_pool
 from clusters.sandbox.models import SandboxClock
 from clusters.sandbox.services.simulation import FASTEST, set_speed
+from portal.kit.api.routes import PlannedWrite
+from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
+from tenants.access.admin.service_admin import PlannedAdmin, SaveResult, ServiceForm, admin_actor
+from tenants.access.rules import Permission
+
+COLUMNS: Final = ("label_key", "label_value", "gpu_placement", "topology_levels", "is_default")
 
 
 class ReadOnly(admin.ModelAdmin):
@@ -27,20 +38,61 @@ class ReadOnly(admin.ModelAdmin):
 
 @admin.register(Cluster)
 class ClusterAdmin(ReadOnly):
-    """How clusters stand; the pages of the portal say more."""
+    """Clusters, to look at. Their scheduler is changed on a page of the portal, whose Save opens a plan."""
 
+    readonly_fields = ["change_scheduler"]
     list_display = ["name", "flavour", "backend", "state", "defer_preemptors", "version", "synced_at", "observed_at"]
     list_filter = ["flavour", "backend", "state", "defer_preemptors"]
     search_fields = ["name"]
 
+    @admin.display(description=_("scheduler"))
+    def change_scheduler(self, obj: Cluster) -> str:
+        return format_html('<a href="{}">{}</a>', reverse("clusters:scheduler", args=[obj.name]), _("Plan a change…"))
+
+
+class NodePoolAdminForm(ServiceForm):
+    """The label that makes a node pool, and how its nodes are filled."""
+
+    field_at = {f"/{name}": name for name in ("name", *COLUMNS)}
+
+    class Meta:
+        model = NodePool
+        fields = ["cluster", "name", *COLUMNS]
+
+    def validate_constraints(self) -> None:
+        """The service takes the default from the pool that has it, and says what is taken."""
+
 
 @admin.register(NodePool)
-class NodePoolAdmin(ReadOnly):
-    """Node pools and the label that makes them."""
+class NodePoolAdmin(PlannedAdmin):
+    """Node pools and the label that makes them. Save opens a plan."""
 
+    verb = Permission.MANAGE_CLUSTERS
+    form = NodePoolAdminForm
+    fixed_fields = ("cluster", "name")
     list_display = ["name", "cluster", "label_key", "label_value", "is_default", "gpu_placement", "topology_levels"]
     list_filter = ["cluster"]
     list_select_related = ["cluster"]
+
+    def planned(self, obj: NodePool, data: Mapping[str, Any] | None) -> PlannedWrite:
+        named = {"cluster": obj.cluster.name, "pool": obj.name}
+        if data is None:
+            return "node_pool", {"op": "delete", **named}
+        return "node_pool", {"op": "change" if obj.pk else "create", **named, **_columns(data)}
+
+    def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
+        row, actor, values = form.instance, admin_actor(request), _columns(form.cleaned_data)
+        if change:
+            pool = NodePool.objects.select_related("cluster").get(pk=row.pk)  # the form has changed its own
+            return SaveResult(update_node_pool(pool=pool, actor=actor, **values))
+        return SaveResult(create_node_pool(cluster=row.cluster, name=row.name, actor=actor, **values))
+
+    def remove(self, actor: Actor, obj: NodePool) -> None:
+        delete_node_pool(pool=obj, actor=actor)
+
+
+def _columns(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: data[name] or [] if name == "topology_levels" else data[name] for name in COLUMNS}
 
 
 class SpeedForm(forms.ModelForm):

@@ -52,7 +52,7 @@ class EvictionSettings:
 class EvictionCase:
     """One question. order: sign of the candidate's priority minus the victim's. never: the candidate's policy.
 
-    preemptible: the victim is. young: it is inside its minimum runtime.
+    preemptible: the victim is. inside_minimum: it is inside its minimum runtime.
     """
 
     settings: EvictionSettings
@@ -60,7 +60,7 @@ class EvictionCase:
     order: int
     never: bool = False
     preemptible: bool = True
-    young: bool = False
+    inside_minimum: bool = False
 
     @property
     def snapshot(self) -> Snapshot:
@@ -69,7 +69,7 @@ class EvictionCase:
             nodes=(SnapshotNode("node", "default", Resources.of(gpu=1, cpu=8, memory="64Gi")),),
             queues=tuple(self._queues()),
             groups=(self._group("victim", "own" if self.place is VictimPlace.OWN else "other", node="node"),),
-            now=LONG // 2 if self.young else 2 * LONG,
+            now=LONG // 2 if self.inside_minimum else 2 * LONG,
             leaves_out=self.settings.leaves_out,
             fair_sharing=self.settings.fair_sharing,
         )

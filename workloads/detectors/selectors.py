@@ -37,7 +37,7 @@ from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.preemption.selectors import decisions_among, was_moved
 from workloads.state.models import DesiredPhase, Workload
 from workloads.state.rules import HOLDING, WAITING, cost_at_risk
-from workloads.state.selectors.costs import known_medians
+from workloads.state.selectors.usage import known_medians
 from workloads.state.selectors.workloads import OTHERS, workload_ids
 
 TITLES: Final[Mapping[str, str]] = {

@@ -231,7 +231,7 @@ class Priorities(Route):
             alias_of=body["aliasOf"],
             actor=actor_of(request),
         )
-        return Response(_changed(body["name"], plan), status=201)
+        return Response(_changed(body["name"], plan, actor_of(request)), status=201)
 
 
 class PriorityDetail(Route):
@@ -276,7 +276,8 @@ class PriorityDetail(Route):
     def delete(self, request: Request, priority_id: str) -> Response:
         """No longer offered nor accepted."""
         row = _priority_or_404(priority_id)
-        return Response({"plan": plan_json(retire_priority(name=row.name, actor=actor_of(request)))})
+        actor = actor_of(request)
+        return Response({"plan": plan_json(retire_priority(name=row.name, actor=actor), actor)})
 
 
 class EvictionMatrixRoute(Route):
@@ -334,17 +335,17 @@ def _change(request: Request, row: Priority, wanted: dict[str, Any]) -> Response
     changed = {name: value for name, value in given.items() if value != getattr(row, name)}
     name = wanted.get("name", row.name)
     if name == row.name:
-        return Response(_changed(name, change_priority_entry(name=name, actor=actor, **changed)))
+        return Response(_changed(name, change_priority_entry(name=name, actor=actor, **changed), actor))
     if changed:
         raise ValidationFailed.at(
             "/name", "rename_alone", "Rename in a separate request, before or after other changes."
         )
-    return Response(_changed(name, rename_priority(name=row.name, new_name=name, actor=actor)))
+    return Response(_changed(name, rename_priority(name=row.name, new_name=name, actor=actor), actor))
 
 
-def _changed(name: str, plan: Plan) -> dict[str, Any]:
+def _changed(name: str, plan: Plan, actor: Actor) -> dict[str, Any]:
     row = Priority.objects.select_related("alias_of").get(name=name)
-    return {**_entry(row), "plan": plan_json(plan)}
+    return {**_entry(row), "plan": plan_json(plan, actor)}
 
 
 def _entry(row: Priority) -> dict[str, Any]:

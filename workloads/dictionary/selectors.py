@@ -310,10 +310,10 @@ def matrix_notes(cluster: Cluster, matrix: EvictionMatrix, project: Project | No
         said.append(foreign.explanation)
     lasts = guarantee_of(project) if project else None
     if project and lasts:
-        young = _("can be evicted here, too") if matrix.young else _("are not evicted")
-        words = _("Minimum runtime of %(project)s: %(lasts)s. Workloads inside it %(young)s. %(why)s")
+        evictable = _("can be evicted here, too") if matrix.evicts_inside_minimum else _("are not evicted")
+        words = _("Minimum runtime of %(project)s: %(lasts)s. Workloads inside it %(evictable)s. %(why)s")
         why = guarantee_on(cluster, MIN_RUNTIME).explanation
-        said.append(words % {"project": project.name, "lasts": lasts, "young": young, "why": why})
+        said.append(words % {"project": project.name, "lasts": lasts, "evictable": evictable, "why": why})
     return said
 
 

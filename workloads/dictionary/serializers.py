@@ -202,8 +202,8 @@ def _matrix_table(table: MatrixTable, numbers: Mapping[str, int]) -> dict[str, A
         "uniform": table.uniform is not None,
         "cells": [
             {
-                "candidate": cell.who,
-                "victim": cell.whom,
+                "candidate": cell.candidate,
+                "victim": cell.victim,
                 "evicts": str(cell.evicts),
                 "rules": [numbers[rule] for rule in cell.rules],
             }

@@ -110,7 +110,9 @@ class EvictionGraph:
 def draw_evictions(matrix: EvictionMatrix) -> EvictionGraph:
     """The arcs say where a level's reach begins: it goes down to the weakest level from there."""
     heights = {level.name: TOP + at * STEP for at, level in enumerate(matrix.levels)}
-    victims = {level.name: [whom for who, whom in matrix.own.pairs if who == level.name] for level in matrix.levels}
+    victims = {
+        level.name: [victim for evictor, victim in matrix.own.pairs if evictor == level.name] for level in matrix.levels
+    }
     rungs = (
         Rung(level.name, level.value, _reach_text(len(victims[level.name])), heights[level.name])
         for level in matrix.levels

@@ -27,6 +27,7 @@ from workloads.plans.selectors import (
     awaits_approval,
     in_state,
     kind_named,
+    plan_reclaims,
     require_scopes,
     state_of,
     visible_approvals,
@@ -44,7 +45,6 @@ from workloads.plans.serializers import (
 from workloads.plans.services.plans import (
     apply_plan,
     approve_plan,
-    check_direct_write,
     discard_plan,
     plan_change,
     plan_page,
@@ -97,7 +97,7 @@ class Plans(Route):
         change = READERS[kind](body["change"])
         with refusals_at("/change"):
             plan = plan_change(kind=kind, change=change, actor=actor_of(request))
-        return Response(plan_json(plan), status=201)
+        return Response(plan_json(plan, actor_of(request)), status=201)
 
 
 class PlanDetail(Route):
@@ -108,7 +108,7 @@ class PlanDetail(Route):
     @operation("get_plan", "Read a change plan", PlanSchema, description=f"Beyond Run:ai. {NEEDS}")
     def get(self, request: Request, plan_id: str) -> Response:
         """The plan with its effect."""
-        return Response(plan_json(_plan_or_404(request, plan_id)))
+        return Response(plan_json(_plan_or_404(request, plan_id), actor_of(request)))
 
 
 class PlanApply(Route):
@@ -124,7 +124,8 @@ class PlanApply(Route):
     )
     def post(self, request: Request, plan_id: str) -> Response:
         """The plan, applied."""
-        return Response(plan_json(apply_plan(plan=_plan_or_404(request, plan_id), actor=actor_of(request))))
+        actor = actor_of(request)
+        return Response(plan_json(apply_plan(plan=_plan_or_404(request, plan_id), actor=actor), actor))
 
 
 class PlanApprove(Route):
@@ -141,7 +142,8 @@ class PlanApprove(Route):
     )
     def post(self, request: Request, plan_id: str) -> Response:
         """The plan, approved."""
-        return Response(plan_json(approve_plan(plan=_plan_or_404(request, plan_id), actor=actor_of(request))))
+        actor = actor_of(request)
+        return Response(plan_json(approve_plan(plan=_plan_or_404(request, plan_id), actor=actor), actor))
 
 
 class PlanApprovals(Route):
@@ -206,7 +208,8 @@ class PlanDiscard(Route):
     @operation("discard_plan", "Discard a change plan", PlanSchema, description=f"Beyond Run:ai. {NEEDS}")
     def post(self, request: Request, plan_id: str) -> Response:
         """The plan, discarded."""
-        return Response(plan_json(discard_plan(plan=_plan_or_404(request, plan_id), actor=actor_of(request))))
+        actor = actor_of(request)
+        return Response(plan_json(discard_plan(plan=_plan_or_404(request, plan_id), actor=actor), actor))
 
 
 class PlanRollback(Route):
@@ -223,8 +226,9 @@ class PlanRollback(Route):
     )
     def post(self, request: Request, plan_id: str) -> Response:
         """The plan of the inverse, open."""
-        back = roll_back(plan=_plan_or_404(request, plan_id), actor=actor_of(request))
-        return Response(plan_json(back), status=201)
+        actor = actor_of(request)
+        back = roll_back(plan=_plan_or_404(request, plan_id), actor=actor)
+        return Response(plan_json(back, actor), status=201)
 
 
 def plan_row_json(plan: Plan, required: Collection[int | None] | None = None) -> dict[str, Any]:
@@ -242,11 +246,11 @@ def plan_row_json(plan: Plan, required: Collection[int | None] | None = None) ->
     )
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """A plan with everything that it says it does."""
+def plan_json(plan: Plan, actor: Actor) -> dict[str, Any]:
+    """A plan with everything that it says it does, with names as far as the actor may see them."""
     shown = ("settings", "objects", "workloads", "victims", "types", "quotas", "sums", "warnings")
-    risk = {"gpuHoursAtRisk": plan.effect["gpu_hours_at_risk"]}
-    return {**plan_row_json(plan), **{name: plan.effect[name] for name in shown}, **risk}
+    figures = {"gpuHoursAtRisk": plan.effect["gpu_hours_at_risk"], "reclaims": plan_reclaims(plan, actor)}
+    return {**plan_row_json(plan), **{name: plan.effect[name] for name in shown}, **figures}
 
 
 def _plan_or_404(request: Request, plan_id: str) -> Plan:
@@ -324,6 +328,7 @@ _SETTINGS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "scheduler": (("cluster", "flavour"), ()),
     "policy": (("workloadKind", "policy"), ("project", "department", "cluster", "name")),
     "approval": (("required",), ("department", "cluster")),
+    "quota_request": (("request",), ("op", "gpus", "until", "reason")),
 }
 """Fields that a kind of single setting needs, and those that it may have."""
 _POLICY_KINDS: Final = ("workspace", "training", "distributed", "inference", "distributedInference", "nimService")
@@ -347,6 +352,9 @@ def _setting(kind: str) -> Callable[[Mapping[str, Any]], Change]:
             raise ValidationFailed.at("/change/workloadKind", "unknown_kind", text, allowed=_POLICY_KINDS)
         named = {_snake(name): body[name] for name in (*needed, *more) if name in body}
         change = {_PLANNED_AS.get(name, name): value for name, value in named.items()}
+        if kind == "quota_request":
+            day = change.get("until")
+            change |= {"request": str(change["request"]), "until": day.isoformat() if day else None}
         if change.get("gpu_limit") is not None:
             change["gpu_limit"] = int(change["gpu_limit"] * 1000)
         return {**change, "name": change.get("name", "")} if kind == "policy" else change
@@ -370,13 +378,10 @@ class _Planner:
     """Plans for the writes of other routes and for pages of settings below this feature."""
 
     def document(self, planned: PlannedWrite, actor: Actor, /) -> dict[str, Any]:
-        return plan_json(plan_change(kind=planned[0], change=planned[1], actor=actor))
+        return plan_json(plan_change(kind=planned[0], change=planned[1], actor=actor), actor)
 
     def page(self, planned: PlannedWrite, actor: Actor, /) -> str:
         return plan_page(*planned, actor)
-
-    def check_direct(self, planned: PlannedWrite, actor: Actor, /) -> None:
-        check_direct_write(*planned, actor)
 
 
 PLANNER: Final[Planner] = _Planner()

@@ -29,11 +29,11 @@ from scheduling.state.queue_usage import fits_quota
 from tenants.access.rules import Permission
 from tenants.access.selectors import access_for, require, visible_departments
 from tenants.organisation.models import Department, Project
+from tenants.quotas.selectors.reclaims import reclaim_rows
 from workloads.plans.models import Plan, PlanApproval, PlanScope
 from workloads.state.models import DesiredPhase, Workload
 from workloads.state.rules import WAITING
-from workloads.state.selectors.costs import gpu_seconds_at_risk
-from workloads.state.selectors.usage import Bounds, bounds_of, live, queue_paths
+from workloads.state.selectors.usage import Bounds, bounds_of, gpu_seconds_at_risk, live, queue_paths
 
 Change = Mapping[str, Any]
 Effect = dict[str, Any]
@@ -170,6 +170,11 @@ def in_state(plans: QuerySet[Plan], state: str) -> QuerySet[Plan]:
             return plans.filter(state=state)
 
 
+def plan_reclaims(plan: Plan, actor: Actor) -> list[dict[str, Any]]:
+    """Which reclaims between projects and departments a plan changes; none in plans that were stored without."""
+    return reclaim_rows(plan.effect.get("reclaims", {"rows": ()}), actor)
+
+
 def state_of(plan: Plan) -> str:
     """One of `STATES`."""
     return "expired" if plan.state == "open" and plan.expires_at <= timezone.now() else plan.state
@@ -239,6 +244,7 @@ def blank_effect() -> Effect:
         "workloads": {group: {"count": 0, "examples": []} for group in GROUPS},
         "gpu_hours_at_risk": 0,
         "victims": {"new": [], "lost": [], "scopes": []},
+        "reclaims": {"new": 0, "lost": 0, "rows": [], "left_out": 0},
         "types": [],
         "quotas": [],
         "sums": [],

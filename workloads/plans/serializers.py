@@ -134,6 +134,19 @@ PlanSumSchema = schema(
 )
 
 
+PlanReclaimSchema = schema(
+    "PlanReclaimSchema",
+    "GPUs that one project or department can take back from another, before and after. + new, - lost, ~ other GPUs.",
+    cluster=_TEXT,
+    pool=_TEXT,
+    taker=_TEXT,
+    giver=_TEXT,
+    before=serializers.FloatField(),
+    after=serializers.FloatField(),
+    mark=_TEXT,
+)
+
+
 class PlanRowSchema(serializers.Serializer[Any]):
     """A plan in a list."""
 
@@ -164,6 +177,7 @@ class PlanSchema(PlanRowSchema):
     workloads = serializers.DictField(child=PlanGroupSchema(), help_text="By group: count, and up to 20 examples.")
     gpuHoursAtRisk = serializers.FloatField(help_text="Of workloads that become reclaimable.")
     victims = PlanVictimsSchema()
+    reclaims = PlanReclaimSchema(many=True, help_text="Changed reclaims of a plan of quotas, the largest 100.")
     types = PlanTypeSchema(many=True)
     quotas = PlanQuotaSchema(many=True)
     sums = PlanSumSchema(many=True)
@@ -201,60 +215,65 @@ class PlannedQuotaSchema(serializers.Serializer[Any]):
     remove = serializers.BooleanField(required=False, default=False, help_text="Nothing deserved, no limit.")
 
 
-class PlannedChangeSchema(serializers.Serializer[Any]):
-    """Of `quotas`: `quotas` and `reason`. Of `priority` and `type`: `op`, `name` and what is to change. Of `preset`:
-    `preset` and `preemptibilities`. Of limits, caps, minimum runtimes, policies and `approval`: `project`, `department`
-    or `cluster` by name, and the values; null or `remove` takes them away. Of `node_pool`: `op` create, change or
-    delete, `cluster`, `pool` and what is to change. Of `scheduler`: `cluster` and `flavour`.
-    """
-
-    quotas = PlannedQuotaSchema(many=True, required=False)
-    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=300)
-    op = serializers.CharField(
+PlannedChangeSchema = schema(
+    "PlannedChangeSchema",
+    "Of `quotas`: `quotas` and `reason`. Of `priority` and `type`: `op`, `name` and what is to change. Of "
+    "`preset`: `preset` and `preemptibilities`. Of limits, caps, minimum runtimes, policies and "
+    "`approval`: `project`, `department` or `cluster` by name, and the values; null or `remove` takes "
+    "them away. Of `node_pool`: `op` create, change or delete, `cluster`, `pool` and what is to change. "
+    "Of `scheduler`: `cluster` and `flavour`. Of `quota_request`, its approval: `request`, and as the "
+    "approval has them `gpus`, `until` and `reason`.",
+    quotas=PlannedQuotaSchema(many=True, required=False),
+    reason=serializers.CharField(required=False, default="", allow_blank=True, max_length=300),
+    op=serializers.CharField(
         required=False, max_length=10, help_text="add, change, rename, retire; type, withdraw or offer."
-    )
-    name = serializers.CharField(required=False, max_length=63)
-    newName = serializers.CharField(required=False, max_length=63)
-    value = serializers.IntegerField(required=False)
-    preemptionPolicy = serializers.CharField(required=False, max_length=20)
-    description = serializers.CharField(required=False, allow_blank=True, max_length=500)
-    aliasOf = serializers.CharField(required=False, allow_blank=True, max_length=63)
-    priority = serializers.CharField(required=False, max_length=63)
-    preemptibility = serializers.CharField(required=False, max_length=30)
-    category = serializers.CharField(required=False, max_length=40)
-    preset = serializers.CharField(required=False, max_length=63)
-    preemptibilities = serializers.DictField(child=serializers.CharField(max_length=30), required=False)
-    project = serializers.CharField(required=False, max_length=50)
-    department = serializers.CharField(required=False, max_length=50)
-    cluster = serializers.CharField(required=False, max_length=63)
-    gpuLimit = serializers.DecimalField(
+    ),
+    name=serializers.CharField(required=False, max_length=63),
+    newName=serializers.CharField(required=False, max_length=63),
+    value=serializers.IntegerField(required=False),
+    preemptionPolicy=serializers.CharField(required=False, max_length=20),
+    description=serializers.CharField(required=False, allow_blank=True, max_length=500),
+    aliasOf=serializers.CharField(required=False, allow_blank=True, max_length=63),
+    priority=serializers.CharField(required=False, max_length=63),
+    preemptibility=serializers.CharField(required=False, max_length=30),
+    category=serializers.CharField(required=False, max_length=40),
+    preset=serializers.CharField(required=False, max_length=63),
+    preemptibilities=serializers.DictField(child=serializers.CharField(max_length=30), required=False),
+    project=serializers.CharField(required=False, max_length=50),
+    department=serializers.CharField(required=False, max_length=50),
+    cluster=serializers.CharField(required=False, max_length=63),
+    gpuLimit=serializers.DecimalField(
         required=False, allow_null=True, max_digits=12, decimal_places=3, min_value=0, coerce_to_string=False
-    )
-    minutes = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=527040)
-    noticeMinutes = serializers.IntegerField(required=False, min_value=0, max_value=527040)
-    pool = serializers.CharField(required=False, max_length=63)
-    labelKey = serializers.CharField(required=False, max_length=317)
-    labelValue = serializers.CharField(required=False, max_length=63)
-    gpuPlacement = serializers.CharField(required=False, max_length=10)
-    topologyLevels = serializers.ListField(child=serializers.CharField(max_length=317), required=False, max_length=20)
-    isDefault = serializers.BooleanField(required=False)
-    default = serializers.CharField(
+    ),
+    minutes=serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=527040),
+    noticeMinutes=serializers.IntegerField(required=False, min_value=0, max_value=527040),
+    pool=serializers.CharField(required=False, max_length=63),
+    labelKey=serializers.CharField(required=False, max_length=317),
+    labelValue=serializers.CharField(required=False, max_length=63),
+    gpuPlacement=serializers.CharField(required=False, max_length=10),
+    topologyLevels=serializers.ListField(child=serializers.CharField(max_length=317), required=False, max_length=20),
+    isDefault=serializers.BooleanField(required=False),
+    default=serializers.CharField(
         required=False, allow_null=True, max_length=63, help_text="A pool to be the default before the change."
-    )
-    flavour = serializers.CharField(required=False, max_length=20)
-    workloadKind = serializers.CharField(required=False, max_length=24, help_text="Of a policy: training, …")
-    policy = TypedObject(
+    ),
+    flavour=serializers.CharField(required=False, max_length=20),
+    workloadKind=serializers.CharField(required=False, max_length=24, help_text="Of a policy: training, …"),
+    policy=TypedObject(
         as_={"$ref": "#/components/schemas/PolicyDocumentSchemaRequest"},  # of a feature above this one
         required=False,
         allow_null=True,
         help_text="Defaults and rules; null removes it.",
-    )
-    required = serializers.BooleanField(required=False, help_text="Of `approval`: does a second admin approve?")  # type: ignore[assignment]  # a field of the body, not of the class
+    ),
+    request=serializers.UUIDField(required=False, format="hex_verbose"),
+    gpus=serializers.FloatField(required=False, min_value=0),
+    until=serializers.DateField(required=False),
+    required=serializers.BooleanField(required=False, help_text="Of `approval`: does a second admin approve?"),
+)
 
 
 KINDS: Final = (
     *("quotas", "priority_cap", "time_limit", "idle_limit", "min_runtime", "policy", "node_pool", "scheduler"),
-    *("approval", "priority", "type", "preset"),
+    *("approval", "quota_request", "priority", "type", "preset"),
 )
 
 
@@ -280,8 +299,9 @@ class ApprovalsSchema(serializers.Serializer[Any]):
     approvals = ApprovalSchema(many=True)
 
 
-class ApprovalWrite(serializers.Serializer[Any]):
-    """Whether plans for a place need the approval of a second admin."""
-
-    departmentId = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=10**15)
-    required = serializers.BooleanField()  # type: ignore[assignment]  # a field of the body, not of the class
+ApprovalWrite = schema(
+    "ApprovalWrite",
+    "Whether plans for a place need the approval of a second admin.",
+    departmentId=serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=10**15),
+    required=serializers.BooleanField(),
+)

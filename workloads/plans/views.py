@@ -30,6 +30,7 @@ from workloads.plans.selectors import (
     counted,
     in_state,
     kind_named,
+    plan_reclaims,
     state_of,
     visible_plans,
 )
@@ -67,8 +68,11 @@ KIND_WORDS: Final = {
     "node_pool": _lazy("Node pool"),
     "scheduler": _lazy("Scheduler"),
     "approval": _lazy("Approval of plans"),
+    "quota_request": _lazy("Quota request"),
 }
-OWN_GROUPS: Final = frozenset({"priority", "type", "preset", "project_quota", "department_quota", "quotas"})
+OWN_GROUPS: Final = frozenset(
+    {"priority", "type", "preset", "project_quota", "department_quota", "quotas", "quota_request"}
+)
 """Kinds whose groups of workloads have headings of their own."""
 QUOTA_LABELS: Final = {
     "gpu_deserved": _lazy("GPUs deserved"),
@@ -123,6 +127,7 @@ def plan_detail(request: HttpRequest, plan_id: UUID) -> HttpResponse:
         "recipes": snippets_for(portal_address(request), kind.requests(plan)) if state == "open" else [],
         "rollbacks": plan.rollbacks.all(),
         "groups": _groups(plan),
+        "reclaims": plan_reclaims(plan, actor_of(request)),
         "awaits": awaits_approval(plan),
         "is_author": plan.author == subject_of(actor_of(request)),
     }

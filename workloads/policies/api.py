@@ -16,6 +16,7 @@ from portal.kit.db.read_cache import cached_reads
 from portal.kit.db.transactions import rollback_scope
 from portal.kit.errors import BadRequest, NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
+from portal.kit.security.planned_changes import planned_change
 from portal.kit.security.request_identity import actor_of
 from tenants.access.api.authentication import reads_of
 from workloads.policies.models import Owner, Policy
@@ -213,7 +214,7 @@ def _done(request: Request, target: PolicyTarget, work: Callable[[], Policy]) ->
     if not flag_in(request.query_params, "validateOnly"):
         work()
         return Response(effective_policy_json(effective_policy_at(target.owner, target.kind)))
-    with rollback_scope():
+    with rollback_scope(), planned_change():
         work()
         body = effective_policy_json(effective_policy_at(target.owner, target.kind))
         transaction.set_rollback(True)

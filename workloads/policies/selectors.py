@@ -40,6 +40,22 @@ def scope_for(owner: Owner) -> Scope:
     return Scope.TENANT if owner is None else Scope.CLUSTER
 
 
+def department_of(owner: Owner) -> int | None:
+    """Id of the department that is the owner, or has the project that is; None for wider scopes."""
+    if isinstance(owner, Department):
+        return owner.pk
+    return owner.department_id if isinstance(owner, Project) else None
+
+
+def owner_names(owner: Owner) -> dict[str, str]:
+    """The owner as a change to plan has it, by names."""
+    if owner is None:
+        return {}
+    if isinstance(owner, Cluster):
+        return {"cluster": owner.name}
+    return {str(owner._meta.model_name): owner.name, "cluster": owner.cluster.name}
+
+
 def columns_of(owner: Owner) -> dict[str, str | Owner]:
     """The owner as the columns of its rows."""
     scope = str(scope_for(owner))

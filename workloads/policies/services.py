@@ -12,6 +12,7 @@ from clusters.inventory.models import Cluster
 from portal.audit.services import audited_transaction, record
 from portal.kit.errors import BadRequest, Conflict, NotFound, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
+from portal.kit.security.planned_changes import check_direct_change
 from scheduling.model.preemptibility import Preemptibility
 from tenants.access.rules import Permission
 from tenants.organisation.models import Department, Project
@@ -50,9 +51,11 @@ from workloads.policies.rules.merge import (
 )
 from workloads.policies.selectors import (
     columns_of,
+    department_of,
     effective_policy_at,
     known_priorities,
     needed_permission,
+    owner_names,
     place_of,
     policies_reaching,
     policy_for,
@@ -175,6 +178,7 @@ def delete_policy(*, target: PolicyTarget, actor: Actor) -> None:
         require_scope(actor, target.owner)
         if (row := target.row) is None:
             raise NotFound
+        check_direct_change(department_of(target.owner))
         record(actor, "policy.lift", row, detail={"before": row.document}, **_entity(target))
         row.delete()
 
@@ -194,6 +198,7 @@ def _raise_problems(problems: list[Problem]) -> None:
 
 def _keep(target: PolicyTarget, row: Policy | None, name: str, document: Document, actor: Actor) -> Policy:
     now = timezone.now()
+    check_direct_change(department_of(target.owner))
     before = row.document if row else None
     row = row or Policy(kind=str(target.kind), **target.where, created_by=actor.name, created_at=now)
     row.name, row.document, row.updated_by, row.updated_at = name.strip(), document, actor.name, now
@@ -390,10 +395,4 @@ def policy_target(change: Change) -> PolicyTarget:
 
 def policy_change(target: PolicyTarget, name: str, document: object) -> Change:
     """The policy as a change to plan; without a document: its removal."""
-    owner = target.owner
-    place: dict[str, str] = {}
-    if isinstance(owner, Cluster):
-        place = {"cluster": owner.name}
-    elif owner is not None:
-        place = {str(owner._meta.model_name): owner.name, "cluster": owner.cluster.name}
-    return {"kind": str(target.kind), **place, "name": name, "document": document}
+    return {"kind": str(target.kind), **owner_names(target.owner), "name": name, "document": document}

@@ -9,12 +9,18 @@ from rest_framework.response import Response
 
 from clusters.inventory.models import NodePool
 from portal.kit.api.lists import Column, Columns, as_time, filters, flag_in, ordering, without_cursor
-from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.routes import PlannedWrite, Route, RoutePermission
 from portal.kit.api.serializers import FILTERS, PAGES, operation, validated_body
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.request_identity import actor_of
 from tenants.access.selectors import visible_projects
-from workloads.quota_requests.selectors import decidable_request, request_or_404, requests_to_decide, visible_requests
+from workloads.quota_requests.selectors import (
+    decidable_request,
+    decision_change,
+    request_or_404,
+    requests_to_decide,
+    visible_requests,
+)
 from workloads.quota_requests.serializers import (
     ApprovalBody,
     DeclineBody,
@@ -23,7 +29,12 @@ from workloads.quota_requests.serializers import (
     QuotaRequestsSchema,
     request_json,
 )
-from workloads.quota_requests.services import approve_request, create_request, decline_request, withdraw_request
+from workloads.quota_requests.services import (
+    approve_request,
+    create_request,
+    decline_request,
+    withdraw_request,
+)
 
 SEEN: Final = RoutePermission("view_project", "somewhere")
 DECIDED: Final = RoutePermission("manage_project_quota", "project")
@@ -105,6 +116,13 @@ class QuotaRequestApproval(Route):
         request=ApprovalBody,
         also=(409,),
     )
+    def planned(self, request: Request, request_id: UUID) -> PlannedWrite:
+        """The decision that the body makes."""
+        body = validated_body(ApprovalBody, request.data)
+        row = decidable_request(actor_of(request), request_id)
+        how = {"gpus": body.get("gpus"), "until": body.get("until"), "reason": body.get("reason", "")}
+        return "quota_request", decision_change(row, **how)
+
     def post(self, request: Request, request_id: UUID) -> Response:
         """The request with what was granted; the cluster follows, see `sync`."""
         actor = actor_of(request)

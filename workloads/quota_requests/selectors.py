@@ -6,6 +6,7 @@ The impact is computed by the service that would write the quota, in a savepoint
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from hashlib import blake2b
 from typing import Any, Final
 from uuid import UUID
@@ -22,16 +23,25 @@ from clusters.watch.selectors import free_by_pool
 from portal.kit.api.parsers import rfc3339
 from portal.kit.errors import NotFound, Problem, RungError
 from portal.kit.security.actors import SYSTEM, Actor
+from portal.kit.security.planned_changes import planned_change
 from scheduling.state.workspace import OutOfTime
 from tenants.access.rules import Permission
 from tenants.access.selectors import access_for, require, visible_projects
 from tenants.organisation.models import Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tenants.quotas.services.quota_values import QuotaValues
-from tenants.quotas.services.quotas import deserved_by_projects, deserved_sum, physical_gpus, set_project_quota
+from tenants.quotas.services.quotas import (
+    deserved_by_projects,
+    deserved_sum,
+    physical_gpus,
+    planned_quota,
+    set_project_quota,
+)
 from tenants.usage.selectors import usage_by_queue, usage_of
 from workloads.forecast.selectors.time_budget import time_budget
 from workloads.forecast.selectors.waiting import estimates_possible, startable_among
+from workloads.plans.selectors import Change, Facts
+from workloads.plans.services import quota_plans
 from workloads.quota_requests.models import QuotaRequest, QuotaRequestState
 from workloads.state.models import DesiredPhase, Workload
 from workloads.state.rules import NO_CONTROLLER, WAITING
@@ -142,6 +152,44 @@ def lowered(values: QuotaValues, milli: int) -> QuotaValues:
     return replace(values, deserved=replace(values.deserved, gpu=deserved), limit=replace(values.limit, gpu=limit))
 
 
+def decision_change(row: QuotaRequest, *, gpus: float | None, until: date | None, reason: str = "") -> dict[str, Any]:
+    """An approval as a change to plan."""
+    return {"request": str(row.pk), "gpus": gpus, "until": until.isoformat() if until else None, "reason": reason}
+
+
+def request_of(change: Change) -> QuotaRequest:
+    """The request that a planned decision is about; NotFound where it is absent."""
+    rows = QuotaRequest.objects.select_related("project__department", "project__cluster", "node_pool__cluster")
+    if (row := rows.filter(pk=change["request"]).first()) is None:
+        raise NotFound
+    return row
+
+
+def ends_grant(change: Change) -> bool:
+    """Does the decision take back what was granted?"""
+    return change.get("op") == "end"
+
+
+def planned_grant(change: Change) -> Change:
+    """The quota that a planned decision sets, as a change of quotas."""
+    row, gpus = request_of(change), change.get("gpus")
+    now = values_of(row.project, row.node_pool)
+    more = row.gpu_milli if gpus is None else round(gpus * 1000)
+    values = lowered(now, row.granted_milli or 0) if ends_grant(change) else raised(now, more)
+    return planned_quota(row.project, row.node_pool, values, change.get("reason", ""))[1]
+
+
+def plan_title(change: Change) -> str:
+    row = request_of(change)
+    return f"{'End' if ends_grant(change) else 'Approve'} quota request of {row.author_name} for {row}"
+
+
+def plan_facts(change: Change) -> Facts:
+    """The state of the request, and the quotas that it rests on."""
+    row = request_of(change)
+    return {f"quota request of {row.author_name} for {row}": row.state, **quota_plans.facts(planned_grant(change))}
+
+
 def public_impact(impact: Mapping[str, Any]) -> dict[str, Any]:
     """Without the ids of other projects."""
     kept = {name: value for name, value in impact["reclaim"].items() if name != "projects"}
@@ -161,7 +209,7 @@ def impact_of(project: Project, node_pool: NodePool, milli: int) -> dict[str, An
     start_then = start_now
     warnings: Sequence[Problem] = ()
     refusals: Sequence[Problem] = ()
-    with transaction.atomic():
+    with transaction.atomic(), planned_change():
         try:
             found = set_project_quota(project=project, node_pool=node_pool, values=after, actor=SYSTEM)
         except RungError as error:

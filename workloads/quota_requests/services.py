@@ -7,6 +7,7 @@ quotas of its department and pool: an approval names the base that was shown, an
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
+from functools import partial
 from math import isfinite
 from typing import Any, Final
 from uuid import UUID
@@ -22,6 +23,7 @@ from portal.kit.db.validation import MAX_REASON_LENGTH, unique_or_conflict, vali
 from portal.kit.errors import Conflict, Forbidden, RungError, ValidationFailed
 from portal.kit.pages.formatting import gpus_text
 from portal.kit.security.actors import SYSTEM, Actor
+from portal.kit.security.planned_changes import planned_change
 from scheduling.model.resources import LARGEST
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
@@ -31,15 +33,24 @@ from tenants.quotas.services.quota_values import QuotaValues
 from tenants.quotas.services.quotas import physical_gpus, set_project_quota
 from workloads.notifications.models import Notice
 from workloads.notifications.services.delivery import send_notice
+from workloads.plans.selectors import Change, Effect, PlanKind
+from workloads.plans.services import quota_plans
+from workloads.plans.services.plans import rolled_back
+from workloads.plans.services.setting_plans import owner_scope, setting_requests
 from workloads.quota_requests.models import QuotaRequest, QuotaRequestState, end_of
 from workloads.quota_requests.selectors import (
     DECISION,
     base_of,
     decidable_request,
+    ends_grant,
     impact_of,
     lowered,
+    plan_facts,
+    plan_title,
+    planned_grant,
     public_impact,
     raised,
+    request_of,
     request_or_404,
     values_of,
 )
@@ -133,6 +144,15 @@ def approve_request(
     return row
 
 
+def end_request(*, key: UUID, actor: Actor) -> QuotaRequest:
+    """Take back what was granted before its date. Conflict unless it is approved."""
+    with _changing(decidable_request(actor, key), actor, "end") as row:
+        if row.state != QuotaRequestState.APPROVED:
+            raise Conflict(_("This request is %(state)s.") % {"state": row.state}, code="not_approved")
+        _take_back(row, timezone.now(), actor, f"The quota request of {row.author_name} was rolled back.")
+    return row
+
+
 def decline_request(*, key: UUID, reason: str, actor: Actor) -> QuotaRequest:
     """Say no, with a reason; no quota changes."""
     with _deciding(key, actor, "decline") as row:
@@ -188,21 +208,25 @@ def end_due(now: datetime) -> int:
 
 def _end(key: UUID, now: datetime) -> bool:
     try:
-        with transaction.atomic():
+        with transaction.atomic(), planned_change():  # the grant was decided together with its end
             row = _locked(key)
             if row.state != QuotaRequestState.APPROVED:
                 return False
-            if ProjectQuota.objects.filter(project=row.project, node_pool=row.node_pool).exists():
-                values = lowered(values_of(row.project, row.node_pool), row.granted_milli or 0)
-                _set(row, values, SYSTEM, f"The date of a quota request of {row.author_name} has passed.")
-            row.state, row.ended_at, row.kept_because = QuotaRequestState.ENDED, now, ""
-            row.save()
-            record(SYSTEM, "quota_request.end", row, detail=_decided(row), project_id=str(row.project_id))
-            _notify_ended(row, _("%(gpus)s of %(project)s in %(pool)s were taken back."), "")
+            _take_back(row, now, SYSTEM, f"The date of a quota request of {row.author_name} has passed.")
     except RungError as error:
         _keep(key, error.message)
         return False
     return True
+
+
+def _take_back(row: QuotaRequest, now: datetime, actor: Actor, reason: str) -> None:
+    if ProjectQuota.objects.filter(project=row.project, node_pool=row.node_pool).exists():
+        values = lowered(values_of(row.project, row.node_pool), row.granted_milli or 0)
+        _set(row, values, actor, reason)
+    row.state, row.ended_at, row.kept_because = QuotaRequestState.ENDED, now, ""
+    row.save()
+    record(actor, "quota_request.end", row, detail=_decided(row), project_id=str(row.project_id))
+    _notify_ended(row, _("%(gpus)s of %(project)s in %(pool)s were taken back."), "")
 
 
 @transaction.atomic
@@ -326,3 +350,40 @@ def _notify(row: QuotaRequest, type_: str, title: str, text: str, **audience: st
     for name, value in audience.items():
         setattr(notice, name, value)
     send_notice(notice)
+
+
+def _plan_effect(change: Change, actor: Actor) -> Effect:
+    """That of the quota, once the decision itself was tried."""
+    found = quota_plans.effect(planned_grant(change), actor)
+    with rolled_back():
+        _decide_as(change, actor)
+    return found
+
+
+def _decide_as(change: Change, actor: Actor) -> None:
+    row = request_of(change)
+    if ends_grant(change):
+        end_request(key=row.pk, actor=actor)
+        return
+    until = date.fromisoformat(change["until"]) if change.get("until") else None
+    base, reason = base_of(row.project, row.node_pool), change.get("reason", "")
+    approve_request(key=row.pk, base=base, gpus=change.get("gpus"), until=until, reason=reason, actor=actor)
+
+
+def _plan_undo(change: Change) -> Change | None:
+    return None if ends_grant(change) else {"request": change["request"], "op": "end"}
+
+
+KINDS: Final = {
+    "quota_request": PlanKind(
+        plan_title,
+        lambda change: [owner_scope(request_of(change).project)],
+        plan_facts,
+        _plan_effect,
+        _decide_as,
+        _plan_undo,
+        requests=partial(setting_requests, "quota_request"),
+        page="workloads:quota-requests",
+    )
+}
+"""The approval of a request as a plan, for where a second admin has to approve it."""

@@ -17,10 +17,14 @@ from portal.kit.pages.forms import form_data, suggestions
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import Access, access_for
+from workloads.plans.selectors import needs_approval
+from workloads.plans.services.plans import plan_page
+from workloads.plans.services.setting_plans import owner_scope
 from workloads.quota_requests.forms import POINTERS, ApprovalForm, DeclineForm, QuotaRequestForm
 from workloads.quota_requests.models import QuotaRequest, QuotaRequestState
 from workloads.quota_requests.selectors import (
     base_of,
+    decision_change,
     may_decide,
     own_requests,
     reclaimed_from,
@@ -35,7 +39,12 @@ from workloads.quota_requests.serializers import (
     decline_request_of,
     withdraw_request_of,
 )
-from workloads.quota_requests.services import approve_request, create_request, decline_request, withdraw_request
+from workloads.quota_requests.services import (
+    approve_request,
+    create_request,
+    decline_request,
+    withdraw_request,
+)
 
 PAGE_SIZE: Final = 20
 TONES: Final = {"open": "wait", "approved": "good", "declined": "bad", "withdrawn": "off", "ended": "off"}
@@ -106,6 +115,8 @@ def approve(request: HttpRequest, request_id: UUID) -> HttpResponse:
     if shown := form_snippets(request, form, lambda: approve_request_of(row, form.cleaned_data, base)):
         return shown
     if form.is_valid():
+        if needs_approval([owner_scope(row.project)]):
+            return redirect(plan_page("quota_request", decision_change(row, **form.cleaned_data), actor))
         try:
             approve_request(key=row.pk, base=base, actor=actor, **form.cleaned_data)
         except RungError as error:

@@ -79,9 +79,10 @@ class ProposedPriority(serializers.Serializer[Any]):
 
 
 class ProposedQuota(serializers.Serializer[Any]):
-    """Another quota of a project in one node pool."""
+    """Another quota of a project or a department in one node pool."""
 
-    project = serializers.CharField()
+    project = serializers.CharField(required=False)
+    department = serializers.CharField(required=False)
     nodePool = serializers.CharField()
     deservedGpus = serializers.FloatField(min_value=0, max_value=1_000_000)
     limitGpus = serializers.FloatField(min_value=0, max_value=1_000_000, required=False, allow_null=True)

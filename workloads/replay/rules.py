@@ -227,7 +227,7 @@ def check_period(body: Mapping[str, Any]) -> None:
 
 
 def problems_of_proposal(
-    body: Mapping[str, Any], *, known: Collection[str], projects: Collection[str], pools: Collection[str]
+    body: Mapping[str, Any], *, known: Collection[str], owners: Mapping[str, Collection[str]], pools: Collection[str]
 ) -> Iterator[Problem]:
     """What it names that does not exist."""
     for field in ("scheduler", "proposedScheduler"):
@@ -237,9 +237,20 @@ def problems_of_proposal(
         if each["name"] not in known:
             yield Problem(f"/priorities/{number}/name", "unknown", "Not a priority of the dictionary.")
     for number, each in enumerate(body.get("quotas") or []):
-        for key, names, what in (("project", projects, "project"), ("nodePool", pools, "node pool")):
-            if each[key] not in names:
-                yield Problem(f"/quotas/{number}/{key}", "unknown", f"Not a {what} of this cluster.")
+        yield from _problems_of_quota(each, f"/quotas/{number}", owners, pools)
+
+
+def _problems_of_quota(
+    each: Mapping[str, Any], at: str, owners: Mapping[str, Collection[str]], pools: Collection[str]
+) -> Iterator[Problem]:
+    named = [kind for kind in owners if each.get(kind)] or ["project"]
+    if len(named) > 1:
+        yield Problem(f"{at}/department", "one_owner", "Name either a project or a department.")
+    for kind in named:
+        if each.get(kind) not in owners[kind]:
+            yield Problem(f"{at}/{kind}", "unknown", f"Not a {kind} of this cluster.")
+    if each["nodePool"] not in pools:
+        yield Problem(f"{at}/nodePool", "unknown", "Not a node pool of this cluster.")
 
 
 def interval_of(rows: Sequence[TraceRow], flavour: str) -> int:

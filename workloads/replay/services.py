@@ -7,7 +7,7 @@
 A replay whose worker died starts again when the lease has run out; one that ends every worker is given up.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -17,18 +17,18 @@ import structlog
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from clusters.flavours.registry import flavour_for
+from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from portal.audit.services import audited_transaction, record
 from portal.kit.api.parsers import csv_text
-from portal.kit.errors import Conflict, NotFound, ValidationFailed
+from portal.kit.errors import Conflict, NotFound, Problem, ValidationFailed
 from portal.kit.messaging.publisher import notify_worker
 from portal.kit.security.actors import Actor, ActorKind
 from scheduling.forecast.replay import ClusterReplay, RecordedSubmission
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.resources import Limit, Resources
 from scheduling.model.snapshot import Queue, Snapshot
-from tenants.organisation.models import Project
+from tenants.organisation.models import Department, Project
 from tenants.quotas.models import ProjectQuota
 from workloads.dictionary.models import PreemptionPolicy, Priority
 from workloads.dictionary.selectors import require_dictionary
@@ -138,7 +138,13 @@ def file_of_replay(*, key: UUID) -> tuple[Replay, str]:
 
 def _check_proposal(cluster: Cluster, body: Body) -> None:
     pools = set(cluster.node_pools.values_list("name", flat=True))
-    problems = list(problems_of_proposal(body, known=_values(), projects=_projects(cluster), pools=pools))
+    owners: dict[str, Collection[str]] = {"project": _projects(cluster), "department": _departments(cluster)}
+    problems = list(problems_of_proposal(body, known=_values(), owners=owners, pools=pools))
+    flavour = FLAVOURS.get(body.get("proposedScheduler") or body.get("scheduler") or cluster.flavour)
+    if flavour and not flavour.traits.queues_by_pool:
+        text = f"{flavour.title} has no quotas of departments."
+        named = [each.get("department") for each in body.get("quotas") or []]
+        problems += [Problem(f"/quotas/{at}/department", "unsupported", text) for at, each in enumerate(named) if each]
     if problems:
         raise ValidationFailed(problems[0].message, code="invalid", problems=problems)
 
@@ -161,6 +167,10 @@ def _uploaded(cluster: Cluster, trace: Body) -> list[TraceRow]:
 
 def _projects(cluster: Cluster) -> dict[str, Project]:
     return {row.name: row for row in Project.objects.filter(cluster=cluster)}
+
+
+def _departments(cluster: Cluster) -> dict[str, Department]:
+    return {row.name: row for row in Department.objects.filter(cluster=cluster)}
 
 
 def _values() -> dict[str, int]:
@@ -359,20 +369,22 @@ def _submissions(cluster: Cluster, proposal: Body) -> Callable[[TraceRow], Recor
 
 
 def _proposed_queues(cluster: Cluster, queues: Sequence[Queue], quotas: Sequence[Body]) -> tuple[Queue, ...]:
-    flavour, projects = flavour_for(cluster.flavour), _projects(cluster)
+    flavour, projects, departments = flavour_for(cluster.flavour), _projects(cluster), _departments(cluster)
     found = {queue.name: queue for queue in queues}
     for each in quotas:
-        project = projects[each["project"]]
+        above = departments.get(each.get("department") or "")
         if flavour.traits.queues_by_pool:
-            name = flavour.queue_name(project.owner, each["nodePool"])
+            owner = above or projects[each["project"]]
+            name = flavour.queue_name(owner.owner, each["nodePool"])
             bounds = bounds_of(each)
         else:
+            project = projects[each["project"]]
             name = namespace_queue(project.namespace)
             rows = ProjectQuota.objects.filter(project=project).select_related("node_pool")
             bounds = sum_of_bounds(
                 dict.fromkeys(cluster.node_pools.values_list("name", flat=True), (0, None))
                 | {row.node_pool.name: (row.gpu_deserved, row.gpu_limit) for row in rows}
-                | {other["nodePool"]: bounds_of(other) for other in quotas if other["project"] == project.name}
+                | {other["nodePool"]: bounds_of(other) for other in quotas if other.get("project") == project.name}
             )
         if (queue := found.get(name)) is None:
             continue

@@ -43,7 +43,9 @@ TONES: Final = {
     ReplayStatus.CANCELLED.value: "wait",
 }
 SCHEDULERS: Final = (("", _lazy("as the cluster")), *((name.value, name.value) for name in FLAVOURS))  # type: ignore[attr-defined]
-QUOTA_LINE: Final = _lazy("One per line: project, node pool, deserved GPUs, limit (may be empty), over-quota weight.")
+QUOTA_LINE: Final = _lazy(
+    "One per line: project (or: department NAME), node pool, deserved GPUs, limit (may be empty), over-quota weight."
+)
 POINTERS: Final = {"/start": "start", "/end": "end", "/trace/csv": "csv"}
 
 
@@ -143,9 +145,10 @@ class ReplayForm(PageForm):
 
 def _quota(number: int, line: str) -> dict[str, Any]:
     cells = [cell.strip() for cell in line.split(",")] + ["", ""]
+    kind, _space, name = cells[0].partition(" ")
     try:
         return {
-            "project": cells[0],
+            **({"department": name.strip()} if kind == "department" and name else {"project": cells[0]}),
             "nodePool": cells[1],
             "deservedGpus": _amount(cells[2]),
             "limitGpus": _amount(cells[3]) if cells[3] else None,

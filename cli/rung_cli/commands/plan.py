@@ -208,7 +208,14 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"{name.replace('_', ' ')}: {each['project']}/{each['name']}, {each['priority']} {each['value']}", ""
     for verb, words in (("new", "can now"), ("lost", "can no longer")):
         yield from ((f"{who} {words} evict {whom}", "") for who, whom in plan["victims"][verb])
+    yield from (_reclaim_line(each) for each in plan.get("reclaims", ()))
     yield from ((f"Warning: {warning}", "yellow") for warning in plan["warnings"])
+
+
+def _reclaim_line(each: Mapping[str, Any]) -> tuple[str, str]:
+    change = f"{each['before']:g} -> {each['after']:g} GPUs"
+    who = f"{each['taker']} can reclaim from {each['giver']} in {each['pool']} of {each['cluster']}"
+    return f"{each['mark']} {who}: {change}", MARKS[each["mark"]]
 
 
 def _sum_line(each: Mapping[str, Any]) -> str:

@@ -78,6 +78,10 @@ ProposedQuota = Annotated[
         "--quota", metavar="PROJECT/POOL=GPUS[:LIMIT]", help="Proposed deserved quota and limit of a project."
     ),
 ]
+ProposedDepartmentQuota = Annotated[
+    list[str] | None,
+    typer.Option("--department-quota", metavar="DEPARTMENT/POOL=GPUS[:LIMIT]", help="The same of a department."),
+]
 InCluster = Annotated[str, typer.Option(help="Cluster, by name or id.", autocompletion=completions.cluster_names)]
 Timeout = Annotated[float | None, typer.Option(min=0, help="Timeout in seconds; default: none.")]
 
@@ -116,6 +120,7 @@ def run(
     last: LastDay = None,
     priority: ProposedValue = None,
     quota: ProposedQuota = None,
+    department_quota: ProposedDepartmentQuota = None,
     scheduler: Annotated[str, typer.Option(help="Scheduler today; default: that of the cluster.")] = "",
     proposed_scheduler: Annotated[str, typer.Option(help="Proposed scheduler.")] = "",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it has ended.")] = True,
@@ -135,7 +140,10 @@ def run(
         "scheduler": scheduler or None,
         "proposedScheduler": proposed_scheduler or None,
         "priorities": [{"name": key, "value": _number(value)} for key, value in _pairs(priority)],
-        "quotas": [_quota(key, value) for key, value in _pairs(quota)],
+        "quotas": [
+            *(_quota("project", key, value) for key, value in _pairs(quota)),
+            *(_quota("department", key, value) for key, value in _pairs(department_quota)),
+        ],
     }
     if trace is not None:
         columns = {each: each for each in NEEDED} | dict(_pairs(column))
@@ -247,11 +255,11 @@ def _pairs(given: Sequence[str] | None) -> list[tuple[str, str]]:
     return found
 
 
-def _quota(place: str, amounts: str) -> dict[str, Any]:
-    project, _slash, pool = place.partition("/")
+def _quota(kind: str, place: str, amounts: str) -> dict[str, Any]:
+    owner, _slash, pool = place.partition("/")
     deserved, _colon, limit = amounts.partition(":")
     gpus = {"deservedGpus": _number(deserved), "limitGpus": _number(limit) if limit else None}
-    return {"project": project, "nodePool": pool, **gpus}
+    return {kind: owner, "nodePool": pool, **gpus}
 
 
 def _number(text: str) -> float:

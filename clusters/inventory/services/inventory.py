@@ -19,6 +19,7 @@ from clusters.watch.models import ObservedPod, ObserverLease
 from portal.audit.services import record
 from portal.kit.errors import Conflict, ValidationFailed
 from portal.kit.security.actors import Actor
+from portal.kit.security.planned_changes import check_direct_change
 
 DNS_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 LABEL_KEY: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -107,6 +108,7 @@ def create_node_pool(
     is_default: bool = False,
 ) -> NodePool:
     """Add a node pool: the nodes that carry one label. The first pool of a cluster is its default."""
+    check_direct_change()
     _check_placement(cluster, gpu_placement)
     _check_levels(cluster, topology_levels)
     first = not cluster.node_pools.exists()
@@ -141,6 +143,7 @@ def update_node_pool(
 
     With another label or other levels it has other nodes, so waiting work is recreated.
     """
+    check_direct_change()
     if is_default is False and pool.is_default:
         raise ValidationFailed.at("/is_default", "default_needed", "Make another pool the default instead.")
     _check_placement(pool.cluster, None if gpu_placement == pool.gpu_placement else gpu_placement)
@@ -172,6 +175,7 @@ def update_node_pool(
 @transaction.atomic
 def delete_node_pool(*, pool: NodePool, actor: Actor) -> None:
     """Remove a pool that no quota names and that is not the default beside others. Raises Conflict."""
+    check_direct_change()
     if pool.is_default and pool.cluster.node_pools.exclude(pk=pool.pk).exists():
         raise Conflict("The default pool cannot be removed while other pools exist.", code="default_needed")
     before = NodePool(pk=pool.pk, name=pool.name)

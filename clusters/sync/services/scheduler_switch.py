@@ -39,6 +39,7 @@ from portal.kit.errors import Conflict as StateConflict
 from portal.kit.errors import ValidationFailed
 from portal.kit.messaging.concurrency import map_concurrently, no_work
 from portal.kit.security.actors import Actor
+from portal.kit.security.planned_changes import check_direct_change
 
 SAMPLES: Final = 3
 BATCH: Final = 500
@@ -150,6 +151,7 @@ def switch_flavour(*, cluster: Cluster, flavour: str, generation: int, actor: Ac
     A reconcile then makes the new objects before it takes the old ones away. Objects of what runs are not touched.
     """
     with record_refusals(actor=actor, action="cluster.switch", entity_type="cluster", entity_name=cluster.name):
+        check_direct_change()
         _check_choice(cluster, flavour)
         _check_preconditions(cluster, flavour)
         with transaction.atomic():

@@ -41,6 +41,7 @@ from portal.kit.db.transactions import rollback_scope, with_external_calls
 from portal.kit.errors import BadRequest, Forbidden, PreconditionFailed, RungError, ValidationFailed
 from portal.kit.models import StoredResponse
 from portal.kit.security.actors import Actor
+from portal.kit.security.planned_changes import planned_change
 from portal.kit.security.request_identity import READING, actor_of, note_denial
 
 LONGEST_KEY: Final = 200
@@ -147,12 +148,6 @@ class Planner(Protocol):
     def page(self, planned: PlannedWrite, actor: Actor, /) -> str:
         """The address of a new plan's page. Refused as the change is."""
 
-    def check_direct(self, planned: PlannedWrite, actor: Actor, /) -> None:
-        """Conflict where a second admin has to approve such a change, so that a plan has to be made of it.
-
-        Forbidden or NotFound where it is not the actor's to make.
-        """
-
 
 _planners: Final[list[Planner]] = []
 
@@ -200,7 +195,7 @@ class Route(APIView):
     def planned(self, request: Request, *args: Any, **kwargs: Any) -> PlannedWrite | None:
         """The plan that makes the same change as this request; None where changes are not planned.
 
-        A dry run answers it as `plan`. Where such plans need an approval, the request itself is a 409.
+        A dry run answers it as `plan`.
         """
         del request, args, kwargs
         return None
@@ -294,11 +289,9 @@ def _writing(method: Handler) -> Handler:
         if tags is not None:
             lock = digest_of(request.path.encode())
             work = partial(_unless_changed, work, tags, lock, partial(self.current, request, *args, **kwargs))
-        change = partial(self.planned, request, *args, **kwargs)
         if flag_in(request.query_params, "dryRun"):
+            change = partial(self.planned, request, *args, **kwargs)
             return with_external_calls(lambda: _dry_run(work, change, actor_of(request)))
-        if (planned := change()) is not None:
-            planner().check_direct(planned, actor_of(request))
         if tags is not None:
             return with_external_calls(work)
         key = request.headers.get("Idempotency-Key")
@@ -315,7 +308,7 @@ def _dry_run(work: Callable[[], Response], change: Callable[[], PlannedWrite | N
 
     What is planned elsewhere is answered with its plan beside.
     """
-    with rollback_scope():
+    with rollback_scope(), planned_change():
         response = work()
         transaction.set_rollback(True)
     body = response.data

@@ -25,6 +25,7 @@ from portal.kit.api.routes import PlannedWrite, planner
 from portal.kit.db.transactions import rollback_scope
 from portal.kit.errors import Problem, RungError
 from portal.kit.security.actors import Actor, Channel
+from portal.kit.security.planned_changes import planned_change
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import Access, access_for
@@ -73,7 +74,7 @@ class ServiceForm(ModelForm):
         if not self.is_bound or self.errors:
             return
         try:
-            with transaction.atomic():
+            with transaction.atomic(), planned_change():
                 type(self).perform(self)
                 transaction.set_rollback(True)
         except RungError as error:
@@ -249,18 +250,6 @@ class PlannedAdmin(ServiceAdmin):
         """Store a plan; the page that follows is the plan's. A refusal is recorded by the page around this one."""
         with rollback_scope():
             vars(request)["_plan"] = planner().page(self.planned(obj, form.cleaned_data), admin_actor(request))
-
-    def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        self._check_direct(request, obj)
-        super().delete_model(request, obj)
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for obj in queryset:
-            self._check_direct(request, obj)
-        super().delete_queryset(request, queryset)
-
-    def _check_direct(self, request: HttpRequest, obj: Any) -> None:
-        planner().check_direct(self.planned(obj, None), admin_actor(request))
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """Nothing is added before the plan is applied."""

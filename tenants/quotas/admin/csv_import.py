@@ -18,7 +18,6 @@ from import_export.widgets import ForeignKeyWidget, Widget
 
 from clusters.flavours.objects import plain_number
 from clusters.inventory.models import NodePool
-from portal.kit.api.routes import planner
 from portal.kit.errors import PayloadTooLarge, RungError
 from portal.kit.security.actors import Actor
 from tenants.access.admin.service_admin import admin_actor, problem_text, request_access
@@ -27,7 +26,7 @@ from tenants.organisation.models import Department, Project
 from tenants.quotas import rules as quotas_rules
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
 from tenants.quotas.services.quota_values import QuotaValues
-from tenants.quotas.services.quotas import QuotaChange, planned_quota, set_department_quota, set_project_quota
+from tenants.quotas.services.quotas import QuotaChange, set_department_quota, set_project_quota
 
 LARGEST_FILE = 512 * 1024
 MOST_LINES = 5000
@@ -186,8 +185,6 @@ class QuotaResource(ModelResource, metaclass=_AbstractResource):
             raise ValidationError(_("You are not signed in."))
         try:
             values = QuotaValues.of(instance)
-            owner = instance.project if isinstance(instance, ProjectQuota) else instance.department
-            planner().check_direct(planned_quota(owner, instance.node_pool, values, reason), self.actor)
             change = self.set_quota(instance, values, actor=self.actor, reason=reason)
         except RungError as error:
             raise ValidationError([problem_text(problem) for problem in error.problems] or error.message) from None

@@ -1,8 +1,8 @@
 """Which projects and departments can take quota back from which others now, with names as far as the reader may see."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from django.utils.translation import gettext as _
 
@@ -71,7 +71,13 @@ def reclaims_on(cluster: Cluster, actor: Actor, *, project: Project | None = Non
         return Reclaims(sharing, _rule(sharing))
     pools = list(cluster.node_pools.select_related("cluster"))
     names = _Names(cluster, access_for(actor), HeadroomInputs(pools))
-    found = sorted(_found(pools, names, sharing, project), key=lambda each: -each[2].gpu)
+    own = {f"project {project.pk}", f"department {project.department_id}"} if project else None
+    shown = (
+        each
+        for each in _found(pools, names.inputs, sharing)
+        if names.shows(each[2]) and (own is None or own & {each[2].taker, each[2].giver})
+    )
+    found = sorted(shown, key=lambda each: -each[2].gpu)
     arrows = tuple(names.arrow(*each) for each in found[:MOST])
     return Reclaims(sharing, _rule(sharing), arrows, max(len(found) - MOST, 0))
 
@@ -79,15 +85,12 @@ def reclaims_on(cluster: Cluster, actor: Actor, *, project: Project | None = Non
 Found = tuple[NodePool, Mapping[str, QueueLevel], Reclaim]
 
 
-def _found(pools: Sequence[NodePool], names: "_Names", sharing: Sharing, project: Project | None) -> Iterator[Found]:
-    own = {f"project {project.pk}", f"department {project.department_id}"} if project else None
+def _found(pools: Sequence[NodePool], inputs: HeadroomInputs, sharing: Sharing) -> Iterator[Found]:
     shares = _shares(pools) if sharing is Sharing.RECLAIMED else {}
     for pool in pools:
-        inputs = names.inputs
         levels = Headrooms(inputs.queues(pool), inputs.holdings(pool), PoolCapacity(0, 0), sharing=sharing)
         for each in levels.reclaims(shares.get(pool.pk)):
-            if names.shows(each) and (own is None or own & {each.taker, each.giver}):
-                yield pool, levels.levels, each
+            yield pool, levels.levels, each
 
 
 def _shares(pools: Sequence[NodePool]) -> Mapping[int, Mapping[str, int]]:
@@ -96,6 +99,71 @@ def _shares(pools: Sequence[NodePool]) -> Mapping[int, Mapping[str, int]]:
         quotas.pool.pk: {f"{key.kind} {key.pk}": share.gpu for key, share in fair_shares_of(quotas).items()}
         for quotas in pool_quotas(pools)
         if quotas.nodes is not None
+    }
+
+
+Pair = tuple[str, str, str, str]
+"""Cluster, node pool, taker and giver; a queue is `project <id>` or `department <id>`."""
+
+
+def reclaimable_gpus(pools: Sequence[NodePool]) -> Mapping[Pair, int]:
+    """GPU thousandths that one queue can take back from another now, in these node pools."""
+    found: dict[Pair, int] = {}
+    for cluster in {pool.cluster_id: pool.cluster for pool in pools}.values():
+        sharing, own = sharing_on(cluster), [pool for pool in pools if pool.cluster_id == cluster.pk]
+        if sharing is not Sharing.TAKEN:
+            for pool, _levels, each in _found(own, HeadroomInputs(own), sharing):
+                pair = (cluster.name, pool.name, each.taker, each.giver)
+                found[pair] = max(found.get(pair, 0), each.gpu)
+    return found
+
+
+def reclaim_changes(before: Mapping[Pair, int], after: Mapping[Pair, int]) -> dict[str, Any]:
+    """The pairs that differ, as JSON: how many are new and lost, and the largest `MOST` with their GPUs."""
+    amounts = {pair: (before.get(pair, 0), after.get(pair, 0)) for pair in before.keys() | after.keys()}
+    moved = [(pair, *each) for pair, each in amounts.items() if each[0] != each[1]]
+    rows = [
+        {"cluster": pair[0], "pool": pair[1], "taker": pair[2], "giver": pair[3], "before": old, "after": new}
+        for pair, old, new in sorted(moved, key=_relevance)
+    ]
+    new, lost = len(after.keys() - before.keys()), len(before.keys() - after.keys())
+    return {"new": new, "lost": lost, "rows": rows[:MOST], "left_out": max(len(rows) - MOST, 0)}
+
+
+def _relevance(moved: tuple[Pair, int, int]) -> tuple[bool, int, Pair]:
+    """New and lost pairs first, then by GPUs."""
+    pair, old, new = moved
+    return bool(old and new), -abs(new - old), pair
+
+
+def reclaim_rows(changes: Mapping[str, Any], actor: Actor) -> list[dict[str, Any]]:
+    """Rows of `reclaim_changes` with GPUs in devices, and names as far as the actor may see them."""
+    queues = {row[end] for row in changes["rows"] for end in ("taker", "giver")}
+    names = _names_of(queues, actor) if queues else {}
+
+    def name(queue: str) -> str:
+        return names.get(queue) or _("another %(kind)s") % {"kind": queue.split(maxsplit=1)[0]}
+
+    def named(row: Mapping[str, Any]) -> dict[str, Any]:
+        mark = "+" if not row["before"] else "-" if not row["after"] else "~"
+        amounts = {end: row[end] / 1000 for end in ("before", "after")}
+        return {**row, **amounts, "mark": mark, "taker": name(row["taker"]), "giver": name(row["giver"])}
+
+    return [named(row) for row in changes["rows"] if names.keys() & {row["taker"], row["giver"]}]
+
+
+def _names_of(queues: Collection[str], actor: Actor) -> Mapping[str, str]:
+    """Of projects and departments that the actor may see, and of the departments of these projects."""
+    access = access_for(actor)
+    kinds = {
+        kind: [int(name.split()[1]) for name in queues if name.startswith(kind)] for kind in ("project", "department")
+    }
+    projects = access.projects().filter(pk__in=kinds["project"]).values_list("pk", "name")
+    above = access.projects().filter(department__in=kinds["department"]).values_list("department", "department__name")
+    departments = access.departments().filter(pk__in=kinds["department"]).values_list("pk", "name")
+    return {
+        **{f"project {pk}": name for pk, name in projects},
+        **{f"department {pk}": name for pk, name in (*above.distinct(), *departments)},
     }
 
 

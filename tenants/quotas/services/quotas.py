@@ -17,6 +17,7 @@ from portal.kit.api.routes import PlannedWrite
 from portal.kit.db.validation import MAX_REASON_LENGTH, raise_problems, unique_or_conflict, validate_text
 from portal.kit.errors import Conflict, NotFound, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
+from portal.kit.security.planned_changes import check_direct_change
 from scheduling.model.resources import LARGEST, Limit, Resources
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
@@ -155,6 +156,7 @@ def set_priority_cap(
     before = cap.gpu_limit if cap else None
     if before == gpu_limit:
         return cap
+    check_direct(project)
     if gpu_limit is None:
         if cap:
             set_change_author(cap, actor=actor, reason=why).delete()
@@ -227,6 +229,8 @@ def _write(
 ) -> None:
     """Save, sign and record the change; nothing at all when nothing changes."""
     why = validate_text("/reason", reason, longest=MAX_REASON_LENGTH)
+    if values != (QuotaValues.of(quota) if quota.pk else QuotaValues()):
+        check_direct(owner)
     before = QuotaValues.of(quota).as_fields() if quota.pk else {}
     after = values.as_fields()
     if before == after:
@@ -339,9 +343,9 @@ def _problem(
         f"{each.label} ({amount_text(dimension, getattr(each.held, dimension))})" for each in work[:NAMED]
     )
     more = _(" and %(count)d more") % {"count": len(work) - NAMED} if len(work) > NAMED else ""
-    whom = _(" Lowest priority and newest first: %(named)s%(more)s.") % {"named": named, "more": more} if work else ""
+    order = _(" Lowest priority and newest first: %(named)s%(more)s.") % {"named": named, "more": more} if work else ""
     text = _("In %(pool)s %(over)s in use would exceed the deserved %(deserved)s. Others can reclaim them.")
-    message = text % {**numbers, "pool": node_pool.name} + whom
+    message = text % {**numbers, "pool": node_pool.name} + order
     pointer = f"/{dimension}/deserved"
     return QuotaWarning(pointer, "becomes_reclaimable", message, numbers=numbers, work=tuple(work))
 
@@ -359,6 +363,11 @@ def planned_rule(owner: Department | Project, reason: str, **values: Any) -> dic
     why = validate_text("/reason", reason, longest=MAX_REASON_LENGTH)
     named = {str(owner._meta.model_name): owner.name, "cluster": owner.cluster.name}
     return {**named, **values, "reason": why}
+
+
+def check_direct(owner: Department | Project) -> None:
+    """Conflict where a second admin has to approve changes of this owner's settings, and no plan makes this one."""
+    check_direct_change(owner.department_id if isinstance(owner, Project) else owner.pk)
 
 
 def bump_generation(owner: Department | Project) -> None:

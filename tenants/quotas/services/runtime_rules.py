@@ -16,7 +16,7 @@ from tenants.access.selectors import require
 from tenants.access.services.subjects import set_change_author
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import LONGEST_MINUTES, IdleLimit, MinRuntime, RuntimeLimit, TimeLimit
-from tenants.quotas.services.quotas import bump_generation
+from tenants.quotas.services.quotas import bump_generation, check_direct
 from tenants.usage.selectors import category_names
 
 
@@ -67,6 +67,7 @@ def set_limit(
     before = _said(row) if row.pk else {}
     row.minutes, row.notice_minutes = minutes, notice_minutes
     if _said(row) != before:
+        check_direct(owner)
         with unique_or_conflict(""):
             set_change_author(row, actor=actor, reason=why).save()
         detail = {"category": category, "before": before, "after": _said(row), "reason": why}
@@ -79,6 +80,7 @@ def remove_limit(*, limit: RuntimeLimit, actor: Actor, reason: str = "") -> None
     """Runs of this category may go on: at a project as long as its department lets them."""
     owner = limit.owner
     require_quota_permission(owner, actor)
+    check_direct(owner)
     why = validate_text("/reason", reason, longest=MAX_REASON_LENGTH)
     detail = {"category": limit.category, "before": _said(limit), "after": {}, "reason": why}
     record(actor, f"{_name(type(limit))}.lift", owner, detail=detail, **audit_scope(owner))
@@ -130,6 +132,7 @@ def set_min_runtime(*, owner: Department | Project, minutes: int, actor: Actor, 
     before = row.minutes if row.pk else None
     row.minutes = minutes
     if before != minutes:
+        check_direct(owner)
         with unique_or_conflict(""):
             set_change_author(row, actor=actor, reason=why).save()
         detail = {"before": before, "after": minutes, "reason": why}
@@ -143,6 +146,7 @@ def remove_min_runtime(*, rule: MinRuntime, actor: Actor, reason: str = "") -> N
     """Guarantee nothing here any more: in a project what its department guarantees holds again."""
     owner = rule.owner
     require_quota_permission(owner, actor)
+    check_direct(owner)
     why = validate_text("/reason", reason, longest=MAX_REASON_LENGTH)
     detail = {"before": rule.minutes, "after": None, "reason": why}
     record(actor, "min_runtime.lift", owner, detail=detail, **audit_scope(owner))

@@ -1,12 +1,16 @@
-"""Clusters in the admin console: to look at; a sandbox's speed is set through its service."""
+"""Clusters in the admin console: to look at; Save opens the plan of a node pool; a sandbox's speed is set at once."""
+
+from collections.abc import Callable
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 
-from clusters.inventory.models import Cluster
+from clusters.inventory.models import Cluster, NodePool
 from clusters.sandbox.models import SandboxClock
 from portal.audit.models import AuditRecord
+from tenants.access.models import User
+from workloads.plans.models import Plan
 
 
 @pytest.fixture
@@ -17,7 +21,7 @@ def sandbox(db: None) -> Cluster:
     return cluster
 
 
-@pytest.mark.parametrize("page", ["cluster", "nodepool", "sandboxclock"])
+@pytest.mark.parametrize("page", ["cluster", "sandboxclock"])
 def test_pages_open_and_offer_nothing_to_add(admin_client: Client, sandbox: Cluster, page: str) -> None:
     assert admin_client.get(reverse(f"admin:clusters_{page}_changelist")).status_code == 200
     assert admin_client.get(reverse(f"admin:clusters_{page}_add")).status_code == 403
@@ -46,3 +50,19 @@ def test_a_speed_out_of_bounds_is_a_form_error(admin_client: Client, sandbox: Cl
     assert answer.status_code == 200
     assert "speed" in answer.context["adminform"].form.errors
     assert SandboxClock.objects.get().speed == 1
+
+
+def test_saving_a_node_pool_opens_a_plan(client_of: Callable[[User], Client], admin: User, h100: NodePool) -> None:
+    client = client_of(admin)
+    sent = {"label_key": "pool", "label_value": "h100-nvl", "gpu_placement": "binpack", "topology_levels": "[]"}
+    answer = client.post(reverse("admin:clusters_nodepool_change", args=[h100.pk]), {**sent, "is_default": "on"})
+    plan = Plan.objects.get()
+    assert answer["Location"] == f"/plans/{plan.pk}/"
+    assert "label" in plan.effect["sentence"]
+    h100.refresh_from_db()
+    assert h100.label_value == "h100"
+    added = {**sent, "cluster": h100.cluster_id, "name": "l40s", "label_value": "l40s"}
+    client.post(reverse("admin:clusters_nodepool_add"), added)
+    assert Plan.objects.latest("created_at").title == "Create node pool l40s of lab"
+    page = client.get(reverse("admin:clusters_cluster_change", args=[h100.cluster_id])).content.decode()
+    assert "/clusters/lab/scheduler/" in page

@@ -83,7 +83,7 @@ def test_what_protects_the_victim_is_named(case: EvictionCase, blockers: set[Blo
 def test_the_minimum_runtime_protects_where_the_scheduler_knows_it(
     settings: EvictionSettings, evicted: bool, place: VictimPlace
 ) -> None:
-    assert bool(cause_of_eviction(EvictionCase(settings, place, 1, young=True))) is evicted
+    assert bool(cause_of_eviction(EvictionCase(settings, place, 1, inside_minimum=True))) is evicted
 
 
 @pytest.mark.parametrize("strategy", list(FairSharingStrategy))

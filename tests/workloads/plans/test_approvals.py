@@ -4,12 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
+from clusters.inventory.models import NodePool
 from portal.audit.models import AuditRecord
 from portal.kit.errors import Conflict, Forbidden
-from portal.kit.security.actors import Actor
+from portal.kit.security.actors import SYSTEM, Actor
 from tenants.access.models import Role, User
 from tenants.organisation.models import Project
 from tenants.quotas.models import MinRuntime, ProjectQuota
@@ -18,8 +20,11 @@ from tests.factories.tenants import GPU, MembershipFactory
 from tests.support.rest_clients import Robot
 from workloads.dictionary.models import Priority
 from workloads.notifications.models import Notice
-from workloads.plans.models import Plan, PlanApproval
-from workloads.plans.services.plans import apply_plan, approve_plan, plan_change
+from workloads.plans.models import Plan
+from workloads.plans.services.plans import NEEDS_APPROVAL, apply_plan, approve_plan, plan_change
+from workloads.policies.rules.merge import PolicyKind
+from workloads.policies.services import PolicyTarget, set_policy
+from workloads.quota_requests.services import create_request
 
 pytestmark = pytest.mark.django_db
 PATH, RULES = "v1/plans", "v1/plan-approvals"
@@ -101,22 +106,97 @@ def test_other_departments_and_kinds_need_none(robot: Robot, vision_team: Projec
     )
 
 
-@pytest.mark.usefixtures("required")
-def test_a_write_without_a_plan_is_refused_and_says_so(robot: Robot, llm_team: Project) -> None:
-    project = f"v1/org-unit/projects/{llm_team.pk}"
-    writes = [
+RULE = {"trainingJobTimeLimitSeconds": 3600}
+
+
+def _resources(pool: NodePool) -> list[dict[str, Any]]:
+    return [{"nodePool": {"id": str(pool.pk)}, "gpu": {"deserved": 9}}]
+
+
+def test_no_writer_gets_around_an_approval(
+    robot: Robot, client_of: Clients, admin: User, as_bob: Actor, llm_team: Project, h100: NodePool
+) -> None:
+    asked = create_request(project=llm_team, node_pool=h100, gpus=1, until=None, reason="Paper", actor=as_bob)
+    place = {"departmentId": str(llm_team.department_id), "scope": "department"}
+    rule = {"policy": {"rules": {"priorityClass": {"options": [{"value": "low"}]}}}}
+    policy = {"meta": {**place, "name": "small"}, **rule}
+    training = PolicyTarget(PolicyKind("training"), llm_team.department)
+    set_policy(target=training, name="old", document=rule["policy"], actor=SYSTEM)
+    assert robot.send("PUT", RULES, {"required": True}).status_code == 200
+    project, cluster = f"v1/org-unit/projects/{llm_team.pk}", h100.cluster_id
+    department, low = f"v1/org-unit/departments/{llm_team.department_id}", Priority.objects.get(name="low")
+    pool = {"labelKey": h100.label_key}
+    new = {"name": "new", "clusterId": str(cluster), "resources": _resources(h100)}
+    child = {**new, "parentId": str(llm_team.department_id)}
+    writes: list[tuple[str, str, Any]] = [
+        ("PUT", f"{project}/resources", []),
+        ("PATCH", f"{project}/resources", _resources(h100)),
+        ("PUT", f"{department}/resources", _resources(h100)),
+        ("PUT", project, {"resources": []}),
+        ("PUT", department, {"resources": _resources(h100)}),
+        ("POST", "v1/org-unit/projects", child),
+        ("POST", "v1/org-unit/projects", {**child, "resources": [], "schedulingRules": RULE}),
+        ("POST", "v1/org-unit/departments", new),
         ("PUT", f"{project}/priority-caps/high", {"gpuLimit": 2}),
         ("PUT", f"{project}/min-runtime", {"minutes": 5}),
-        ("PUT", f"v1/org-unit/departments/{llm_team.department_id}/time-limits/Train", {"minutes": 60}),
-        ("PUT", f"{project}/resources", []),
-        ("PUT", project, {"resources": []}),
-        ("PUT", RULES, {"departmentId": llm_team.department_id, "required": False}),
+        ("PUT", f"{department}/time-limits/Train", {"minutes": 60}),
+        ("PUT", f"{department}/idle-limits/Build", {"minutes": 60}),
+        ("POST", f"v1/quota-requests/{asked.pk}/approve", {"base": asked.base}),
+        ("PUT", "v2/policy/trainings", policy),
+        ("PATCH", "v2/policy/trainings", policy),
+        ("DELETE", f"v2/policy/trainings?scope=department&departmentId={llm_team.department_id}", None),
+        ("POST", "v1/node-pools", {**pool, "name": "l40s", "labelValue": "l40s", "clusterId": str(cluster)}),
+        ("PUT", f"v1/node-pools/{h100.pk}", {**pool, "labelValue": "h100-nvl"}),
+        ("DELETE", f"v1/node-pools/{h100.pk}", None),
+        ("PUT", f"v1/clusters/{cluster}/scheduler", {"flavour": "kai", "generation": h100.cluster.generation}),
+        ("POST", "v1/workload-priorities", {"name": "urgent", "value": 140}),
+        ("PATCH", f"v1/workload-priorities/{low.pk}", {"value": 45}),
+        ("DELETE", f"v1/workload-priorities/{low.pk}", None),
+        ("PUT", RULES, {"required": False}),
     ]
     for method, path, body in writes:
-        assert code(robot.send(method, path, body)) == (409, "approval_required"), path
-        assert robot.send(method, f"{path}?dryRun=true", body).json()["plan"]["needsApproval"], path
+        assert code(robot.send(method, path, body)) == (409, "approval_required"), (method, path)
+    console, head = client_of(admin), "project,node_pool,gpu_deserved,reason"
+    upload = SimpleUploadedFile("quotas.csv", f"{head}\nllm-team,h100,9,Q4\n".encode(), content_type="text/csv")
+    sent = console.post(reverse("admin:tenants_projectquota_import"), {"format": "0", "import_file": upload})
+    assert NEEDS_APPROVAL[:50] in sent.content.decode()
+    gone = reverse("admin:tenants_projectquota_delete", args=[ProjectQuota.objects.get().pk])
+    assert NEEDS_APPROVAL[:50] in console.post(gone, {"post": "yes"}, follow=True).content.decode()
+    assert (ProjectQuota.objects.get().gpu_deserved, Project.objects.count()) == (4 * GPU, 1)
+    assert not Plan.objects.exists()
+
+
+@pytest.mark.usefixtures("required")
+def test_what_changes_nothing_and_a_dry_run_need_no_approval(robot: Robot, llm_team: Project, h100: NodePool) -> None:
+    path = f"v1/org-unit/projects/{llm_team.pk}/min-runtime"
+    shown = robot.send("PUT", f"{path}?dryRun=true", {"minutes": 5}).json()
+    assert (shown["minutes"], shown["plan"]["needsApproval"]) == (5, True)
+    body = {"parentId": str(llm_team.department_id), "clusterId": str(h100.cluster_id), "name": "new", "resources": []}
+    assert robot.send("POST", "v1/org-unit/projects", body).status_code == 201
     assert not MinRuntime.objects.exists()
-    assert PlanApproval.objects.count() == 1
+
+
+@pytest.mark.usefixtures("required")
+def test_a_quota_request_is_approved_by_a_plan_and_taken_back_by_its_rollback(
+    client_of: Clients, admin: User, second: Robot, as_bob: Actor, llm_team: Project, h100: NodePool
+) -> None:
+    asked = create_request(project=llm_team, node_pool=h100, gpus=3, until=None, reason="Paper", actor=as_bob)
+    body = {"kind": "quota_request", "change": {"request": str(asked.pk), "gpus": 2}}
+    assert second.send("POST", f"{PATH}?dryRun=true", body).json()["sums"][0]["after"] == 6
+    client = client_of(admin)
+    page = client.post(f"/quota-requests/{asked.pk}/approve/", {"base": asked.base, "gpus": "2", "reason": "Part"})
+    plan = Plan.objects.get()
+    assert page["Location"] == f"/plans/{plan.pk}/"
+    assert "GPUs deserved 4 GPUs → 6 GPUs" in plan.effect["sentence"]
+    assert second.send("POST", f"{PATH}/{plan.pk}/approve").status_code == 200
+    assert client.post(f"/plans/{plan.pk}/apply/").status_code == 302
+    asked.refresh_from_db()
+    assert (asked.state, asked.granted_milli, ProjectQuota.objects.get().gpu_deserved) == ("approved", 2 * GPU, 6 * GPU)
+    back = second.send("POST", f"{PATH}/{plan.pk}/rollback").json()
+    assert client.post(f"/plans/{back['id']}/approve/").status_code == 302
+    assert second.send("POST", f"{PATH}/{back['id']}/apply").status_code == 200
+    asked.refresh_from_db()
+    assert (asked.state, ProjectQuota.objects.get().gpu_deserved) == ("ended", 4 * GPU)
 
 
 def test_for_the_whole_installation_every_plan_and_the_dictionary_need_one(
@@ -165,12 +245,3 @@ def test_the_pages_require_approve_and_apply(
     assert "Approved by admin" in " ".join(client.get(f"/plans/{plan.pk}/").content.decode().split())
     assert client_of(alice).post(f"/plans/{plan.pk}/apply/").status_code == 302
     assert ProjectQuota.objects.get().gpu_deserved == 2 * GPU
-
-
-@pytest.mark.usefixtures("required")
-def test_the_console_deletes_nothing_that_needs_an_approval(client_of: Clients, admin: User, llm_team: Project) -> None:
-    quota = ProjectQuota.objects.get()
-    url = reverse("admin:tenants_projectquota_delete", args=[quota.pk])
-    answer = client_of(admin).post(url, {"post": "yes"}, follow=True)
-    assert "A second admin has to approve this change." in answer.content.decode()
-    assert ProjectQuota.objects.exists()

@@ -12,10 +12,10 @@ from portal.kit.errors import Conflict, NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
-from tests.factories.tenants import GPU, ProjectFactory
+from tests.factories.tenants import GPU, ProjectFactory, ProjectQuotaFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, job, spec_of
 from workloads.plans.models import Plan, PlanState
-from workloads.plans.selectors import visible_plans
+from workloads.plans.selectors import plan_reclaims, visible_plans
 from workloads.plans.services.plans import apply_plan, plan_change, roll_back
 from workloads.state.models import Phase, Workload
 
@@ -204,3 +204,20 @@ def test_a_plan_of_a_deleted_project_is_for_platform_admins_and_is_not_applied(
     with pytest.raises(Conflict) as refusal:
         apply_plan(plan=plan, actor=as_admin)
     assert refusal.value.code == "plan_moved"
+
+
+def test_a_plan_shows_which_reclaims_it_changes_by_the_names_that_its_reader_may_see(
+    llm_team: Project, research: Department, h100: NodePool, as_admin: Actor, as_alice: Actor
+) -> None:
+    Cluster.objects.update(flavour="kai")
+    other = ProjectFactory(department=research, name="nlp-team")
+    ProjectQuotaFactory(project=other, node_pool=h100, gpu_deserved=2 * GPU)
+    for number in range(4):
+        running(llm_team, f"run-{number}")
+    plan = plan_change(kind="project_quota", change=quota(gpu_deserved=GPU), actor=as_admin)
+    (row,) = plan_reclaims(plan, as_admin)
+    expected = {"taker": "nlp-team", "giver": "llm-team", "before": 0, "after": 2, "mark": "+"}
+    assert {name: row[name] for name in expected} == expected
+    assert "; 1 reclaim relation is new." in plan.effect["sentence"]
+    (row,) = plan_reclaims(plan, as_alice)
+    assert (row["taker"], row["giver"]) == ("another project", "llm-team")

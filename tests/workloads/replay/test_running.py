@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster
 from portal.audit.models import AuditRecord
-from portal.kit.errors import Conflict
+from portal.kit.errors import Conflict, ValidationFailed
 from portal.kit.security.actors import Actor
 from scheduling.forecast.replay import ClusterReplay
 from tenants.organisation.models import Project
@@ -102,6 +102,17 @@ def test_a_larger_limit_ends_a_wait(ask: Ask) -> None:
     assert lines[0].startswith("submission,project,priority,gpus,submittedSeconds,durationSeconds,beforeWaitSeconds")
     assert lines[1].startswith("line-2,llm-team,low,8,0,36000,0,")
     assert len(lines) == 4
+
+
+def test_a_limit_of_the_department_holds_what_its_projects_may_use(ask: Ask) -> None:
+    department = {"department": "research", "nodePool": "h100", "deservedGpus": 8, "limitGpus": 8}
+    equal = [{"name": "medium", "value": 40}]
+    replay = ask(quotas=[quota(limit=16), department], scheduler="kai", priorities=equal)
+    replay_services.run(replay.pk)
+    replay.refresh_from_db()
+    assert replay.result["all"]["after"]["p90WaitSeconds"] > 10 * HOUR
+    with pytest.raises(ValidationFailed, match="kube-scheduler has no quotas of departments"):
+        ask(quotas=[department], proposedScheduler="kube")
 
 
 def test_the_record_is_replayed_and_what_never_ran_left_out(ask: Ask, llm_team: Project) -> None:

@@ -29,10 +29,10 @@ class Evictable(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MatrixCell:
-    """Workloads of the level `who` against those of the level `whom`. rules: sentences that say why."""
+    """Workloads of the level `candidate` against those of the level `victim`. rules: sentences that say why."""
 
-    who: str
-    whom: str
+    candidate: str
+    victim: str
     evicts: Evictable
     rules: tuple[str, ...]
 
@@ -53,17 +53,20 @@ class MatrixTable:
 
     @property
     def pairs(self) -> set[tuple[str, str]]:
-        """(who, whom) of the cells in which anything is evicted."""
-        return {(cell.who, cell.whom) for row in self.rows for cell in row if cell.evicts is not Evictable.NONE}
+        """(candidate, victim) of the cells in which anything is evicted."""
+        return {(cell.candidate, cell.victim) for row in self.rows for cell in row if cell.evicts is not Evictable.NONE}
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionMatrix:
-    """A table per place, those alike as one. young: workloads inside their minimum runtime can be evicted, too."""
+    """A table per place, those alike as one.
+
+    evicts_inside_minimum: workloads inside their minimum runtime can be evicted, too.
+    """
 
     levels: tuple[DraftEntry, ...]
     tables: tuple[MatrixTable, ...]
-    young: bool
+    evicts_inside_minimum: bool
 
     @property
     def own(self) -> MatrixTable:
@@ -86,29 +89,31 @@ def eviction_matrix(draft: Draft, settings: EvictionSettings) -> EvictionMatrix:
     levels = tuple(reversed(draft.offered))
     tables = [(place, _rows(levels, settings, place)) for place in VictimPlace]
     alike = [(rows, [place for place, _rows in same]) for rows, same in groupby(tables, key=lambda each: each[1])]
-    young = any(
-        cause_of_eviction(EvictionCase(settings, place, order=1, young=True))
+    inside_minimum = any(
+        cause_of_eviction(EvictionCase(settings, place, order=1, inside_minimum=True))
         for place in (VictimPlace.OWN, VictimPlace.OVER)
     )
-    return EvictionMatrix(levels, tuple(MatrixTable(tuple(places), rows) for rows, places in alike), young)
+    return EvictionMatrix(
+        levels, tuple(MatrixTable(tuple(places), rows) for rows, places in alike), evicts_inside_minimum=inside_minimum
+    )
 
 
 def _rows(
     levels: Sequence[DraftEntry], settings: EvictionSettings, place: VictimPlace
 ) -> tuple[tuple[MatrixCell, ...], ...]:
-    return tuple(tuple(_cell(who, whom, settings, place) for whom in levels) for who in levels)
+    return tuple(tuple(_cell(candidate, victim, settings, place) for victim in levels) for candidate in levels)
 
 
-def _cell(who: DraftEntry, whom: DraftEntry, settings: EvictionSettings, place: VictimPlace) -> MatrixCell:
-    order = (who.value > whom.value) - (who.value < whom.value)
-    never = who.preemption_policy == "Never"
+def _cell(candidate: DraftEntry, victim: DraftEntry, settings: EvictionSettings, place: VictimPlace) -> MatrixCell:
+    order = (candidate.value > victim.value) - (candidate.value < victim.value)
+    never = candidate.preemption_policy == "Never"
     preemptible, fixed = (EvictionCase(settings, place, order, never, each) for each in (True, False))
     rules = [*_rules(preemptible)]
     evicts = Evictable.NONE
     if cause_of_eviction(preemptible):
         evicts = Evictable.ALL if cause_of_eviction(fixed) else Evictable.PREEMPTIBLE
         rules += _rules(fixed)
-    return MatrixCell(who.name, whom.name, evicts, tuple(dict.fromkeys(rules)))
+    return MatrixCell(candidate.name, victim.name, evicts, tuple(dict.fromkeys(rules)))
 
 
 def _rules(case: EvictionCase) -> list[str]:
@@ -192,14 +197,15 @@ def difference(before: MatrixTable, after: MatrixTable, levels: Iterable[DraftEn
     levels: of both dictionaries, in the order of rows and columns. A level that is gone evicts nothing any more.
     """
     old, new = before.pairs, after.pairs
-    evicts = {(cell.who, cell.whom): str(cell.evicts) for row in after.rows for cell in row}
+    evicts = {(cell.candidate, cell.victim): str(cell.evicts) for row in after.rows for cell in row}
     named = list(levels)
 
-    def cell(who: str, whom: str) -> dict[str, str]:
-        pair = (who, whom)
+    def cell(candidate: str, victim: str) -> dict[str, str]:
+        pair = (candidate, victim)
         mark = "+" if pair in new - old else "-" if pair in old - new else ""
-        return {"whom": whom, "evicts": evicts.get(pair, str(Evictable.NONE)), "mark": mark}
+        return {"whom": victim, "evicts": evicts.get(pair, str(Evictable.NONE)), "mark": mark}
 
     return [
-        {"who": who.name, "value": who.value, "cells": [cell(who.name, whom.name) for whom in named]} for who in named
+        {"who": row.name, "value": row.value, "cells": [cell(row.name, column.name) for column in named]}
+        for row in named
     ]

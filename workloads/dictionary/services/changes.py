@@ -6,11 +6,12 @@ from typing import Any
 from portal.audit.services import audited_transaction, record
 from portal.kit.errors import BadRequest
 from portal.kit.security.actors import Actor
+from portal.kit.security.planned_changes import check_direct_change
 from workloads.dictionary.models import PreemptionPolicy, WorkloadType
 from workloads.dictionary.selectors import require_dictionary
 from workloads.dictionary.services.plans import plan_priority_change
 from workloads.plans.models import Plan
-from workloads.plans.services.plans import apply_plan, check_direct_write, draft_plan, execute_plan
+from workloads.plans.services.plans import apply_plan, draft_plan, execute_plan
 
 
 def add_priority(
@@ -64,7 +65,8 @@ def retire_priority(*, name: str, actor: Actor) -> Plan:
 
 
 def _at_once(change: Mapping[str, object], actor: Actor) -> Plan:
-    check_direct_write("priority", change, actor)
+    require_dictionary(actor)
+    check_direct_change()
     return apply_plan(plan=plan_priority_change(change=change, actor=actor), actor=actor)
 
 

@@ -243,8 +243,8 @@ def instead_sentence(others: int, *, starting: int, coming: int, evicted: int) -
     """What would be foretold with the pods of those others in the queue."""
     pods = "1 pod" if starting + coming == 1 else f"{starting + coming} pods"
     does = f"{pods} of this workload would start" if starting + coming else "this workload would wait"
-    whom = f", evicting {evicted} workload{'' if evicted == 1 else 's'}" if evicted else ""
-    return f"If {'that' if others == 1 else 'one of them'} starts first, {does}{whom}."
+    evicting = f", evicting {evicted} workload{'' if evicted == 1 else 's'}" if evicted else ""
+    return f"If {'that' if others == 1 else 'one of them'} starts first, {does}{evicting}."
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -253,6 +253,6 @@ def _known(workload: Workload | None, visible: set[int]) -> Workload | None:
 def _course(victims: Sequence[str], names: Mapping[str, str], does: str, evicts: str) -> str:
     if not victims:
         return does
-    whom = Counter(FOREIGN if key.startswith("pod:") else names.get(key, ANOTHER) for key in victims)
-    listed = (name if count == 1 else f"{name} (× {count})" for name, count in sorted(whom.items()))
+    counts = Counter(FOREIGN if key.startswith("pod:") else names.get(key, ANOTHER) for key in victims)
+    listed = (name if count == 1 else f"{name} (× {count})" for name, count in sorted(counts.items()))
     return f"{does}, {evicts} {', '.join(listed)}"

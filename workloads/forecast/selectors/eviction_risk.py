@@ -27,7 +27,7 @@ from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.state.models import Workload
 from workloads.state.rules import HOLDING, CheckpointMedians, cost_at_risk
-from workloads.state.selectors.costs import known_medians
+from workloads.state.selectors.usage import known_medians
 from workloads.state.selectors.workloads import workload_ids
 
 OTHERS: Final = "another project"

@@ -64,9 +64,9 @@ class Deferral:
 
     def __str__(self) -> str:
         """As a sentence about the deferred workload."""
-        whom = "1 workload inside its" if self.count == 1 else f"{self.count} workloads inside their"
+        victims = "1 workload inside its" if self.count == 1 else f"{self.count} workloads inside their"
         until = f"{self.until:%Y-%m-%d %H:%M} UTC at the latest"
-        return f"Rung defers it until {until}: it would evict {whom} minimum runtime"
+        return f"Rung defers it until {until}: it would evict {victims} minimum runtime"
 
     def numbers(self) -> dict[str, str]:
         """The same for programs: `until` as a moment, `workloads` as a count."""
@@ -142,9 +142,9 @@ def expected_deferral(outcome: Outcome, project: Project, *, since: datetime | N
     """The deferral for evicting these: those inside their minimum runtime that started before `since`."""
     if not outcome.victims or not guards_min_runtime(project.cluster):
         return None
-    young = _inside_min_runtime(project, since)
+    protected = _inside_min_runtime(project, since)
     ids = workload_ids({workload_of(each.victim.name) for each in outcome.victims})
-    ends = [young[each] for each in ids if each in young]
+    ends = [protected[each] for each in ids if each in protected]
     return Deferral(max(ends), len(ends)) if ends else None
 
 
@@ -160,14 +160,14 @@ def _inside_min_runtime(project: Project, since: datetime | None) -> Mapping[UUI
         preemptibility=Preemptibility.PREEMPTIBLE,
         started_at__isnull=False,
     )
-    young = {}
+    protected = {}
     wanted = ("pk", "started_at", "min_runtime_minutes", "project", "project__department")
     for pk, started, carried, owner, department in rows.values_list(*wanted):
         minutes = carried if asks_pods else rules.against(project.department_id, owner, department)
         end = started + timedelta(minutes=minutes)
         if minutes and end > now and (since is None or started <= since):
-            young[pk] = end
-    return young
+            protected[pk] = end
+    return protected
 
 
 def _is_outside(workload: Workload) -> bool:
@@ -236,9 +236,9 @@ def protection_sentences(project: Project, *, preemptibility: str, pods: int, mi
         return ()
     if not keeps_min_runtime(project.cluster):
         return (f"The minimum runtime of {found.rule_of} is not enforced on {project.cluster.name}.",)
-    whom = f"{minimum} of its pods are" if minimum < pods and _queues_say(project) else "it is"
+    subject = f"{minimum} of its pods are" if minimum < pods and _queues_say(project) else "it is"
     limited = ", if Rung can defer the workloads that would evict it" if guards_min_runtime(project.cluster) else ""
-    return (f"After the start {whom} protected from eviction {found}{limited}: minimum runtime of {found.rule_of}.",)
+    return (f"After the start {subject} protected from eviction {found}{limited}: minimum runtime of {found.rule_of}.",)
 
 
 def min_runtime_sentences(snapshot: Snapshot, candidates: Sequence[PodGroup], flavour: str) -> Sequence[str]:
@@ -256,9 +256,9 @@ def min_runtime_sentences(snapshot: Snapshot, candidates: Sequence[PodGroup], fl
         return ()
     last = max(protected_until(snapshot, each, candidates[0]) for each in found)
     number = len({each.victim.name for each in found})
-    whom = f"{number} workload{'' if number == 1 else 's'}"
+    victims = f"{number} workload{'' if number == 1 else 's'}"
     when = datetime.fromtimestamp(last / 1_000_000, tz=UTC)
-    return (f"It may evict {whom} when their minimum runtime ends, at {when:%Y-%m-%d %H:%M} UTC.",)
+    return (f"It may evict {victims} when their minimum runtime ends, at {when:%Y-%m-%d %H:%M} UTC.",)
 
 
 def _queues_say(project: Project) -> bool:

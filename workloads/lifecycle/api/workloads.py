@@ -59,7 +59,7 @@ from workloads.lifecycle.serializers.workloads import (
 )
 from workloads.lifecycle.services import actions
 from workloads.state.models import Phase, Workload
-from workloads.state.selectors.costs import with_costs
+from workloads.state.selectors.usage import with_costs
 from workloads.state.selectors.workloads import FAILED_TO_APPLY, visible_workloads, workload_ids, workload_or_404
 
 COLUMNS: Final = {

@@ -29,7 +29,7 @@ from workloads.lifecycle.selectors import priority_change_effect
 from workloads.policies.services import check_new_priority
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 from workloads.state.rules import ENDED, HOLDING, STOPPABLE
-from workloads.state.selectors.costs import last_checkpoint_at, unsaved_gpu_seconds
+from workloads.state.selectors.usage import last_checkpoint_at, unsaved_gpu_seconds
 from workloads.state.selectors.workloads import failed_to_apply, may_manage, require_manage
 from workloads.state.services import audit_entity, audit_scope, lock, move, note, notify_apply
 

@@ -43,7 +43,7 @@ from workloads.lifecycle.services.run_limits import run_end
 from workloads.preemption.selectors import eviction_timelines
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import ENDED, HOLDING, RESUMABLE, STOPPABLE
-from workloads.state.selectors.costs import last_checkpoint_at
+from workloads.state.selectors.usage import last_checkpoint_at
 from workloads.state.selectors.workloads import (
     containers_of,
     events_of,

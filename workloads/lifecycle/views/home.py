@@ -31,7 +31,7 @@ from workloads.lifecycle.selectors import alerts_for
 from workloads.lifecycle.serializers.workloads import batch_action_request
 from workloads.lifecycle.services.actions import MOST, VERBS, EndingWorkload, act_on_all, before_many, chosen
 from workloads.state.models import Workload
-from workloads.state.selectors.costs import gpu_seconds_at_risk, unsaved_gpu_seconds, with_costs
+from workloads.state.selectors.usage import gpu_seconds_at_risk, unsaved_gpu_seconds, with_costs
 from workloads.state.selectors.workloads import FAILED_TO_APPLY, visible_workloads
 
 MENU: Final = (

@@ -18,11 +18,9 @@ from portal.kit.errors import Conflict, NotFound, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
 from tenants.organisation.models import Project
-from tenants.quotas.models import DepartmentQuota, ProjectQuota
-from tenants.quotas.services.quotas import deserved_sum
 from workloads.plans.models import PlanScope
 from workloads.plans.selectors import Change, Effect, Facts, blank_effect, counted, group_of
-from workloads.plans.services.setting_plans import Groups, Reach, SettingPlan, devices, effect_sentence
+from workloads.plans.services.setting_plans import Groups, Reach, SettingPlan, devices, effect_sentence, pool_sums
 from workloads.state.models import DesiredPhase
 from workloads.state.rules import WAITING
 from workloads.state.selectors.usage import live
@@ -115,18 +113,8 @@ class NodePoolPlan(ClusterSetting):
     def sums(self, change: Change) -> list[dict[str, Any]]:
         cluster = cluster_named(change)
         amounts = _amounts(cluster)
-        return [
-            {
-                "of": of,
-                "cluster": cluster.name,
-                "pool": pool.name,
-                "before": devices(deserved_sum(model._default_manager.filter(node_pool=pool)).gpu),
-                "bound": "physical GPUs",
-                "most": devices(amounts[pool.name][1]),
-            }
-            for pool in cluster.node_pools.exclude(name=change["pool"] if change["op"] != "change" else "")
-            for model, of in ((ProjectQuota, "all projects"), (DepartmentQuota, "all departments"))
-        ]
+        pools = cluster.node_pools.exclude(name=change["pool"] if change["op"] != "change" else "")
+        return [row for pool in pools.select_related("cluster") for row in pool_sums(pool, amounts[pool.name][1])]
 
     def notes(self, change: Change) -> Iterable[str]:
         for each in self.sums(change):

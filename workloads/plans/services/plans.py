@@ -16,6 +16,7 @@ from portal.audit.services import audited_transaction, record
 from portal.kit.db.transactions import rollback_scope, with_external_calls
 from portal.kit.errors import Conflict, Forbidden, NotFound, ValidationFailed
 from portal.kit.security.actors import Actor
+from portal.kit.security.planned_changes import check_direct_change, planned_change
 from tenants.organisation.models import Department
 from workloads.plans.models import Plan, PlanApproval, PlanScope, PlanState
 from workloads.plans.selectors import (
@@ -30,6 +31,10 @@ from workloads.plans.selectors import (
 
 LIFETIME: Final = timedelta(hours=1)
 SHOWN: Final = 5
+NEEDS_APPROVAL: Final = (
+    "A second admin has to approve this change. Create a plan of it on its page or with POST /api/v1/plans, and have "
+    "the plan approved. Create new projects and departments without quotas and limits, then plan these."
+)
 _announcers: Final[list[Callable[[Plan], None]]] = []
 
 
@@ -103,6 +108,7 @@ def approve_plan(*, plan: Plan, actor: Actor) -> Plan:
 
 def set_approval(*, department: Department | None, required: bool, actor: Actor) -> None:
     """Require that a second admin approves plans for a department, or all plans; or stop it. By an `ApprovalPlan`."""
+    check_direct_change(department.pk if department else None)
     row = approval_of(department)
     if required and row is None:
         row = PlanApproval.objects.create(department=department, created_by=actor.name, created_at=timezone.now())
@@ -112,19 +118,15 @@ def set_approval(*, department: Department | None, required: bool, actor: Actor)
         row.delete()
 
 
-def check_direct_write(kind: str, change: Change, actor: Actor) -> None:
-    """Conflict where the change needs the approval of a second admin, so that only a plan can make it."""
-    if PlanApproval.objects.exists():
-        scopes = kind_named(kind).scopes(change)
-        require_scopes(scopes, actor)
-        check_approved(scopes)
+def check_unplanned(department_id: int | None) -> None:
+    """Conflict where plans for this department need an approval; None: those for no department."""
+    check_approved([PlanScope(department_id=department_id)])
 
 
 def check_approved(scopes: Iterable[PlanScope]) -> None:
     """Conflict where plans with these permissions need an approval."""
     if needs_approval(scopes):
-        text = "A second admin has to approve this change. Create a plan of it, and have the plan approved."
-        raise Conflict(text, code="approval_required")
+        raise Conflict(NEEDS_APPROVAL, code="approval_required")
 
 
 def subject_of(actor: Actor) -> str:
@@ -176,7 +178,7 @@ def draft_plan(*, kind: str, change: Change, actor: Actor) -> Plan:
     known, now = kind_named(kind), timezone.now()
     require_scopes(known.scopes(change), actor)
     facts = known.facts(change)
-    with rollback_scope():  # services that record their refusals have a transaction around them
+    with rollback_scope(), planned_change():  # services that record their refusals have a transaction around them
         effect = known.effect(change, actor)
     return Plan(
         kind=kind,
@@ -197,7 +199,7 @@ def execute_plan(*, plan: Plan, actor: Actor) -> None:
     if plan.approved_at is None:
         check_approved(_scopes(plan))
     plan.undo = kind.undo(plan.change)
-    with rollback_scope():
+    with rollback_scope(), planned_change():
         kind.apply(plan.change, actor)
     plan.outcome = kind.facts(plan.change)
     plan.state, plan.applied_by, plan.applied_at = PlanState.APPLIED, actor.name, timezone.now()

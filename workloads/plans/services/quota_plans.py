@@ -17,6 +17,7 @@ from portal.kit.security.actors import Actor
 from scheduling.model.resources import Limit
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
+from tenants.quotas.selectors.reclaims import reclaim_changes, reclaimable_gpus
 from tenants.quotas.services.pool_quotas import refusals_at
 from tenants.quotas.services.quota_values import DIMENSIONS, QuotaValues, amount_text, over_physical, sum_beyond
 from tenants.quotas.services.quotas import (
@@ -47,7 +48,7 @@ from workloads.plans.selectors import (
     waiting_in,
 )
 from workloads.plans.services.plans import rolled_back
-from workloads.plans.services.setting_plans import devices, owner_named, owner_scope, quota_requests
+from workloads.plans.services.setting_plans import devices, owner_named, owner_scope, pool_sums, quota_requests
 
 RECLAIMABLE: Final = "becomes_reclaimable"
 OF_SUMS: Final = frozenset({"sum_over_department", "over_physical"})
@@ -269,10 +270,12 @@ def effect(change: Change, actor: Actor) -> Effect:
     clusters = {edit.pool.cluster_id: edit.pool.cluster for edit in edits}
     waiting = waiting_in(list(projects))
     objects = {pk: objects_on(cluster) for pk, cluster in clusters.items()}
-    unfit_before, sums_before = unfit(waiting, projects), _sums(edits)
+    pools = list(dict.fromkeys(edit.pool for edit in edits))
+    unfit_before, sums_before, reclaims = unfit(waiting, projects), _sums(edits), reclaimable_gpus(pools)
     with rolled_back():
         warnings = _set_all(edits, change.get("reason", ""), actor)
         unfit_after, sums_after = unfit(waiting, projects), _sums(edits)
+        changed_reclaims = reclaim_changes(reclaims, reclaimable_gpus(pools))
         changes = [object_changes(cluster, objects[pk], objects_on(cluster)) for pk, cluster in clusters.items()]
     reclaimable = list(dict.fromkeys(_reclaimable(warnings)))
     names = frozenset(edit.pool.name for edit in edits)
@@ -286,6 +289,7 @@ def effect(change: Change, actor: Actor) -> Effect:
         "waiting": {"count": sum(not names.isdisjoint(each.pools) for each in waiting), "examples": []},
     }
     found["gpu_hours_at_risk"] = gpu_hours_at_risk(reclaimable)
+    found["reclaims"] = changed_reclaims
     found["quotas"] = list(_quota_rows(edits, projects))
     found["sums"] = [{**old, "after": new["before"]} for old, new in zip(sums_before, sums_after, strict=True)]
     found["warnings"] = list(dict.fromkeys(str(problem.message) for problem in warnings))
@@ -344,7 +348,9 @@ def _sums(edits: Sequence[QuotaEdit]) -> list[dict[str, Any]]:
     """Deserved GPUs that are bounded together: of a department's projects, and of a pool."""
     departments = dict.fromkeys((edit.department, edit.pool) for edit in edits)
     pools = dict.fromkeys(edit.pool for edit in edits)
-    return [_department_sum(*each) for each in departments] + [row for pool in pools for row in _pool_sums(pool)]
+    return [_department_sum(*each) for each in departments] + [
+        row for pool in pools for row in pool_sums(pool, physical_gpus(pool))
+    ]
 
 
 def _department_sum(department: Department, pool: NodePool) -> dict[str, Any]:
@@ -359,31 +365,19 @@ def _department_sum(department: Department, pool: NodePool) -> dict[str, Any]:
     }
 
 
-def _pool_sums(pool: NodePool) -> Iterator[dict[str, Any]]:
-    physical = physical_gpus(pool)
-    for model, of in ((ProjectQuota, "all projects"), (DepartmentQuota, "all departments")):
-        yield {
-            "of": of,
-            "cluster": pool.cluster.name,
-            "pool": pool.name,
-            "before": devices(deserved_sum(model._default_manager.filter(node_pool=pool)).gpu),
-            "bound": "physical GPUs",
-            "most": None if physical is None else devices(physical),
-        }
-
-
 def _sentence(found: Effect) -> str:
     """What changes, then what it does to workloads."""
-    workloads = found["workloads"]
-    parts = [f"{_change_words(found['quotas'])}. {objects_sentence(found['objects'])}"]
-    if number := workloads[RECLAIMABLE]["count"]:
-        verb, hours = "becomes" if number == 1 else "become", found["gpu_hours_at_risk"]
-        parts.append(f"{counted(number, 'running workload')} {verb} reclaimable ({hours:g} GPU-hours at risk)")
-    if number := workloads["no_longer_fit"]["count"]:
-        parts.append(f"{counted(number, 'waiting workload')} no longer {'fits' if number == 1 else 'fit'}")
-    if number := workloads["fit_again"]["count"]:
-        parts.append(f"{counted(number, 'waiting workload')} {'fits' if number == 1 else 'fit'} again")
-    return "; ".join(parts) + "."
+    groups, hours, reclaims = found["workloads"], found["gpu_hours_at_risk"], found["reclaims"]
+    risk = f" ({hours:g} GPU-hours at risk)"
+    parts = [
+        (groups[RECLAIMABLE]["count"], "running workload", f"becomes reclaimable{risk}", f"become reclaimable{risk}"),
+        (groups["no_longer_fit"]["count"], "waiting workload", "no longer fits", "no longer fit"),
+        (groups["fit_again"]["count"], "waiting workload", "fits again", "fit again"),
+        (reclaims["new"], "reclaim relation", "is new", "are new"),
+        (reclaims["lost"], "reclaim relation", "ends", "end"),
+    ]
+    words = [f"{counted(number, noun)} {one if number == 1 else many}" for number, noun, one, many in parts if number]
+    return "; ".join([f"{_change_words(found['quotas'])}. {objects_sentence(found['objects'])}", *words]) + "."
 
 
 def _change_words(quotas: Sequence[Mapping[str, Any]]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 from uuid import UUID
 
-from clusters.inventory.models import Cluster
+from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.gateway import Manifest
 from portal.kit.db.validation import camel
 from portal.kit.errors import NotFound, Problem, ValidationFailed
@@ -18,6 +18,8 @@ from portal.kit.pages.api_snippets import ApiRequest
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
 from tenants.organisation.models import Department, Project
+from tenants.quotas.models import DepartmentQuota, ProjectQuota
+from tenants.quotas.services.quotas import deserved_sum
 from workloads.plans.models import Plan, PlanScope
 from workloads.plans.selectors import (
     AT_RISK,
@@ -194,6 +196,19 @@ def _quota_entry(entry: Change) -> dict[str, Any]:
 def devices(milli: int) -> float:
     """GPUs of thousandths; a whole number where it is one."""
     return milli // 1000 if milli % 1000 == 0 else milli / 1000
+
+
+def pool_sums(pool: NodePool, physical: int | None) -> Iterator[dict[str, Any]]:
+    """All GPUs deserved in a pool against its GPUs in thousandths; None: no node was observed."""
+    for model, of in ((ProjectQuota, "all projects"), (DepartmentQuota, "all departments")):
+        yield {
+            "of": of,
+            "cluster": pool.cluster.name,
+            "pool": pool.name,
+            "before": devices(deserved_sum(model._default_manager.filter(node_pool=pool)).gpu),
+            "bound": "physical GPUs",
+            "most": None if physical is None else devices(physical),
+        }
 
 
 _SENT_AS: Final = {"kind": "workloadKind", "document": "policy"}

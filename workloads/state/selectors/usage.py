@@ -1,4 +1,4 @@
-"""Resources that projects hold and request, the quotas that bound them, and the samples of both."""
+"""Resources that projects hold and request, the quotas that bound them, samples of both, and what evictions lose."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.db import connection
 from django.db.models import Case, Count, DurationField, ExpressionWrapper, F, QuerySet, Sum, Value, When
+from django.utils import timezone
 
 from clusters.inventory.models import NodePool
 from clusters.watch.models import ObservedPod
@@ -22,7 +23,17 @@ from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tenants.usage.selectors import DEPARTMENT, PROJECT, EvictableWork, Usage, UsageProvider
 from workloads.dictionary.models import Category, Priority
 from workloads.state.models import DesiredPhase, Workload
-from workloads.state.rules import LIVE, WAITING
+from workloads.state.rules import (
+    HOLDING,
+    LIVE,
+    WAITING,
+    CheckpointMedians,
+    checkpoint_medians,
+    cost_at_risk,
+    last_checkpoint,
+    lost_gpu_seconds,
+    reports_checkpoints,
+)
 
 Key = tuple[int, str]
 AMOUNTS: Final = {"gpu": Sum("gpu_milli"), "cpu": Sum("cpu_milli"), "memory": Sum("memory_bytes")}
@@ -243,3 +254,59 @@ def could_hold(
     total = Resources(workload.gpu_milli, workload.cpu_milli, workload.memory_bytes)
     preemptible = (preemptibility or workload.preemptibility) != Preemptibility.NON_PREEMPTIBLE
     return fits_quota(path, {}, total, preemptible=preemptible) is None
+
+
+def last_checkpoint_at(workload: Workload) -> datetime | None:
+    """The last checkpoint of the run that goes on, by what the workload declares; None: no run, or none declared."""
+    started = workload.started_at
+    return started and last_checkpoint(workload.spec, started=started, now=timezone.now())
+
+
+def unsaved_gpu_seconds(workload: Workload) -> int:
+    """GPU-seconds of the run that goes on since its last checkpoint, or since its start; 0 while it holds no GPU."""
+    if workload.started_at is None:
+        return 0
+    held, saved = workload.allocated_gpu_milli, last_checkpoint_at(workload)
+    return lost_gpu_seconds(held, started=workload.started_at, checkpoint=saved, at=timezone.now())
+
+
+MOST_SAMPLED: Final = 500
+"""So many running workloads, in the order of their random ids, are asked for their checkpoints."""
+
+
+def known_medians(now: datetime) -> CheckpointMedians:
+    """The medians of a sample of the running workloads of all projects. One query."""
+    running = Workload.objects.filter(phase__in=HOLDING, started_at__lte=now, deleted_at__isnull=True)
+    sample = running.order_by("pk").values("pk")[:MOST_SAMPLED]
+    rows = Workload.objects.filter(pk__in=sample).order_by()
+    return checkpoint_medians(
+        (category, now - (last_checkpoint({"annotations": notes}, started=started, now=now) or started))
+        for category, started, notes in rows.values_list("category", "started_at", "spec__annotations")
+        if started and reports_checkpoints(notes, now=now)
+    )
+
+
+def with_costs(rows: Sequence[Workload]) -> Sequence[Workload]:
+    """The same rows, those that run and hold GPUs with their `cost_at_risk`. At most one query."""
+    now, medians = timezone.now(), None
+    for row in rows:
+        if row.phase in HOLDING and row.allocated_gpu_milli and row.started_at:
+            medians = medians or known_medians(now)
+            notes = row.spec.get("annotations")
+            row.cost_at_risk = cost_at_risk(
+                row.allocated_gpu_milli, notes, row.category, started=row.started_at, now=now, medians=medians
+            )
+    return rows
+
+
+def gpu_seconds_at_risk(rows: QuerySet[Workload]) -> list[int]:
+    """What an eviction now would lose of each of these that runs and holds GPUs, in GPU-seconds. Two queries."""
+    now = timezone.now()
+    running = rows.filter(phase__in=HOLDING, started_at__isnull=False, allocated_gpu_milli__gt=0).order_by()
+    found = list(running.values_list("allocated_gpu_milli", "spec__annotations", "category", "started_at"))
+    medians = known_medians(now) if found else CheckpointMedians({})
+    return [
+        cost_at_risk(gpus, notes, category, started=started, now=now, medians=medians).gpu_seconds
+        for gpus, notes, category, started in found
+        if started
+    ]
