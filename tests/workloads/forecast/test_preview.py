@@ -353,6 +353,7 @@ def test_more_than_any_node_has_never_fits(kai: Lab) -> None:
     kai.settle()
     answer = ask(team, gpus=16)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NeverFits")
+    assert answer.sentence.startswith("Never fits: it needs ")
     assert "8 GPUs in total, 8 on its largest node" in answer.sentence
 
 

@@ -250,7 +250,7 @@ def _in_pool(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: 
     if why := no_controller_of(stage.spec, stage.project.cluster):
         return replace(stage.answer(Verdict.WAITS, f"Waits: {why}", pool.name), reason=NO_CONTROLLER)
     if missing := missing_on_nodes(stage.spec, pool, snapshot):
-        base = stage.answer(Verdict.WAITS, f"Waits: {missing.why}.", pool.name)
+        base = stage.answer(Verdict.WAITS, f"Never fits: {missing.why}.", pool.name)
         return replace(base, reason=str(Reason.NEVER_FITS), numbers=missing.numbers)
     verdict = _verdict(stage, outcome)
     victims = named_victims(stage.project.cluster, stage.actor, stage.now, outcome)
@@ -362,6 +362,8 @@ def _sentence(
         return holding_sentence(pool.name, part)
     if victims:
         return vain_sentence(pool.name, victims)
+    if outcome.pend and outcome.pend.reason is Reason.NEVER_FITS:
+        return f"Never fits: it {why}."
     return f"Waits: it {why}." if why else f"Waits in {pool.name}."
 
 
