@@ -168,6 +168,7 @@ def _page(
         "moved": is_open and row.base != base_of(row.project, row.node_pool),
         "sync": sync_state(row),
         "tone": TONES[row.state],
+        "needs_second": is_open and needs_approval([owner_scope(row.project)]),
         "decides": is_open and may_decide(actor, row.project),
         "withdraws": is_open and row.is_by(actor),
         "approval": approval,

@@ -184,6 +184,7 @@ def test_a_quota_request_is_approved_by_a_plan_and_taken_back_by_its_rollback(
     body = {"kind": "quota_request", "change": {"request": str(asked.pk), "gpus": 2}}
     assert second.send("POST", f"{PATH}?dryRun=true", body).json()["sums"][0]["after"] == 6
     client = client_of(admin)
+    assert "A second admin has to approve it, too" in client.get(f"/quota-requests/{asked.pk}/").content.decode()
     page = client.post(f"/quota-requests/{asked.pk}/approve/", {"base": asked.base, "gpus": "2", "reason": "Part"})
     plan = Plan.objects.get()
     assert page["Location"] == f"/plans/{plan.pk}/"
