@@ -1,6 +1,7 @@
 """Request and response bodies of quotas per node pool and of ranks."""
 
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 from rest_framework import serializers
@@ -21,6 +22,7 @@ from tenants.quotas.services.what_if import WhatIf, rule_of, values_of
 from tenants.usage.selectors import Usage
 
 MEGABYTE: Final = 10**6
+MOST_GPUS: Final = 10**9
 
 
 def use_json(usage: Usage) -> dict[str, Any]:
@@ -334,16 +336,25 @@ class ReasonWrite(serializers.Serializer[Any]):
     )
 
 
+class GpuField(serializers.DecimalField):
+    """GPUs with at most three decimals."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            max_digits=None, decimal_places=3, min_value=0, max_value=MOST_GPUS, coerce_to_string=False, **kwargs
+        )
+
+    def validate_precision(self, value: Decimal) -> Decimal:
+        """The library rounds before it compares with the bounds, and a number of too many digits breaks that."""
+        if value > MOST_GPUS:
+            self.fail("max_value", max_value=MOST_GPUS)
+        return super().validate_precision(value)
+
+
 class PriorityCapWrite(ReasonWrite):
     """A cap."""
 
-    gpuLimit = serializers.DecimalField(
-        max_digits=12,
-        decimal_places=3,
-        min_value=0,
-        coerce_to_string=False,
-        help_text="GPU devices.",
-    )
+    gpuLimit = GpuField(help_text="GPU devices.")
 
 
 class RuntimeLimitSchema(serializers.Serializer[Any]):

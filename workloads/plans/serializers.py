@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from portal.kit.api.lists import ListSchema
 from portal.kit.api.serializers import TypedObject, schema
+from tenants.quotas.serializers import GpuField
 
 _TEXT: Final = serializers.CharField()
 _PAIRS: Final = serializers.ListField(child=serializers.ListField(child=serializers.CharField()))
@@ -242,9 +243,7 @@ PlannedChangeSchema = schema(
     project=serializers.CharField(required=False, max_length=50),
     department=serializers.CharField(required=False, max_length=50),
     cluster=serializers.CharField(required=False, max_length=63),
-    gpuLimit=serializers.DecimalField(
-        required=False, allow_null=True, max_digits=12, decimal_places=3, min_value=0, coerce_to_string=False
-    ),
+    gpuLimit=GpuField(required=False, allow_null=True),
     minutes=serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=527040),
     noticeMinutes=serializers.IntegerField(required=False, min_value=0, max_value=527040),
     pool=serializers.CharField(required=False, max_length=63),

@@ -107,15 +107,6 @@ class QuotaRequestApproval(Route):
 
     access = {"POST": DECIDED}
 
-    @operation(
-        "approve_quota_request",
-        "Approve a quota request",
-        QuotaRequestSchema,
-        description="409 `base_moved` with the new `impact` and `base` when quotas have changed since `base`. "
-        "`dryRun=true` answers with the impact of another amount.",
-        request=ApprovalBody,
-        also=(409,),
-    )
     def planned(self, request: Request, request_id: UUID) -> PlannedWrite:
         """The decision that the body makes."""
         body = validated_body(ApprovalBody, request.data)
@@ -123,6 +114,16 @@ class QuotaRequestApproval(Route):
         how = {"gpus": body.get("gpus"), "until": body.get("until"), "reason": body.get("reason", "")}
         return "quota_request", decision_change(row, **how)
 
+    @operation(
+        "approve_quota_request",
+        "Approve a quota request",
+        QuotaRequestSchema,
+        description="409 `base_moved` with the new `impact` and `base` when quotas have changed since `base`. "
+        "`dryRun=true` answers with the impact of another amount. 409 `approval_required` where a second admin has to "
+        "approve: create a plan of the kind `quota_request`.",
+        request=ApprovalBody,
+        also=(409,),
+    )
     def post(self, request: Request, request_id: UUID) -> Response:
         """The request with what was granted; the cluster follows, see `sync`."""
         actor = actor_of(request)

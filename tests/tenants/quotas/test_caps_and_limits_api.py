@@ -51,7 +51,7 @@ def test_a_cap_is_set_read_listed_and_removed(robot: Robot, llm_team: Project) -
         ("priority-caps/high", {}, (422, "/gpuLimit", "required")),
         ("priority-caps/high", {"gpuLimit": -1}, (422, "/gpuLimit", "min_value")),
         ("priority-caps/high", {"gpuLimit": 0.0001}, (422, "/gpuLimit", "max_decimal_places")),
-        ("priority-caps/high", {"gpuLimit": 3.4e38}, (422, "/gpuLimit", "max_digits")),
+        ("priority-caps/high", {"gpuLimit": 3.4e38}, (422, "/gpuLimit", "max_value")),
         ("priority-caps/high", {"gpuLimit": 1, "gpus": 1}, (422, "/gpus", "unknown_field")),
         ("priority-caps/bogus", {"gpuLimit": 1}, (422, "/priority", "unknown_priority")),
         ("time-limits/Bogus", {"minutes": 60}, (422, "/category", "unknown_category")),
