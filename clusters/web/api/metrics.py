@@ -218,6 +218,11 @@ NODE_TELEMETRY: Final[Mapping[str, NodeReading | None]] = {
 """None: nothing that Rung reads measures it."""
 
 
+READ: Final = (
+    *("name", "ready", "unschedulable", "gpu_milli", "cpu_milli", "memory_bytes"),
+    *("cluster__name", "pool__name"),
+)
+"""Columns of a node that readings and groups need: its labels and taints are most of the row."""
 NODE_GROUPS: Final[Mapping[str, Callable[[Node], Group]]] = {
     "ClusterId": lambda node: group_entry("ClusterId", node.cluster_id, node.cluster.name),
     "Nodepool": lambda node: group_entry("Nodepool", node.pool.name if node.pool else ""),
@@ -246,7 +251,8 @@ class NodeTelemetry(Route):
         wanted = (Q(cluster=cluster) if cluster else Q()) & (Q(pool__name=pool) if pool else Q())
         if reading is None:
             return telemetry(name, [])
-        nodes = list(Node.objects.filter(wanted).select_related("cluster", "pool").order_by("cluster__name", "name"))
+        rows = Node.objects.filter(wanted).select_related("cluster", "pool").only(*READ)
+        nodes = list(rows.order_by("cluster__name", "name"))
         held = allocated_by_node(Cluster.objects.filter(pk=cluster) if cluster else Cluster.objects.all())
         readings = (
             (tuple(NODE_GROUPS[each](node) for each in by), reading(node, held.get((node.cluster_id, node.name), ZERO)))
