@@ -192,7 +192,7 @@ def _refused_forecast(stage: _Stage, pools: list[NodePool], refusal: RungError) 
         reason=refusal.code,
         numbers=numbers,
         problems=refusal.problems,
-        alternatives=_alternatives(stage, pools[0], short=_listed(numbers)),
+        alternatives=_alternatives(stage, pools[0], short=numbers.get("short", "").split(", ")),
     )
 
 
@@ -272,7 +272,11 @@ def _in_pool(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: 
         over_quota=outcome.over_quota,
         assurances=(
             *base.assurances,
-            *(_min_runtime_sentences(stage, pool, snapshot) if verdict is Verdict.WAITS else ()),
+            *(
+                min_runtime_sentences(snapshot, _candidates(stage, pool), stage.project.cluster.flavour)
+                if verdict is Verdict.WAITS
+                else ()
+            ),
         ),
         nodes=tuple(sorted(set(outcome.placements.values()))),
         starting=outcome.starting,
@@ -316,10 +320,6 @@ def _doubts(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: O
         yield doubt(DoubtCode.SCHEDULER_SHARED, each)
     yield from uncertainties(pool, stage.actor, observed, candidates, outcome)
     yield from unmodelled(ForecastSubject(stage.spec, stage.project, pool, snapshot, candidates, outcome))
-
-
-def _min_runtime_sentences(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Sequence[str]:
-    return min_runtime_sentences(snapshot, _candidates(stage, pool), stage.project.cluster.flavour)
 
 
 def _candidates(stage: _Stage, pool: NodePool) -> tuple[PodGroup, ...]:
@@ -373,10 +373,6 @@ def _instead(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outcome
     names = partial(named_victims, stage.project.cluster, stage.actor, stage.now)
     named = names if outcome.kind is OutcomeKind.PENDING else None
     return _alternatives(stage, pool, snapshot, short=outcome.pend.short if outcome.pend else (), named=named)
-
-
-def _listed(numbers: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(filter(None, numbers.get("short", "").split(", ")))
 
 
 def _alternatives(
