@@ -108,7 +108,6 @@ def test_t39_non_preemptible_work_beyond_the_deserved_quota_is_refused_with_the_
         "pool": "h100",
         "needed": "5 GPU",
         "queue": "project llm-team",
-        "used": "0 GPU",
         "allowed": "4 GPU",
         "missing": "1 GPU",
         "short": "gpu",

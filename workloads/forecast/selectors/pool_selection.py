@@ -97,6 +97,7 @@ def check_quota(
 def _problem(spec: WorkloadSpec, pool: NodePool, pend: PendingReason) -> Problem:
     pointer = spec.roles[0].pointer if spec.roles else ""
     numbers = {"pool": pool.name, **pend.numbers()}
+    del numbers["used"]  # refused even in an empty queue; the present use was not read
     return Problem(pointer, str(pend.reason), _sentence(pool, pend), numbers=numbers)
 
 
