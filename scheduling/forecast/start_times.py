@@ -15,7 +15,7 @@ from scheduling.model.decisions import Decision, Evict, Start, Wait
 from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
 from scheduling.state.cluster_state import packed_state
-from scheduling.state.workspace import check_time, successor, workspace
+from scheduling.state.workspace import Checkpoint, check_time, successor, workspace
 
 MOST_CYCLES: Final = 3
 """At one moment: groups that evict each other for ever do not stop the course of time."""
@@ -82,8 +82,8 @@ class _Course:
 
     def __init__(self, state: Snapshot, flavour: str) -> None:
         self._flavour = flavour
-        self._state = self._first = state
-        self._touched: set[str] = set()
+        self._state = state
+        self._checkpoint = Checkpoint(state)
         self._started: dict[str, int] = {}  # by group that has started since the snapshot
         self._evicted: set[str] = set()
         self._kept: tuple[dict[str, int], set[str]] = {}, set()
@@ -94,23 +94,19 @@ class _Course:
 
     def keep(self) -> None:
         """Save the state at which every sample begins."""
-        self._first, self._kept = self._state, ({**self._started}, {*self._evicted})
-        self._touched.clear()
+        self._checkpoint, self._kept = Checkpoint(self._state), ({**self._started}, {*self._evicted})
 
     def rewind(self) -> None:
         """Restore the state at which every sample begins."""
-        known = self._first.group_by_name
-        come = [known[name] for name in self._touched if name in known]
-        gone = self._touched - known.keys()
-        self._state = successor(self._state, gone, come, now=self._first.now)
+        self._state = self._checkpoint.rewind(self._state)
         self._started, self._evicted = {**self._kept[0]}, {*self._kept[1]}
-        self._touched.clear()
 
     def run(self, sample: RunSample, awaited: Sequence[AwaitedStart], until: int) -> tuple[int | None, ...]:
         """Run the sample forward; return the start times, None for what does not start before `until`."""
         found: list[int | None] = [None] * len(awaited)
         begin, waiting = self.now, set(range(len(awaited)))
-        ends = [(end, name) for name in (*sample.ends, *self._started) if (end := self._end(sample, name)) is not None]
+        ends = [(end, name) for name, end in sample.ends.items()]
+        ends += [(end, name) for name in self._started if (end := self._end(sample, name)) is not None]
         heapify(ends)
         while True:
             check_time()
@@ -133,7 +129,7 @@ class _Course:
         soon, gone = 0, dict[str, None]()
         while ends and (step is None or max(ends[0][0], self.now) <= soon):
             end, name = heappop(ends)
-            if end == self._end(sample, name):  # it has not been evicted meanwhile
+            if end == self._end(sample, name):  # else it runs no more, or has been evicted meanwhile
                 at = max(end, self.now)
                 if step is None:
                     soon = at + max(SHORTEST_STEP, (at - begin) // STEP_SHARE)
@@ -142,7 +138,8 @@ class _Course:
         return step, [*gone]
 
     def _exchange(self, gone: Sequence[str], come: Sequence[PodGroup], *, now: int) -> None:
-        self._touched.update(gone, (group.name for group in come))
+        if not gone and not come and now == self.now:
+            return
         self._state = successor(self._state, gone, come, now=now)
         for group in come:
             if not group.holding:
@@ -153,7 +150,7 @@ class _Course:
 
     def _started_after_snapshot(self, name: str) -> bool:
         """Whether it started after the snapshot."""
-        group = self._first.group_by_name[name]
+        group = self._checkpoint.snapshot.group_by_name[name]
         return name in self._evicted or not group.holding
 
     def decide(self, *, first: bool = False) -> None:

@@ -5,7 +5,7 @@ these units cannot express raises ValueError.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -63,13 +63,16 @@ def decimal_text(amount: int, unit: int = MILLI) -> str:
     return format((Decimal(amount) / unit).normalize(), "f")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Resources:
-    """An amount per dimension; may be negative as the result of a subtraction."""
+    """An amount per dimension; may be negative as the result of a subtraction.
 
-    gpu: int = 0
-    cpu: int = 0
-    memory: int = 0
+    Final instead of frozen: a frozen dataclass takes twice as long to create, and a search creates millions.
+    """
+
+    gpu: Final[int] = 0
+    cpu: Final[int] = 0
+    memory: Final[int] = 0
 
     @classmethod
     def of(cls, gpu: Amount = 0, cpu: Amount = 0, memory: Amount = 0) -> Self:
@@ -183,6 +186,14 @@ def _memory_text(amount: int) -> str:
         if amount and amount % 2**power == 0:
             return f"{amount >> power}{suffix} memory"
     return f"{amount} bytes memory"
+
+
+def sum_of(amounts: Iterable[Resources]) -> Resources:
+    """Their sum. Faster than `sum` where there are many."""
+    gpu = cpu = memory = 0
+    for amount in amounts:
+        gpu, cpu, memory = gpu + amount.gpu, cpu + amount.cpu, memory + amount.memory
+    return Resources(gpu, cpu, memory)
 
 
 ZERO: Final = Resources()

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from scheduling.model.preemptibility import FairSharingStrategy, QueuePreemptionPolicy
-from scheduling.model.resources import UNLIMITED, ZERO, Limit, Resources
+from scheduling.model.resources import UNLIMITED, Limit, Resources, sum_of
 
 NO_GUARANTEE: Final = Limit(gpu=0)
 DEFAULT_RANK: Final = 100
@@ -183,12 +183,14 @@ class PodGroup:
     @property
     def age_key(self) -> int:
         """When it was admitted, else started, else created."""
-        return next((each for each in (self.let_in, self.started) if each is not None), self.created)
+        if self.let_in is not None:
+            return self.let_in
+        return self.created if self.started is None else self.started
 
 
 def total(pods: tuple[Pod, ...]) -> Resources:
     """Sum of the pods' requests."""
-    return pods[0].requests if len(pods) == 1 else sum((pod.requests for pod in pods), ZERO)
+    return pods[0].requests if len(pods) == 1 else sum_of(pod.requests for pod in pods)
 
 
 class Derivation(NamedTuple):

@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar, cast
 
 from scheduling.model.decisions import Cause, Evict
 from scheduling.model.reasons import PendingReason
-from scheduling.model.resources import ZERO, Resources
+from scheduling.model.resources import ZERO, Resources, sum_of
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, SnapshotNode, Strategy, total
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, matches, selection, wants_part
-from scheduling.state.queue_usage import QueueUsageTracker
+from scheduling.state.queue_usage import QueueUsageTracker, UsageEntry
 from scheduling.state.shortage import Shortage, Space, shortage
 from scheduling.state.topology_domains import Domains
 from scheduling.state.workspace import check_time
@@ -80,6 +80,7 @@ class SchedulingState:
         self._shortages: dict[Hashable, tuple[int, Shortage]] = {}
         self._journal: list[Callable[[], object]] = []
         self._groups: dict[str, PodGroup] = {}
+        self._entered: dict[str, UsageEntry] = {}
         self._cache: dict[Scope, dict[Hashable, Any]] = defaultdict(dict)
         self.holders: dict[str, dict[str, PodGroup]] = defaultdict(dict)
         """Pod groups that have pods on nodes, by queue and name."""
@@ -87,28 +88,60 @@ class SchedulingState:
         """Names of the pod groups whose refusals need their numbers; None: all."""
         for node in self._domains.nodes:
             self.nodes[node.pool].append(node)
-        for group in snapshot.groups:
+        self.advance((), snapshot.groups)
+
+    def advance(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
+        """Remove and add pod groups for good: `restore` returns to the new state."""
+        names, groups = tuple(gone), tuple(come)
+        self.usage.leave(map(self._entered.__getitem__, names))
+        for name in names:
+            self._leave(name)
+        for group in groups:
             self._enter(group)
+        self.usage.enter(self._entered[group.name] for group in groups)
+        self._journal.clear()
         self.capacities.settle()
 
+    def saved(self) -> Callable[[], None]:
+        """Return a function that returns to the present state, which a cycle has restored."""
+        names = ("active", "assignments_of", "_groups", "_entered", "_cache")
+        nested = ("assignments_on", "holders", "_pods_of_kin", "_pods_by_domain")
+        known = {name: vars(self)[name].copy() for name in names} | {name: _copied(vars(self)[name]) for name in nested}
+        uses, capacities = self.usage.uses.copy(), self.capacities.saved()
+
+        def back() -> None:
+            capacities()
+            self.usage.uses = uses.copy()
+            vars(self).update((name, known[name].copy()) for name in names)
+            vars(self).update((name, _copied(known[name])) for name in nested)
+
+        return back
+
     def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
-        """Remove and add pod groups, without evicting or placing any."""
-        for name in gone:
-            group = self._groups[name]
-            self._journal.append(self._restore_cache(group))
-            self._journal.append(partial(self._reenter, group, self._leave(name)))
-        for group in come:
+        """Remove and add pod groups until `restore`, without evicting or placing any."""
+        names, groups = tuple(gone), tuple(come)
+        self._journal.append(partial(setattr, self.usage, "uses", self.usage.uses.copy()))
+        self.usage.leave(map(self._entered.__getitem__, names))
+        for name in names:
+            self._journal.append(self._restore_cache(self._groups[name]))
+            self._journal.append(self._leave(name))
+        for group in groups:
             self._journal.append(self._restore_cache(group))
             self._enter(group)
             self._journal.append(partial(self._leave, group.name))
+        self.usage.enter(self._entered[group.name] for group in groups)
 
     def _enter(self, group: PodGroup) -> None:
-        """Account for a pod group. Pods on unknown nodes count for the queue only."""
-        self._account(group, 1)
+        """Account for a pod group, except in its queue. Pods on unknown nodes count for the queue only."""
         assignments = [
             Assignment(group, pod, self.capacities.get(pod.node)) for pod in group.pods if pod.node is not None
         ]
-        self.assignments_of[group.name] = assignments
+        holding, waiting = group.holding, group.waiting
+        now = total(holding)
+        used, requested = group.total if group.made else now, now + total(waiting) if waiting else now
+        self._entered[group.name] = UsageEntry(group.queue, group.preemptible, used, requested)
+        self.active[group.name] = len(holding)
+        self._record(group, assignments)
         for assignment in assignments:
             if assignment.capacity is not None:
                 assignment.device = assignment.device or assignment.capacity.device_for(
@@ -117,55 +150,56 @@ class SchedulingState:
                 self._occupy(assignment, assignment.capacity, 1)
                 self.assignments_on[assignment.capacity.node.name].append(assignment)
 
-    def _leave(self, name: str) -> list[tuple[Assignment, int]]:
-        """Remove a pod group. Return its assignments, each with its index among those of its node."""
-        group = self._groups[name]
-        self._account(group, -1)
-        found = []
-        for assignment in self.assignments_of.pop(name):
+    def _leave(self, name: str) -> Callable[[], None]:
+        """Remove a pod group, except from its queue; return how to undo it."""
+        group, assignments = self._groups.pop(name), self.assignments_of.pop(name)
+        active, entered = self.active.pop(name), self._entered.pop(name)
+        if assignments:
+            self._forget_cached(group)
+            del self.holders[group.queue][name]
+        places = []
+        for assignment in assignments:
             place = 0
             if assignment.capacity is not None:
                 self._occupy(assignment, assignment.capacity, -1)
                 beside = self.assignments_on[assignment.capacity.node.name]
                 place = beside.index(assignment)
                 del beside[place]
-            found.append((assignment, place))
-        return found
+            places.append(place)
 
-    def _reenter(self, group: PodGroup, assignments: list[tuple[Assignment, int]]) -> None:
-        self._account(group, 1)
-        self.assignments_of[group.name] = [assignment for assignment, _place in assignments]
-        for assignment, place in reversed(assignments):
-            if assignment.capacity is not None:
-                self._occupy(assignment, assignment.capacity, 1)
-                self.assignments_on[assignment.capacity.node.name].insert(place, assignment)
+        def back() -> None:
+            self.active[name], self._entered[name] = active, entered
+            self._record(group, assignments)
+            for assignment, place in reversed([*zip(assignments, places, strict=True)]):
+                if assignment.capacity is not None:
+                    self._occupy(assignment, assignment.capacity, 1)
+                    self.assignments_on[assignment.capacity.node.name].insert(place, assignment)
 
-    def _account(self, group: PodGroup, sign: int) -> None:
-        """Add (sign 1) or subtract (-1) the group's use and request, and the group itself."""
-        holding, waiting = group.holding, group.waiting
-        now = total(holding)
-        used, requested = group.total if group.made else now, now + total(waiting)
-        self.usage.enter(group.queue, used * sign, requested * sign, preemptible=group.preemptible)
-        if sign > 0:
-            self._groups[group.name], self.active[group.name] = group, len(holding)
-        else:
-            del self._groups[group.name], self.active[group.name]
-        if len(waiting) < len(group.pods):
-            for scope in (("queue", group.queue), ("group", group.name), ALL_PODS):
-                self._cache.pop(scope, None)
-            if sign > 0:
-                self.holders[group.queue][group.name] = group
-            else:
-                del self.holders[group.queue][group.name]
+        return back
+
+    def _record(self, group: PodGroup, assignments: list[Assignment]) -> None:
+        self._groups[group.name], self.assignments_of[group.name] = group, assignments
+        if assignments:
+            self._forget_cached(group)
+            self.holders[group.queue][group.name] = group
+
+    def _forget_cached(self, group: PodGroup) -> None:
+        """Forget what was cached while other pods were on nodes."""
+        for scope in (("queue", group.queue), ("group", group.name), ALL_PODS):
+            self._cache.pop(scope, None)
 
     def _occupy(self, assignment: Assignment, capacity: NodeCapacity, sign: int) -> None:
         """Take (sign 1) or give back (-1) the capacity of a pod that is on a node."""
-        taken = assignment.pod.requests * -sign
+        asked = assignment.pod.requests
+        taken = asked if sign < 0 else ZERO - asked
         stays = not (assignment.pod.terminating and self._counts_on_leaving)
-        self._share(capacity, assignment.device, assignment.pod.requests.gpu * sign, now=True, later=stays)
+        if assignment.device:
+            self._share(capacity, assignment.device, asked.gpu * sign, now=True, later=stays)
         self.capacities.change(capacity, idle=taken, future=taken if stays else ZERO, pods=-sign * stays)
-        self._count_kin(assignment.group, capacity, sign)
-        self._count_in_domain(assignment.group, capacity, sign * (not assignment.pod.terminating))
+        if assignment.group.placement is not None:
+            self._count_kin(assignment.group, capacity, sign)
+        if assignment.group.topology is not None:
+            self._count_in_domain(assignment.group, capacity, sign * (not assignment.pod.terminating))
         self._cache.pop(("node", capacity.node.name), None)
 
     def _restore_cache(self, group: PodGroup) -> Callable[[], None]:
@@ -196,7 +230,7 @@ class SchedulingState:
         key = selection(group)
         if key not in self._sizes:
             found = [node.capacity for node in self.usable(group)]
-            self._sizes[key] = (frozenset(found), sum(found, ZERO))
+            self._sizes[key] = (frozenset(found), sum_of(found))
         return self._sizes[key]
 
     def strategy(self, group: PodGroup) -> Strategy:
@@ -212,16 +246,11 @@ class SchedulingState:
             self._journal.pop()()
 
     def restore(self) -> None:
-        """Undo everything since the state was created or settled."""
+        """Undo everything since the state was created or advanced."""
         self.undo(0)
         self.about = None
         self.capacities.restored()
         self._shortages = {key: known for key, known in self._shortages.items() if known[0] == self.capacities.age}
-
-    def settle(self) -> None:
-        """Make the present state the one that `restore` returns to."""
-        self._journal.clear()
-        self.capacities.settle()
 
     def reserve(self, capacity: NodeCapacity, amount: Resources, pods: int) -> None:
         """Reserve capacity that is still to be freed; negative amounts release it."""
@@ -363,6 +392,13 @@ class SchedulingState:
         )
 
 
+def _copied(tables: dict[str, Any]) -> dict[str, Any]:
+    """The same tables by the same names, copied one by one."""
+    found = tables.copy()
+    found.update((name, table.copy()) for name, table in tables.items())
+    return found
+
+
 def packed_state(snapshot: Snapshot) -> SchedulingState:
     """The state for schedulers that pack nodes and assign capacity that is about to be freed."""
     return SchedulingState(snapshot, default=Strategy.BINPACK)
@@ -373,7 +409,7 @@ def held(assignments: Sequence[Assignment]) -> Resources:
     return (
         assignments[0].pod.requests
         if len(assignments) == 1
-        else sum((assignment.pod.requests for assignment in assignments), ZERO)
+        else sum_of(assignment.pod.requests for assignment in assignments)
     )
 
 

@@ -6,11 +6,11 @@ never stops it, however overcommitted the node is.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from scheduling.model.resources import MILLI, ZERO, Resources
+from scheduling.model.resources import MILLI, ZERO, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, SnapshotNode, Strategy, Toleration, welcome
 
 NO_LIMIT: Final = 2**31
@@ -38,6 +38,11 @@ class SharedGpus:
 
     def __bool__(self) -> bool:
         return bool(self._now or self._later)
+
+    def copy(self) -> "SharedGpus":
+        found = SharedGpus()
+        found._now, found._later = self._now.copy(), self._later.copy()
+        return found
 
     def change(self, device: str, *, now: int = 0, later: int = 0) -> None:
         """Add to the amounts in use. An unused device becomes an ordinary GPU again."""
@@ -194,6 +199,22 @@ class NodeCapacities:
         self.changes.clear()
         self._settled = self.age
 
+    def saved(self) -> Callable[[], None]:
+        """Return a function that returns to the present, settled amounts."""
+        gpus, fullest, age = self.gpus.copy(), self._fullest.copy(), self.age
+        known = [(it.idle, it.future, it.pods_left, it.version, it.shared.copy()) for it in self._capacities]
+
+        def back() -> None:
+            self.gpus, self._fullest, self._emptiest = gpus.copy(), fullest.copy(), None
+            for capacity, (idle, future, pods_left, version, shared) in zip(self._capacities, known, strict=True):
+                if capacity.version != version:
+                    capacity.idle, capacity.future, capacity.pods_left = idle, future, pods_left
+                    capacity.version, capacity.shared = version, shared.copy()
+                    self.moved.append(capacity)
+            self.age = self._settled = age
+
+        return back
+
     def share(self, capacity: NodeCapacity, device: str, *, now: int = 0, later: int = 0) -> None:
         """Record the fraction of a device that such a change takes. No device: no fraction."""
         if device:
@@ -253,7 +274,7 @@ class NodeCapacities:
 
     def capacity(self) -> Resources:
         """Sum of the resources of the ready nodes."""
-        return sum((capacity.node.capacity for capacity in self._capacities), ZERO)
+        return sum_of(capacity.node.capacity for capacity in self._capacities)
 
 
 def _sum_and_largest(capacities: Iterable[NodeCapacity], *, part: bool) -> tuple[Resources, Resources]:

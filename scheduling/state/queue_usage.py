@@ -4,26 +4,36 @@ Source: Run:ai over-quota rules, KAI capacity policy: a workload must pass at it
 it; limits are checked before quotas; a dimension that is not requested never refuses.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from scheduling.model.reasons import PendingReason, Reason
-from scheduling.model.resources import ZERO, Limit, Resources
+from scheduling.model.resources import ZERO, Limit, Resources, sum_of
 from scheduling.model.snapshot import Queue
 from scheduling.state.workspace import check_time
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class QueueUsage:
-    """Amounts of a queue: in use, in use by non-preemptible work, and in use plus waiting."""
+    """Amounts of a queue: in use, in use by non-preemptible work, and in use plus waiting. Final as in `Resources`."""
 
-    allocated: Resources = ZERO
-    non_preemptible: Resources = ZERO
-    requested: Resources = ZERO
+    allocated: Final[Resources] = ZERO
+    non_preemptible: Final[Resources] = ZERO
+    requested: Final[Resources] = ZERO
 
 
 UNUSED: Final = QueueUsage()
+
+
+class UsageEntry(NamedTuple):
+    """What a pod group adds to its queue: what its pods on nodes use, and what all of its pods request."""
+
+    queue: str
+    preemptible: bool
+    used: Resources
+    requested: Resources
 
 
 def over_limit(queue: Queue, use: QueueUsage, needed: Resources) -> PendingReason | None:
@@ -93,12 +103,27 @@ class QueueUsageTracker:
             fixed = use.non_preemptible if preemptible else use.non_preemptible + amount
             self.uses[queue.name] = QueueUsage(use.allocated + amount, fixed, use.requested)
 
-    def enter(self, name: str, used: Resources, requested: Resources, *, preemptible: bool) -> None:
-        """Add the use and the request of a pod group; negative amounts subtract."""
-        for queue in self.path(name):
-            use = self.uses[queue.name]
-            fixed = use.non_preemptible if preemptible else use.non_preemptible + used
-            self.uses[queue.name] = QueueUsage(use.allocated + used, fixed, use.requested + requested)
+    def enter(self, entries: Iterable[UsageEntry]) -> None:
+        """Add what pod groups use and request."""
+        self._add_up(entries, 1)
+
+    def leave(self, entries: Iterable[UsageEntry]) -> None:
+        """Subtract what pod groups use and request."""
+        self._add_up(entries, -1)
+
+    def _add_up(self, entries: Iterable[UsageEntry], sign: int) -> None:
+        queues: dict[tuple[str, bool], list[UsageEntry]] = defaultdict(list)
+        for entry in entries:
+            queues[entry.queue, entry.preemptible].append(entry)
+        for (name, preemptible), found in queues.items():
+            used, requested = (
+                sum_of(each.used for each in found) * sign,
+                sum_of(each.requested for each in found) * sign,
+            )
+            for queue in self.path(name):
+                use = self.uses[queue.name]
+                fixed = use.non_preemptible if preemptible else use.non_preemptible + used
+                self.uses[queue.name] = QueueUsage(use.allocated + used, fixed, use.requested + requested)
 
     def refusal(self, name: str, needed: Resources, *, preemptible: bool) -> PendingReason | None:
         """`fits_quota` along the queue's path with its present use."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
-from scheduling.model.resources import DIMENSIONS, ZERO, Resources
+from scheduling.model.resources import DIMENSIONS, ZERO, Resources, sum_of
 from scheduling.state.node_capacity import by_size, slots
 
 PODS: Final = "pods"
@@ -48,7 +48,7 @@ def measured(spaces: Sequence[Space], pods: Sequence[Resources], names: tuple[st
 
 def _candidates(spaces: Sequence[Space], pods: Sequence[Resources]) -> Iterator[tuple[str, ...]]:
     """Candidates: single resources before several, first those of which the nodes have too little in total."""
-    needed = sum(pods, ZERO)
+    needed = sum_of(pods)
     full = any(left < len(pods) for _free, left in spaces)
     names = [name for name in ORDER if name in needed.dimensions or (name == PODS and full)]
     scarce = {name for name in names if len(names) > 1 and _scarce(name, spaces, pods)}

@@ -43,15 +43,19 @@ class Workspace(Protocol):
     """A working state of a snapshot."""
 
     def restore(self) -> None:
-        """Undo everything since the state was created or settled."""
+        """Undo everything since the state was created or advanced."""
         ...
 
     def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
-        """Remove and add pod groups."""
+        """Remove and add pod groups until `restore`."""
         ...
 
-    def settle(self) -> None:
-        """Make the present state the one that `restore` returns to."""
+    def advance(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
+        """Remove and add pod groups for good: `restore` returns to the new state."""
+        ...
+
+    def saved(self) -> Callable[[], None]:
+        """Return a function that returns to the present state, which a cycle has restored."""
         ...
 
 
@@ -111,11 +115,38 @@ def successor(snapshot: Snapshot, gone: Iterable[str], come: Iterable[PodGroup],
         with shared.lock:
             shared.root = new
             if shared.space is not None:
-                shared.space.exchange(names, groups)
-                shared.space.settle()
+                shared.space.advance(names, groups)
         new.workspaces[make] = shared
     snapshot.workspaces.clear()
     for pool, shard in list(snapshot.shards.items()):
         new.shards[pool] = successor(shard, names, [group for group in groups if group.pool == pool], now=now)
     snapshot.shards.clear()
     return new
+
+
+class Checkpoint:
+    """A snapshot and its working states at one time, to which any of its successors can be rewound, again and again.
+
+    A rewind costs two copies of what a state holds; advancing back would cost a step per pod group that has changed.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._backs = {make: shared.space.saved() for make, shared in snapshot.workspaces.items() if shared.space}
+        self._shards = {pool: Checkpoint(shard) for pool, shard in snapshot.shards.items()}
+
+    def rewind(self, later: Snapshot) -> Snapshot:
+        """The snapshot again. It takes over the states of `later`; those made since then are dropped."""
+        for make, shared in list(later.workspaces.items()):
+            with shared.lock:
+                shared.root = None
+                if shared.space is not None and make in self._backs:
+                    self._backs[make]()
+                    shared.root = self.snapshot
+                    self.snapshot.workspaces[make] = shared
+        later.workspaces.clear()
+        for pool, shard in list(later.shards.items()):
+            if pool in self._shards:
+                self.snapshot.shards[pool] = self._shards[pool].rewind(shard)
+        later.shards.clear()
+        return self.snapshot

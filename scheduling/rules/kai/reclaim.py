@@ -5,7 +5,7 @@ Source: KAI's proportion plugin. Queues are compared at the level where their pa
 
 from collections.abc import Mapping, Sequence
 
-from scheduling.model.resources import ZERO, Limit, Resources
+from scheduling.model.resources import Limit, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Queue
 from scheduling.rules.kai.order import KaiQueueShares
 from scheduling.state.cluster_state import Assignment
@@ -137,5 +137,5 @@ def _by_queue(gone: Sequence[Assignment]) -> dict[str, list[Resources]]:
         )
         taken = amounts.setdefault(assignments[0].group.queue, [])
         taken.extend(assignment.pod.requests for assignment in assignments[core:])
-        taken.append(sum((assignment.pod.requests for assignment in assignments[:core]), ZERO))
+        taken.append(sum_of(assignment.pod.requests for assignment in assignments[:core]))
     return amounts

@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
+from math import inf
 from typing import Final
 
 from scheduling.model.decisions import Cause, Decision, Start, Until, Wait, up_to
@@ -231,6 +232,12 @@ def _strength(assignment: Assignment) -> tuple[int, int]:
     return (-assignment.group.priority, start_time(assignment))
 
 
+def _lowest(state: SchedulingState, capacity: NodeCapacity) -> float:
+    """The lowest priority on a node."""
+    assignments = state.assignments_on[capacity.node.name]
+    return min((assignment.group.priority for assignment in assignments), default=inf)
+
+
 Freed = tuple[int, Resources, int]
 """A priority, and the resources and number of the pods of this and lower priorities on a node."""
 
@@ -269,9 +276,10 @@ class EvictionCosts:
         future, asked, left = capacity.future, self._asked, capacity.pods_left
         if left > 0 and asked.served_by(future):
             return None
-        for priority, amount, count in self._state.cached(
-            ("node", capacity.node.name), "freed", lambda: _freed(self._state, capacity)
-        ):
+        scope = ("node", capacity.node.name)
+        if self._state.cached(scope, "lowest", lambda: _lowest(self._state, capacity)) >= self._priority:
+            return None
+        for priority, amount, count in self._state.cached(scope, "freed", lambda: _freed(self._state, capacity)):
             if priority >= self._priority:
                 return None
             if left + count > 0 and asked.served_by(future + amount):

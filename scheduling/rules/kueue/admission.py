@@ -85,8 +85,36 @@ class KueueState:
             return None
         return AdmittedWorkload(group, group.total, self.shares[group.queue], _leaving(group), self.places)
 
+    def advance(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
+        """Remove and add pod groups for good: `restore` returns to the new state."""
+        names, groups = tuple(gone), tuple(come)
+        self.places.advance(names, groups)
+        for name in names:
+            if (claim := self._known.get(name)) is not None:
+                self._forget(claim)
+        for group in groups:
+            if (claim := self._claim(group)) is not None:
+                self._know(claim)
+
+    def saved(self) -> Callable[[], None]:
+        """Return a function that returns to the present state, which a cycle has restored."""
+        places, known = self.places.saved(), self._known.copy()
+        claims = {line: found.copy() for line, found in self.claims.items()}
+        uses = [(share, share.used, share.leaving) for share in self.shares.values()]
+
+        def back() -> None:
+            places()
+            self._known.clear()
+            self._known.update(known)
+            self.claims.clear()
+            self.claims.update((line, found.copy()) for line, found in claims.items())
+            for share, used, leaving in uses:
+                share.used, share.leaving = used, leaving
+
+        return back
+
     def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
-        """Remove and add pod groups."""
+        """Remove and add pod groups until `restore`."""
         names, groups = tuple(gone), tuple(come)
         self.places.exchange(names, groups)
         for name in names:
@@ -123,15 +151,10 @@ class KueueState:
         self._journal.append(back)
 
     def restore(self) -> None:
-        """Undo everything since the state was created or settled."""
+        """Undo everything since the state was created or advanced."""
         while self._journal:
             self._journal.pop()()
         self.places.restore()
-
-    def settle(self) -> None:
-        """Make the present state the one that `restore` returns to."""
-        self._journal.clear()
-        self.places.settle()
 
 
 def _victim_order(claim: AdmittedWorkload) -> tuple[int, int, str]:

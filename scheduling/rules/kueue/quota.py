@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from scheduling.model.resources import DIMENSIONS, UNLIMITED, ZERO, Limit, Resources
+from scheduling.model.resources import DIMENSIONS, UNLIMITED, ZERO, Limit, Resources, sum_of
 from scheduling.model.snapshot import Queue
 
 ENDLESS: Final = 2**80
@@ -102,7 +102,7 @@ class QuotaShare:
     def of_all_pools(self) -> Resources:
         """The most that its owner could use; the whole tree in pools where it has no share."""
         own = {share.root: share for share in self.kin}
-        return sum((own.get(root, root).capacity() for root in self.root.kin), ZERO)
+        return sum_of(own.get(root, root).capacity() for root in self.root.kin)
 
     @property
     def root(self) -> "QuotaShare":
@@ -155,7 +155,7 @@ def _add_up(share: QuotaShare) -> None:
     """Set a cohort's quota: that of its children and the rest of its own row."""
     for child in share.children:
         _add_up(child)
-    children = sum((child.nominal for child in share.children), ZERO)
+    children = sum_of(child.nominal for child in share.children)
     share.nominal = _each(max, share.nominal, children)
 
 

@@ -8,7 +8,7 @@ Source: Kueue 0.19, topology-aware scheduling (its flavor assigner and its snaps
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -66,8 +66,17 @@ class TopologyCapacity:
     def _usable(self, node: SnapshotNode) -> bool:
         return node.pool in self._levels and all(map(node.labels.get, self._levels[node.pool]))
 
+    def advance(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
+        """Remove and add pod groups for good: `restore` returns to the new state."""
+        if self._levels:
+            self._state.advance(gone, come)
+
+    def saved(self) -> Callable[[], None]:
+        """Return a function that returns to the present state, which a cycle has restored."""
+        return self._state.saved()
+
     def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
-        """Remove and add pod groups."""
+        """Remove and add pod groups until `restore`."""
         if self._levels:
             self._state.exchange(gone, come)
 
@@ -76,13 +85,9 @@ class TopologyCapacity:
         self._state.about = names
 
     def restore(self) -> None:
-        """Undo everything since the state was created or settled."""
+        """Undo everything since the state was created or advanced."""
         self._state.restore()
         self._tallies.clear()
-
-    def settle(self) -> None:
-        """Make the present state the one that `restore` returns to."""
-        self._state.settle()
 
     def matter(self, group: PodGroup) -> bool:
         """Whether it needs places on nodes."""

@@ -11,7 +11,7 @@ from math import sqrt
 from typing import Final
 
 from scheduling.model.decisions import BELOW_MINIMUM, Cause
-from scheduling.model.resources import ZERO, Resources
+from scheduling.model.resources import Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.rules.volcano.queues import QueueOrder
 from scheduling.state.cluster_state import NODES, Assignment, SchedulingState
@@ -50,7 +50,7 @@ class VolcanoOrder:
     def _ending(self, node: str) -> Resources:
         """Resources on the node of pods that were terminating before this cycle."""
         assignments = self._state.assignments_on[node]
-        return sum((assignment.pod.requests for assignment in assignments if assignment.pod.terminating), ZERO)
+        return sum_of(assignment.pod.requests for assignment in assignments if assignment.pod.terminating)
 
     def ready(self, group: PodGroup) -> bool:
         """Whether it has its minimum of pods."""

@@ -5,7 +5,7 @@ import pytest
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import ZERO, Limit, Resources
 from scheduling.model.snapshot import Queue
-from scheduling.state.queue_usage import QueueUsage, QueueUsageTracker, fits_quota
+from scheduling.state.queue_usage import QueueUsage, QueueUsageTracker, UsageEntry, fits_quota
 from tests.builders import queue, usage
 
 GPU = Resources.of(gpu=1)
@@ -73,7 +73,7 @@ def test_use_counts_for_the_queue_and_all_above_it() -> None:
     usage = QueueUsageTracker([queue("dep"), queue("team", "dep"), queue("other", "dep")])
     usage.charge("team", GPU * 2, preemptible=True)
     usage.charge("team", GPU, preemptible=False)
-    usage.enter("other", ZERO, GPU, preemptible=True)
+    usage.enter([UsageEntry("other", True, ZERO, GPU)])
     assert usage.uses["team"] == QueueUsage(GPU * 3, GPU, ZERO)
     assert usage.uses["dep"] == QueueUsage(GPU * 3, GPU, GPU)
     usage.charge("team", GPU * -3, preemptible=True)
