@@ -109,7 +109,11 @@ class Resources:
 
     def within(self, limit: "Limit") -> bool:
         """Whether no dimension exceeds its limit."""
-        return self.beyond(limit) is None
+        return (
+            (limit.gpu is None or self.gpu <= limit.gpu)
+            and (limit.cpu is None or self.cpu <= limit.cpu)
+            and (limit.memory is None or self.memory <= limit.memory)
+        )
 
     def beyond(self, limit: "Limit") -> "Resources | None":
         """The part over the limit; None if there is none."""

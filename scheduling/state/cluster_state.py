@@ -269,13 +269,14 @@ class SchedulingState:
         self._journal.append(lambda: self._move_out(assignment, leaving=True))
 
     def _move_out(self, assignment: Assignment, *, leaving: bool) -> None:
-        freed = assignment.pod.requests if leaving else ZERO - assignment.pod.requests
+        asked = assignment.pod.requests
+        freed, used = (asked, ZERO - asked) if leaving else (ZERO - asked, asked)
         assignment.leaving = leaving
         if assignment.capacity is not None and self._counts_on_leaving:
-            self._share(assignment.capacity, assignment.device, -freed.gpu, now=False, later=True)
+            self._share(assignment.capacity, assignment.device, used.gpu, now=False, later=True)
             self.capacities.change(assignment.capacity, future=freed, pods=1 if leaving else -1)
         self._count_in_domain(assignment.group, assignment.capacity, -1 if leaving else 1)
-        self._count(assignment.group, ZERO - freed, -1 if leaving else 1)
+        self._count(assignment.group, used, -1 if leaving else 1)
 
     def place(self, group: PodGroup, pod: Pod, capacity: NodeCapacity, *, now: bool) -> None:
         """Assign a pod to a node: now, or once capacity is freed."""

@@ -175,8 +175,10 @@ class NodeCapacities:
                 del self._emptiest[bisect_left(self._emptiest, (-gpu, index))]
                 insort(self._emptiest, (-gpu - future.gpu, index))
             self.gpus[index] = gpu + future.gpu
-        capacity.idle += idle
-        capacity.future += future
+        if idle is not ZERO:
+            capacity.idle += idle
+        if future is not ZERO:
+            capacity.future += future
         capacity.pods_left += pods
         self._before.setdefault(capacity.index, capacity.version)
         self._clock += 1
@@ -310,8 +312,12 @@ def empty(node: SnapshotNode) -> tuple[Resources, int]:
 
 def slots(free: Resources, asked: Resources) -> int:
     """How many times `asked` fits; an empty request fits once."""
-    parts = ((free.gpu, asked.gpu), (free.cpu, asked.cpu), (free.memory, asked.memory))
-    return max(0, min((left // part for left, part in parts if part), default=1))
+    found = free.gpu // asked.gpu if asked.gpu else NO_LIMIT
+    if asked.cpu:
+        found = min(found, free.cpu // asked.cpu)
+    if asked.memory:
+        found = min(found, free.memory // asked.memory)
+    return max(found, 0) if asked else 1
 
 
 def by_size(amount: Resources) -> tuple[int, int, int]:

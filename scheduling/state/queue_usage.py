@@ -38,16 +38,14 @@ class UsageEntry(NamedTuple):
 
 def over_limit(queue: Queue, use: QueueUsage, needed: Resources) -> PendingReason | None:
     """The refusal if `needed` more exceeds the queue's limit, else None."""
-    bound = _asked_for(needed, queue.limit)
-    if over := (use.allocated + needed).beyond(bound):
+    if over := _over(use.allocated, needed, queue.limit):
         return PendingReason(Reason.OVER_LIMIT, needed, queue.name, queue.limit, use.allocated, over)
     return None
 
 
 def over_guarantee(queue: Queue, use: QueueUsage, needed: Resources) -> PendingReason | None:
     """The refusal if `needed` more non-preemptible work exceeds the deserved quota, else None."""
-    bound = _asked_for(needed, queue.deserved)
-    if over := (use.non_preemptible + needed).beyond(bound):
+    if over := _over(use.non_preemptible, needed, queue.deserved):
         reason = Reason.NON_PREEMPTIBLE_OVER_QUOTA
         return PendingReason(reason, needed, queue.name, queue.deserved, use.non_preemptible, over)
     return None
@@ -69,12 +67,18 @@ def fits_quota(
     return None
 
 
-def _asked_for(needed: Resources, bound: Limit) -> Limit:
-    return Limit(
-        bound.gpu if needed.gpu else None,
-        bound.cpu if needed.cpu else None,
-        bound.memory if needed.memory else None,
+def _over(used: Resources, needed: Resources, bound: Limit) -> Resources | None:
+    """The part over the bound once `needed` more is in use, in requested dimensions; None if there is none."""
+    found = Resources(
+        _excess(used.gpu, needed.gpu, bound.gpu),
+        _excess(used.cpu, needed.cpu, bound.cpu),
+        _excess(used.memory, needed.memory, bound.memory),
     )
+    return found or None
+
+
+def _excess(used: int, needed: int, bound: int | None) -> int:
+    return max(used + needed - bound, 0) if needed and bound is not None else 0
 
 
 class QueueUsageTracker:

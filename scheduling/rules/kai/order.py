@@ -36,13 +36,14 @@ class KaiQueueShares:
         self._allocatable = {queue.name: self._may_use(queue) for queue in snapshot.queues}
         self._shares = {name: _share(bounds) for name, bounds in self._allocatable.items()}
         self._wholes = {name: self._whole(bounds) for name, bounds in self._allocatable.items()}
+        self._may_use_nothing = frozenset(name for name, bounds in self._allocatable.items() if 0 in bounds)
 
     def frame(self, queue: Queue) -> tuple[Head, Tail]:
         """The parts of a victim's key that are equal for all victims below a queue while its use does not change."""
         used = self.allocated(queue.name)
         known = self._frames.get(queue.name)
         if known is None or known[0] != used:
-            known = self._frames[queue.name] = (used, self.head(queue, used), self.tail(queue))
+            known = self._frames[queue.name] = (used, self.head(queue, used, used), self.tail(queue, used))
         return known[1:]
 
     def allocated(self, name: str) -> Resources:
@@ -74,12 +75,12 @@ class KaiQueueShares:
 
     def key(self, queue: Queue, *, job: Resources = ZERO) -> QueueKey:
         """Sort key: the smallest is served first. `job`: the amount that would start next."""
-        with_job = self.allocated(queue.name) + job
-        return (*self.head(queue, with_job), self.dominant(queue, with_job), *self.tail(queue))
-
-    def head(self, queue: Queue, with_job: Resources) -> Head:
-        """First part of the key."""
         used = self.allocated(queue.name)
+        with_job = used + job
+        return (*self.head(queue, used, with_job), self.dominant(queue, with_job), *self.tail(queue, used))
+
+    def head(self, queue: Queue, used: Resources, with_job: Resources) -> Head:
+        """First part of the key."""
         fair = self.fair.get(queue.name, ZERO)
         return (
             fair.gpu < used.gpu and fair.cpu < used.cpu and fair.memory < used.memory,
@@ -88,17 +89,21 @@ class KaiQueueShares:
             self._without_share(queue, with_job),
         )
 
-    def tail(self, queue: Queue) -> Tail:
+    def tail(self, queue: Queue, used: Resources) -> Tail:
         """Last part of the key, which does not depend on the job."""
-        return (self.dominant(queue, self.allocated(queue.name)), self._shares[queue.name], queue.created, queue.name)
+        return (self.dominant(queue, used), self._shares[queue.name], queue.created, queue.name)
 
     def _without_share(self, queue: Queue, used: Resources) -> bool:
+        if queue.name not in self._may_use_nothing:
+            return False
         parts = zip((used.gpu, used.cpu, used.memory), self._allocatable[queue.name], strict=True)
         return any(bound == 0 and part > 0 for part, bound in parts)
 
     def dominant(self, queue: Queue, used: Resources) -> float:
         """The queue's dominant share: the largest used part of its share in any dimension."""
         gpu, cpu, memory = self._wholes[queue.name]
+        if gpu and cpu and memory:
+            return max(0.0, used.gpu / gpu, used.cpu / cpu, used.memory / memory)
         return max(
             0.0,
             _part(used.gpu, gpu, NO_SHARE_PENALTY / MILLI),

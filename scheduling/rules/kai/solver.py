@@ -17,7 +17,7 @@ from scheduling.rules.kai.order import KaiQueueShares, Leaf, ScheduleOrder, grou
 from scheduling.rules.kai.scenarios import MOST_TRIES, Generator, PotentialVictims
 from scheduling.rules.kai.victims import Unit, VictimLine, VictimQueue
 from scheduling.state.cluster_state import Assignment, SchedulingState, held
-from scheduling.state.node_capacity import NodeCapacity
+from scheduling.state.node_capacity import NodeCapacity, slots
 
 GENERATORS: Final[tuple[tuple[Generator, int | None], ...]] = (
     (PotentialVictims.around, None),
@@ -174,8 +174,21 @@ class _Trial:
                     return False
             elif group.name in left:
                 self._put_back(group, offers[group.name])
+                if self._group.name in left and not self._may_fit():
+                    return False
             left.discard(group.name)
         return True
+
+    def _may_fit(self) -> bool:
+        """Whether the candidate would fit now. If not, it fits at its turn neither: what is put back takes capacity."""
+        asked, missing = self._pods[0].requests, len(self._pods)
+        if not asked.gpu or any(pod.requests != asked for pod in self._pods):
+            return True
+        for capacity in self._state.capacities.with_gpus(self._group, asked.gpu):
+            missing -= slots(capacity.future, asked)
+            if missing <= 0:
+                return True
+        return False
 
     def _place_candidate(self) -> bool:
         if self._state.refusal(self._group, total(self._pods)):

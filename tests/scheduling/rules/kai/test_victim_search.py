@@ -140,13 +140,14 @@ def one_by_one(shares: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> Ite
         for each, leaf in below:
             if leaf is not None:
                 name = leaf if isinstance(leaf, str) else leaf[1]
-                after = shares.allocated(each.name) - taken[name] - left[name][0].amount
+                used = shares.allocated(each.name)
+                after = used - taken[name] - left[name][0].amount
                 keys.append(
                     (
                         (
-                            *shares.head(each, shares.allocated(each.name)),
+                            *shares.head(each, used, used),
                             shares.dominant(each, after),
-                            *shares.tail(each),
+                            *shares.tail(each, used),
                         ),
                         name,
                     )
