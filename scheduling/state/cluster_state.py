@@ -5,15 +5,15 @@ Rules try decisions here (evict, place, undo); the snapshot itself never changes
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-from scheduling.model.decisions import Cause, Evict
 from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import ZERO, Resources, sum_of
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, SnapshotNode, Strategy, total
+from scheduling.state.assignments import Assignment
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, matches, selection, wants_part
 from scheduling.state.queue_usage import QueueUsageTracker, UsageEntry
 from scheduling.state.shortage import Shortage, Space, shortage
@@ -26,19 +26,6 @@ Scope = tuple[str, str]
 """`("queue", name)`, `("group", name)`, `("node", name)`, `ALL_PODS` or `NODES`."""
 ALL_PODS: Final[Scope] = ("pods", "")
 NODES: Final[Scope] = ("nodes", "")
-
-
-class Assignment:
-    """A pod on a node. leaving: terminating, or evicted in this cycle. capacity: None on unknown nodes."""
-
-    __slots__ = ("capacity", "device", "group", "leaving", "pod")
-
-    def __init__(self, group: PodGroup, pod: Pod, capacity: NodeCapacity | None) -> None:
-        self.group = group
-        self.pod = pod
-        self.capacity = capacity
-        self.leaving = pod.terminating
-        self.device = pod.device
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +123,8 @@ class SchedulingState:
         assignments = [
             Assignment(group, pod, self.capacities.get(pod.node)) for pod in group.pods if pod.node is not None
         ]
-        holding, waiting = group.holding, group.waiting
-        now = total(holding)
-        used, requested = group.total if group.made else now, now + total(waiting) if waiting else now
-        self._entered[group.name] = UsageEntry(group.queue, group.preemptible, used, requested)
-        self.active[group.name] = len(holding)
+        self._entered[group.name] = UsageEntry.of(group)
+        self.active[group.name] = len(group.holding)
         self._record(group, assignments)
         for assignment in assignments:
             if assignment.capacity is not None:
@@ -403,35 +387,3 @@ def _copied(tables: dict[str, Any]) -> dict[str, Any]:
 def packed_state(snapshot: Snapshot) -> SchedulingState:
     """The state for schedulers that pack nodes and assign capacity that is about to be freed."""
     return SchedulingState(snapshot, default=Strategy.BINPACK)
-
-
-def held(assignments: Sequence[Assignment]) -> Resources:
-    """Resources that these assignments hold together."""
-    return (
-        assignments[0].pod.requests
-        if len(assignments) == 1
-        else sum_of(assignment.pod.requests for assignment in assignments)
-    )
-
-
-def evictions(
-    assignments: Sequence[Assignment], cause: Cause, group: PodGroup, moves: dict[Assignment, str] | None = None
-) -> list[Evict]:
-    """One eviction per victim group, in order of first appearance."""
-    by_group: dict[str, list[Assignment]] = {}
-    for assignment in assignments:
-        by_group.setdefault(assignment.group.name, []).append(assignment)
-    return [_evict(found, cause, group, moves or {}) for found in by_group.values()]
-
-
-def _evict(assignments: list[Assignment], cause: Cause, group: PodGroup, moves: dict[Assignment, str]) -> Evict:
-    return Evict(
-        victim=assignments[0].group,
-        pods=tuple(assignment.pod.name for assignment in assignments),
-        cause=cause,
-        for_group=group.name,
-        nodes={
-            assignment.pod.name: assignment.pod.node for assignment in assignments if assignment.pod.node is not None
-        },
-        moves_to={assignment.pod.name: moves[assignment] for assignment in assignments if assignment in moves},
-    )

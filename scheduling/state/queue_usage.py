@@ -7,11 +7,11 @@ it; limits are checked before quotas; a dimension that is not requested never re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import ZERO, Limit, Resources, sum_of
-from scheduling.model.snapshot import Queue
+from scheduling.model.snapshot import PodGroup, Queue, total
 from scheduling.state.workspace import check_time
 
 
@@ -34,6 +34,12 @@ class UsageEntry(NamedTuple):
     preemptible: bool
     used: Resources
     requested: Resources
+
+    @classmethod
+    def of(cls, group: PodGroup) -> Self:
+        waiting, now = group.waiting, total(group.holding)
+        used = group.total if group.made else now
+        return cls(group.queue, group.preemptible, used, now + total(waiting) if waiting else now)
 
 
 def over_limit(queue: Queue, use: QueueUsage, needed: Resources) -> PendingReason | None:

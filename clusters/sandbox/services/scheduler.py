@@ -20,9 +20,9 @@ from clusters.sandbox.services.store import WARNING, ObjectStore, record_event, 
 from scheduling.forecast.cycle import cycle
 from scheduling.model.decisions import Cause, Decision, Evict, Start, Wait
 from scheduling.model.resources import ZERO, Resources
-from scheduling.model.snapshot import PodGroup, SnapshotNode, total, welcome
+from scheduling.model.snapshot import PodGroup, SnapshotNode, welcome
 from scheduling.state.fair_share import fair_shares
-from scheduling.state.queue_usage import QueueUsageTracker
+from scheduling.state.queue_usage import QueueUsageTracker, UsageEntry
 
 
 class DecisionReporter:
@@ -165,9 +165,7 @@ class VolcanoReporter(DecisionReporter):
 def _standings(scene: SandboxSnapshot) -> dict[str, str]:
     snapshot = scene.snapshot
     ledger = QueueUsageTracker(snapshot.queues)
-    for group in snapshot.groups:
-        used = total(group.holding)
-        ledger.enter(group.queue, used, used + total(group.waiting), preemptible=group.preemptible)
+    ledger.enter(map(UsageEntry.of, snapshot.groups))
     texts: dict[str, str] = {}
     for pool in snapshot.pools:
         queues = [queue for queue in snapshot.queues if queue.pool == pool]

@@ -26,7 +26,8 @@ from scheduling.rules.kai.order import KaiQueueShares, Leaf, ScheduleOrder, grou
 from scheduling.rules.kai.reclaim import ReclaimCheck, may_reclaim
 from scheduling.rules.kai.solver import FailureMemo, Solution, Solver, VictimSearchMemo
 from scheduling.rules.kai.victims import Piece, VictimQueue, by_unit, of_pieces, pieces_of
-from scheduling.state.cluster_state import Assignment, PlacedPods, SchedulingState, evictions, packed_state
+from scheduling.state.assignments import Assignment, evictions
+from scheduling.state.cluster_state import PlacedPods, SchedulingState, packed_state
 from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.queue_usage import fits_quota
 from scheduling.state.refusals import impossible, no_room

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from scheduling.model.resources import Limit, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Queue
 from scheduling.rules.kai.order import KaiQueueShares
-from scheduling.state.cluster_state import Assignment
+from scheduling.state.assignments import Assignment
 from scheduling.state.queue_usage import UNUSED, QueueUsage
 
 

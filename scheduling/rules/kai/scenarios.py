@@ -13,7 +13,8 @@ from typing import Final
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Pod, PodGroup
 from scheduling.rules.kai.victims import Unit, VictimLine
-from scheduling.state.cluster_state import Assignment, SchedulingState
+from scheduling.state.assignments import Assignment
+from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import slots
 
 MOST_TRIES: Final = 100

@@ -16,7 +16,8 @@ from scheduling.model.snapshot import Pod, PodGroup, total
 from scheduling.rules.kai.order import KaiQueueShares, Leaf, ScheduleOrder, groups_by_queue, with_waiting
 from scheduling.rules.kai.scenarios import MOST_TRIES, Generator, PotentialVictims
 from scheduling.rules.kai.victims import Unit, VictimLine, VictimQueue
-from scheduling.state.cluster_state import Assignment, SchedulingState, held
+from scheduling.state.assignments import Assignment, held
+from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, slots
 
 GENERATORS: Final[tuple[tuple[Generator, int | None], ...]] = (

@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import PodGroup
 from scheduling.rules.kai.order import KaiQueueShares
-from scheduling.state.cluster_state import ALL_PODS, Assignment, held
+from scheduling.state.assignments import Assignment, held
+from scheduling.state.cluster_state import ALL_PODS
 from scheduling.state.workspace import check_time
 
 Unit = tuple[Assignment, ...]

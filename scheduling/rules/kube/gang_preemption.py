@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod
 from scheduling.rules.kube.preemption import start_time
-from scheduling.state.cluster_state import ALL_PODS, Assignment, SchedulingState
+from scheduling.state.assignments import Assignment
+from scheduling.state.cluster_state import ALL_PODS, SchedulingState
 from scheduling.state.node_capacity import NO_LIMIT
 from scheduling.state.workspace import check_time
 

@@ -27,7 +27,8 @@ from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
 from scheduling.rules.kube.gang_preemption import EvictionUnit, GangTrial, Space, all_units, minimal_victims
 from scheduling.rules.kube.preemption import KubePreemption, Nominations, kube_state, schedule_order
-from scheduling.state.cluster_state import SchedulingState, evictions
+from scheduling.state.assignments import evictions
+from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NO_LIMIT, Selection, empty, selection
 from scheduling.state.refusals import impossible, never_fits, no_room
 from scheduling.state.workspace import workspace

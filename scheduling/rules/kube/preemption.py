@@ -28,7 +28,8 @@ from scheduling.model.decisions import Cause, Decision, Start, Until, Wait, up_t
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy
-from scheduling.state.cluster_state import NODES, Assignment, SchedulingState, evictions, held
+from scheduling.state.assignments import Assignment, evictions, held
+from scheduling.state.cluster_state import NODES, SchedulingState
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, selection
 from scheduling.state.refusals import impossible, no_room
 from scheduling.state.workspace import check_time, workspace

@@ -28,7 +28,8 @@ from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy, total
 from scheduling.rules.volcano.order import VolcanoOrder
-from scheduling.state.cluster_state import Assignment, SchedulingState, evictions, held
+from scheduling.state.assignments import Assignment, evictions, held
+from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, matches
 from scheduling.state.refusals import impossible, no_room
 from scheduling.state.workspace import check_time, workspace

@@ -1,28 +1,95 @@
 """Volcano's order of queues, jobs, victims and nodes, and what its queues may reclaim from each other.
 
-Source: the plugins priority, gang, conformance, capacity, nodeorder and binpack of Volcano 1.15 with the weights they
-are shipped with, and recorded decisions of it (docs/model.md).
+Source: the plugins priority, gang, conformance, capacity (with enableHierarchy), nodeorder and binpack of Volcano 1.15
+with the weights they are shipped with, and recorded decisions of it (docs/model.md).
+
+Two queues are compared where their paths from the root part: projects of one department directly, projects of different
+departments by their departments. Only the rank is that of the project.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cmp_to_key, partial
 from math import sqrt
-from typing import Final
+from typing import Any, Final
 
 from scheduling.model.decisions import BELOW_MINIMUM, Cause
-from scheduling.model.resources import Resources, sum_of
-from scheduling.model.snapshot import PodGroup, Snapshot
-from scheduling.rules.volcano.queues import QueueOrder
-from scheduling.state.cluster_state import NODES, Assignment, SchedulingState
+from scheduling.model.resources import LARGEST, Resources, sum_of
+from scheduling.model.snapshot import PodGroup, Queue, Snapshot
+from scheduling.state.assignments import Assignment, held
+from scheduling.state.cluster_state import NODES, SchedulingState
 from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.node_capacity import NodeCapacity, matches
+from scheduling.state.queue_usage import QueueUsage, QueueUsageTracker, over_limit
 
 _Scores = dict[int, tuple[int, float]]
 """Of each node, by its index: its version, and how well it suited then."""
 
 TOP_SCORE: Final = 100
 CRITICAL_NAMESPACE: Final = "kube-system"
+
+
+class QueueOrder:
+    """The order of queues by their present use."""
+
+    def __init__(self, snapshot: Snapshot, usage: QueueUsageTracker) -> None:
+        self._usage = usage
+        self._queues = snapshot.queue_by_name
+        self._age = {queue.name: (queue.created, place) for place, queue in enumerate(snapshot.queues)}
+        self._apart: dict[tuple[str, str], tuple[str, str]] = {}
+        self._near: dict[tuple[str, str], int] = {}
+        self._used: dict[str, tuple[QueueUsage, tuple[float, bool]]] = {}
+        self.deserved: Mapping[str, Resources] = {queue.name: _deserved(queue) for queue in snapshot.queues}
+        self.turn: Callable[[str], Any] = cmp_to_key(self.compare)
+        """A key by which the queue that is served first is the smallest."""
+
+    def compare(self, left: str, right: str) -> int:
+        """Negative if the left one is served first.
+
+        Higher rank; where the paths part, the smaller used part of deserved quota, any deserved quota at all; older.
+        """
+        mine, theirs = -self._queues[left].rank, -self._queues[right].rank
+        if mine != theirs:
+            return _sign(mine, theirs)
+        above, beside = self._part(left, right)
+        return _sign(self._use(above), self._use(beside)) or _sign(self._age[left], self._age[right])
+
+    def compare_victims(self, left: str, right: str, taker: str) -> int:
+        """Negative if victims of the left one go first: the queue nearer to the preemptor, then the one served last."""
+        return _sign(self._nearness(right, taker), self._nearness(left, taker)) or self.compare(right, left)
+
+    def holds(self, name: str, asked: Resources) -> bool:
+        """Whether that much fits under the limits of the queue and its parents."""
+        use = QueueUsage(self._usage.uses[name].allocated)
+        return not any(over_limit(queue, use, asked) for queue in self._usage.path(name))
+
+    def is_beyond(self, name: str) -> bool:
+        """Whether the queue or a parent uses more than its limit."""
+        return any(self._usage.uses[queue.name].allocated.beyond(queue.limit) for queue in self._usage.path(name))
+
+    def _nearness(self, name: str, other: str) -> int:
+        """Number of common ancestors."""
+        if (name, other) not in self._near:
+            above = {queue.name for queue in self._usage.path(name)[1:]}
+            self._near[name, other] = sum(queue.name in above for queue in self._usage.path(other)[1:])
+        return self._near[name, other]
+
+    def _part(self, left: str, right: str) -> tuple[str, str]:
+        """The first queues, from the root, at which both paths differ."""
+        if (left, right) not in self._apart:
+            downs = [[queue.name for queue in reversed(self._usage.path(name))] for name in (left, right)]
+            pairs = (pair for pair in zip(*downs, strict=False) if pair[0] != pair[1])
+            self._apart[left, right] = next(pairs, (left, right))
+        return self._apart[left, right]
+
+    def _use(self, name: str) -> tuple[float, bool]:
+        """Largest used part of its deserved quota. Queues without deserved quota count as fully used and come last."""
+        use, known = self._usage.uses[name], self._used.get(name)
+        if known is None or known[0] is not use:
+            whole = self.deserved[name]
+            part = max((part / of for part, of in _pairs(use.allocated, whole) if of), default=1.0)
+            known = self._used[name] = (use, (part, not whole))
+        return known[1]
 
 
 class VolcanoOrder:
@@ -128,8 +195,9 @@ class VolcanoOrder:
         ]
         if not others:
             return None
-        surplus = self._grown(self._above_minimum(others), Cause.RECLAIM)
-        return surplus or self._grown(self._over_deserved(others, group.queue, asked), Cause.RECLAIM)
+        if surplus := self._grown(self._above_minimum(others), Cause.RECLAIM):
+            return surplus
+        return self._grown(self._over_deserved(others, group.queue, asked, capacity.future), Cause.RECLAIM)
 
     def _grown(self, assignments: list[Assignment], action: Cause) -> list[Assignment]:
         """Those that have run for their minimum runtime."""
@@ -154,18 +222,29 @@ class VolcanoOrder:
                 found.append(assignment)
         return [assignment for assignment in found if assignment.group.namespace != CRITICAL_NAMESPACE]
 
-    def _over_deserved(self, assignments: list[Assignment], taker: str, asked: Resources) -> list[Assignment]:
-        """In order, while the queue exceeds its deserved quota just before; the last victim may bring it below."""
+    def _over_deserved(
+        self, assignments: list[Assignment], taker: str, asked: Resources, future: Resources
+    ) -> list[Assignment]:
+        """In order, while the queue exceeds its deserved quota just before; the last victim may bring it below.
+
+        None where all that could go would not be enough beside the `future` capacity of the node.
+        """
         used = {
             assignment.group.queue: self._state.usage.uses[assignment.group.queue].allocated
             for assignment in assignments
         }
-        found = []
-        for assignment in self.in_turn(assignments, taker):
+
+        def goes(assignment: Assignment) -> bool:
             name, requests = assignment.group.queue, assignment.pod.requests
             helps = any(part and wanted for part, wanted in _pairs(requests, asked))
-            if helps and _over(requests, used[name], self._deserved[name]):
-                used[name] -= requests
+            return helps and _over(requests, used[name], self._deserved[name])
+
+        found: list[Assignment] = []
+        if not asked.served_by(future + held([*filter(goes, assignments)])):  # the order takes long
+            return found
+        for assignment in self.in_turn(assignments, taker):
+            if goes(assignment):
+                used[assignment.group.queue] -= assignment.pod.requests
                 found.append(assignment)
         return found
 
@@ -227,3 +306,14 @@ def _packed(asked: Resources, used: Resources, size: Resources) -> float:
     dimensions = zip(_parts(asked)[1:], _parts(used)[1:], _parts(size)[1:], strict=True)
     parts = [(part + taken) / whole if whole else 0.0 for part, taken, whole in dimensions if part]
     return 0.0 if not parts or max(parts) > 1 else sum(parts) / len(parts) * TOP_SCORE
+
+
+def _sign(left: Any, right: Any) -> int:
+    return int(left > right) - int(left < right)
+
+
+def _deserved(queue: Queue) -> Resources:
+    """The deserved quota, at most the limit. Unset CPU and memory count as zero, as Rung writes them."""
+    deserved = queue.deserved
+    gpu = LARGEST if deserved.gpu is None else deserved.gpu
+    return Resources(gpu, deserved.cpu or 0, deserved.memory or 0).clamp(queue.limit)
