@@ -57,6 +57,32 @@ def test_who_is_first_in_the_queue_runs_first_and_the_next_one_after_it(flavour:
     assert found == (HOUR, 3 * HOUR)
 
 
+@pytest.mark.parametrize("flavour", list(Flavour))
+def test_the_answer_for_a_sample_does_not_depend_on_the_samples_before_it(flavour: str) -> None:
+    names = [f"w{index}" for index in range(12)]
+    there = cluster(
+        *(node(f"n{index}", 8) for index in range(3)),
+        *(
+            running(f"r{index}", f"n{index // 4}", gpus=2, start=-9, queue=("team", "other")[index % 2])
+            for index in range(12)
+        ),
+        *(
+            gang(name, gpus=(1, 2, 4, 8)[index % 4], created=-1, queue=("team", "other")[index % 3 % 2])
+            for index, name in enumerate(names)
+        ),
+    )
+    samples = [
+        RunSample(
+            {f"r{index}": (index * step % 7 + 1) * HOUR for index in range(12)}, dict.fromkeys(names, step * HOUR)
+        )
+        for step in (1, 2, 3, 5)
+    ]
+    together = start_times(there, awaiting(*names), samples, flavour=flavour, until=100 * HOUR)
+    alone = [next(start_times(there, awaiting(*names), [each], flavour=flavour, until=100 * HOUR)) for each in samples]
+    assert list(together) == alone
+    assert len(set(alone)) == len(samples), "the samples differ"
+
+
 @pytest.mark.parametrize("flavour", list(FLAVOURS))
 def test_what_never_ends_is_waited_for_until_the_horizon(flavour: str) -> None:
     there = cluster(node("n", 8), running("old", "n", gpus=8, start=-1), gang("mine", gpus=8, created=-1))

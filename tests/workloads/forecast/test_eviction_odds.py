@@ -95,6 +95,14 @@ def test_there_are_none_for_what_is_never_evicted_and_of_few_runs_no_share(recor
     assert found.every.percent is None
 
 
+def test_of_runs_that_are_enough_only_together_the_share_of_all_is_stated() -> None:
+    found = EvictionOdds("h100", RunOdds(12, 6, 6), RunOdds(10, 1, 0), RunOdds(24, 7, 6))
+    assert found.sentence == (
+        "All runs in h100: 29 % (7 of 24 runs) were evicted within 4 h of their start in the last 7 days. "
+        "Too few to compare by quota (12 that started over quota, 10 within)."
+    )
+
+
 def test_a_preview_shows_them_beside_preemptibility(recorded: Project) -> None:
     spec = spec_of(pytorch_job("mine"), namespace=recorded.namespace, preemptibility="preemptible")
     found = forecast_json(forecast(spec=spec, project=recorded, actor=SYSTEM))["evictionOdds"]

@@ -56,7 +56,13 @@ class EvictionOdds:
 
     @property
     def sentence(self) -> str:
-        """ "Over quota in h100: 12 % (6 of 50 runs) were evicted within 4 h … Within quota: not enough data …"."""
+        """ "Over quota in h100: 12 % (6 of 50 runs) were evicted within 4 h … Within quota: not enough data …".
+
+        Where only all runs together are enough, their share, as REST states it.
+        """
+        if self.over.percent is None and self.within.percent is None and self.every.percent is not None:
+            apart = f"{self.over.runs} that started over quota, {self.within.runs} within"
+            return f"All runs in {self.pool}: {self.every.words}. Too few to compare by quota ({apart})."
         return f"Over quota in {self.pool}: {self.over.words}. Within quota: {self.within.words}."
 
 
