@@ -4,13 +4,12 @@ Source: Run:ai over-quota rules, KAI capacity policy: a workload must pass at it
 it; limits are checked before quotas; a dimension that is not requested never refuses.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from scheduling.model.reasons import PendingReason, Reason
-from scheduling.model.resources import ZERO, Limit, Resources, sum_of
+from scheduling.model.resources import ZERO, Limit, Resources
 from scheduling.model.snapshot import PodGroup, Queue, total
 from scheduling.state.workspace import check_time
 
@@ -122,14 +121,14 @@ class QueueUsageTracker:
         self._add_up(entries, -1)
 
     def _add_up(self, entries: Iterable[UsageEntry], sign: int) -> None:
-        queues: dict[tuple[str, bool], list[UsageEntry]] = defaultdict(list)
-        for entry in entries:
-            queues[entry.queue, entry.preemptible].append(entry)
-        for (name, preemptible), found in queues.items():
-            used, requested = (
-                sum_of(each.used for each in found) * sign,
-                sum_of(each.requested for each in found) * sign,
-            )
+        sums: dict[tuple[str, bool], list[int]] = {}
+        for name, preemptible, used, requested in entries:
+            amounts = (used.gpu, used.cpu, used.memory, requested.gpu, requested.cpu, requested.memory)
+            found = sums.setdefault((name, preemptible), [0] * len(amounts))
+            for place, amount in enumerate(amounts):
+                found[place] += amount * sign
+        for (name, preemptible), found in sums.items():
+            used, requested = Resources(*found[:3]), Resources(*found[3:])
             for queue in self.path(name):
                 use = self.uses[queue.name]
                 fixed = use.non_preemptible if preemptible else use.non_preemptible + used

@@ -182,16 +182,14 @@ class KubePreemption:
         return self._rankings[key].best()
 
     def cost_of(self, capacity: NodeCapacity, asked: Resources, priority: int) -> NodeScore | None:
-        """Cost of a preemption on this node, lower is better; None if it frees too little or needs no victim.
-
-        Cached from cycle to cycle while the pods and the capacity of the node are the same.
-        """
-        scope, key = ("node", capacity.node.name), ("cost", asked, priority)
-        costs: dict[int, NodeScore | None] = self.state.cached(scope, key, dict)
-        if capacity.version not in costs:
-            costs.clear()
-            costs[capacity.version] = self._cost(self._victims(capacity, asked, priority))
-        return costs[capacity.version]
+        """Cost of a preemption on this node, lower is better; None if it frees too little or needs no victim."""
+        victims = self._victims(capacity, asked, priority)
+        if not victims:
+            return None
+        priorities = [assignment.group.priority for assignment in victims]
+        top = priorities[0]
+        oldest_of_top = min(start_time(assignment) for assignment in victims if assignment.group.priority == top)
+        return (top, sum(priorities) + PRIORITY_SHIFT * len(victims), len(victims), -oldest_of_top)
 
     def _weaker(self, capacity: NodeCapacity, priority: int) -> list[Assignment]:
         """The highest priority first."""
@@ -212,15 +210,6 @@ class KubePreemption:
             else:
                 victims.append(assignment)
         return victims
-
-    @staticmethod
-    def _cost(victims: list[Assignment]) -> NodeScore | None:
-        if not victims:
-            return None
-        priorities = [assignment.group.priority for assignment in victims]
-        top = priorities[0]
-        oldest_of_top = min(start_time(assignment) for assignment in victims if assignment.group.priority == top)
-        return (top, sum(priorities) + PRIORITY_SHIFT * len(victims), len(victims), -oldest_of_top)
 
 
 def by_strength(state: SchedulingState, capacity: NodeCapacity) -> list[Assignment]:
@@ -256,7 +245,7 @@ def _freed(state: SchedulingState, capacity: NodeCapacity) -> list[Freed]:
 
 
 class EvictionCosts:
-    """Highest victim priority per node, the first part of the cost. Cached from cycle to cycle."""
+    """Cost of a preemption per node, or its first part, the highest victim priority. Cached from cycle to cycle."""
 
     def __init__(self, state: SchedulingState, matching: list[NodeCapacity], asked: Resources, priority: int) -> None:
         self._state = state
@@ -286,6 +275,16 @@ class EvictionCosts:
             if left + count > 0 and asked.served_by(future + amount):
                 return ((priority,), capacity.index, capacity.version)
         return None
+
+    def record(self, capacity: NodeCapacity, cost: NodeScore | None) -> None:
+        """Keep the whole cost of a node that this cycle has not changed."""
+        known = self._entries.get(capacity.index)
+        if known is not None and known[2] == capacity.version:
+            self._sorted = None
+            if cost is None:
+                del self._entries[capacity.index]
+            else:
+                self._entries[capacity.index] = (cost, capacity.index, capacity.version)
 
     def settled(self) -> list["_Entry"]:
         """The costs of all nodes as they were before this cycle, sorted."""
@@ -337,8 +336,11 @@ class _Ranking:
             if capacity.version == version and len(score) > 1:
                 return capacity
             heappop(self._heap)
-            if capacity.version == version and (cost := self._cost(capacity)) is not None:
-                heappush(self._heap, (cost, index, version))
+            if capacity.version == version:
+                cost = self._cost(capacity)
+                self._bounds.record(capacity, cost)
+                if cost is not None:
+                    heappush(self._heap, (cost, index, version))
         return None
 
 

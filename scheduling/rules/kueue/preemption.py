@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import merge
 from itertools import takewhile
+from math import inf
 from typing import TypeAlias
 
 from scheduling.model.decisions import Cause
@@ -168,7 +169,10 @@ class VictimSearch:
     def _of(self, source: _Source, *, leaving: bool) -> Iterator[PreemptionTarget]:
         """Its potential victims, until it does not borrow any more."""
         policy = self._taker.queue.preempts if source.common is None else self._taker.queue.reclaims
+        highest = inf if policy is QueuePreemptionPolicy.ANY else self._taker.group.priority
         for claim in self._claims.get((source.share.name, leaving), ()):
+            if claim.group.priority > highest:  # so have all after it
+                return
             if source.common is not None and not source.share.over_quota(self._taker.short):
                 return
             if self._taker.may_evict(policy, claim):

@@ -20,16 +20,30 @@ ENDLESS: Final = 2**80
 class QuotaShare:
     """A queue or cohort. nominal: nominal quota including everything below. Changed by `charge` only.
 
+    most: what may be used here at most, borrowing included; of the root, its quota.
     kin: the shares of its owner in all pools, itself included. lendable: cached denominator of `dominant_share`.
     used: without terminating work, with work that waits for it; leaving: the difference.
     """
 
-    __slots__ = ("children", "kin", "leaving", "lendable", "limit", "name", "nominal", "parent", "used", "weight")
+    __slots__ = (
+        "children",
+        "kin",
+        "leaving",
+        "lendable",
+        "limit",
+        "most",
+        "name",
+        "nominal",
+        "parent",
+        "used",
+        "weight",
+    )
 
     def __init__(self, name: str, queue: Queue | None) -> None:
         self.limit = _amounts(queue.limit if queue else UNLIMITED)
         self.name = name
         self.nominal = _each(min, _amounts(queue.deserved), self.limit) if queue else ZERO
+        self.most = self.nominal
         self.parent: QuotaShare | None = None
         self.children: list[QuotaShare] = []
         self.kin: list[QuotaShare] = [self]
@@ -60,11 +74,13 @@ class QuotaShare:
         return self._rest(lambda _share: ZERO)
 
     def _rest(self, used: Callable[["QuotaShare"], Resources]) -> Resources:
-        found = Resources(ENDLESS, ENDLESS, ENDLESS)
+        gpu = cpu = memory = ENDLESS
         for share in self.path():
-            most = _each(max, share.nominal, share.limit) if share.parent else share.nominal
-            found = _each(min, found, most - used(share))
-        return found
+            most, less = share.most, used(share)
+            gpu = min(gpu, most.gpu - less.gpu)
+            cpu = min(cpu, most.cpu - less.cpu)
+            memory = min(memory, most.memory - less.memory)
+        return Resources(gpu, cpu, memory)
 
     def deserves(self, needed: Resources) -> bool:
         """Whether `needed` more stays inside its nominal quota in the requested dimensions."""
@@ -157,6 +173,7 @@ def _add_up(share: QuotaShare) -> None:
         _add_up(child)
     children = sum_of(child.nominal for child in share.children)
     share.nominal = _each(max, share.nominal, children)
+    share.most = _each(max, share.nominal, share.limit) if share.parent else share.nominal
 
 
 def _join(cohorts: list[QuotaShare]) -> None:
