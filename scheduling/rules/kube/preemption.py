@@ -17,6 +17,7 @@ Source: kube-scheduler's default preemption, checked decision by decision agains
 Every flavour whose single pods kube-scheduler places uses these rules.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -251,13 +252,10 @@ class EvictionCosts:
         self._state = state
         self._asked = asked
         self._priority = priority
-        self._entries: dict[int, _Entry] = {}
-        self._sorted: list[_Entry] | None = None
         self._seen = len(state.capacities.moved)
         self.matching = {capacity.index: capacity for capacity in matching}
-        for capacity in matching:
-            if entry := self.entry(capacity):
-                self._entries[capacity.index] = entry
+        self._sorted: list[_Entry] = sorted(filter(None, map(self.entry, matching)))
+        self._entries = {entry[1]: entry for entry in self._sorted}
         self._unsettled = self._changed()
         """Discard what is known of these nodes."""
 
@@ -280,24 +278,23 @@ class EvictionCosts:
         """Keep the whole cost of a node that this cycle has not changed."""
         known = self._entries.get(capacity.index)
         if known is not None and known[2] == capacity.version:
-            self._sorted = None
-            if cost is None:
-                del self._entries[capacity.index]
-            else:
-                self._entries[capacity.index] = (cost, capacity.index, capacity.version)
+            self._replace(capacity.index, None if cost is None else (cost, capacity.index, capacity.version))
 
     def settled(self) -> list["_Entry"]:
         """The costs of all nodes as they were before this cycle, sorted."""
         moved, changed = self._state.capacities.moved, self._changed()
         again = ({capacity.index for capacity in moved[self._seen :]} & self.matching.keys()) | self._unsettled
-        if self._sorted is None or again:
-            for index in again:
-                self._entries.pop(index, None)
-                if entry := self.entry(self.matching[index]):
-                    self._entries[index] = entry
-            self._unsettled = again & changed
-            self._seen, self._sorted = len(moved), sorted(self._entries.values())
+        for index in again:
+            self._replace(index, self.entry(self.matching[index]))
+        self._unsettled, self._seen = again & changed, len(moved)
         return self._sorted
+
+    def _replace(self, index: int, entry: "_Entry | None") -> None:
+        if (known := self._entries.pop(index, None)) is not None:
+            del self._sorted[bisect_left(self._sorted, known)]
+        if entry is not None:
+            self._entries[index] = entry
+            insort(self._sorted, entry)
 
     def _changed(self) -> set[int]:
         """Indexes of the nodes that this cycle has changed so far."""
