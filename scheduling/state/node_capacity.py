@@ -146,6 +146,8 @@ class NodeCapacities:
         """The same the other way round, from the first search for an empty node on."""
         self._matching: dict[Selection, tuple[list[NodeCapacity], frozenset[int]]] = {}
         self._free: dict[tuple[Selection, bool], tuple[int, tuple[Resources, Resources]]] = {}
+        self._future_gpus = (-1, 0)
+        """An age, and their sum then."""
         self._clock = self._settled = 0
         self._before: dict[int, int] = {}
         self.age = 0
@@ -272,7 +274,10 @@ class NodeCapacities:
 
     def future_gpus(self) -> int:
         """Sum of free GPUs, now or in the future; overcommitted nodes count as zero."""
-        return sum(gpu for gpu, _index in self._fullest[bisect_left(self._fullest, (1, -1)) :])
+        if self._future_gpus[0] != self.age:
+            found = sum(gpu for gpu, _index in self._fullest[bisect_left(self._fullest, (1, -1)) :])
+            self._future_gpus = (self.age, found)
+        return self._future_gpus[1]
 
     def capacity(self) -> Resources:
         """Sum of the resources of the ready nodes."""

@@ -12,7 +12,7 @@ Source: KAI 0.17 and recorded decisions of it (docs/model.md).
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import islice
@@ -173,7 +173,7 @@ class _KaiCycle:
             elif not self.state.refusal(group, asked) and (placed := self.state.place_all(group, chunk)):
                 case.accept(PlacedPods(placed.nodes, now=False))
                 self._line = None
-            elif solution := self._solver(group, asked, cause).solve(chunk):
+            elif (solver := self._solver(group, asked, cause)) and (solution := solver.solve(chunk)):
                 self._adopt(case, solution, cause)
             else:
                 hopeless.add(group, chunk)
@@ -196,14 +196,19 @@ class _KaiCycle:
         """Whether that many GPUs are free in total, now or once terminating pods are gone."""
         return asked.gpu <= self.state.capacities.future_gpus()
 
-    def _solver(self, group: PodGroup, asked: Resources, cause: Cause) -> Solver:
-        waiting = self._in_line()
-        if cause is Cause.CONSOLIDATE:
-            return Solver(self.shares, group, self._movable(group), lambda _asked, gone: not gone, waiting)
-        if cause is Cause.PREEMPT:
-            return Solver(self.shares, group, self._weaker(group), lambda _asked, _gone: True, waiting)
+    def _solver(self, group: PodGroup, asked: Resources, cause: Cause) -> Solver | None:
+        """None: there are no potential victims."""
         reclaim = ReclaimCheck(self.shares, group)
-        return Solver(self.shares, group, self._others(group, asked, reclaim), reclaim.accepts, waiting)
+        if cause is Cause.CONSOLIDATE:
+            victims = self._movable(group)
+        elif cause is Cause.PREEMPT:
+            victims = self._weaker(group)
+        else:
+            victims = self._others(group, asked, reclaim)
+        if not any(queue.victims for queue in victims.values()):
+            return None
+        accepts = {Cause.CONSOLIDATE: _moves_all, Cause.PREEMPT: _always}.get(cause, reclaim.accepts)
+        return Solver(self.shares, group, victims, accepts, self._in_line())
 
     def _in_line(self) -> dict[str, Leaf[PodGroup]]:
         """Groups that still wait, by queue; computed again once one is placed."""
@@ -215,7 +220,7 @@ class _KaiCycle:
     def _weaker(self, group: PodGroup) -> dict[str, VictimQueue]:
         """Victims of preempt: the same queue, preemptible, strictly lower priority."""
         own = self._evictable(group.queue, group.queue, Cause.PREEMPT)
-        return {group.queue: own.only(lambda assignment: assignment.group.priority < group.priority)}
+        return {group.queue: own.below(group.priority)}
 
     def _others(self, group: PodGroup, asked: Resources, reclaim: ReclaimCheck) -> dict[str, VictimQueue]:
         """Victims of reclaim: preemptible work of queues that may lose some; if many, not of queues served first."""
@@ -307,6 +312,14 @@ class _KaiCycle:
             case.pend = no_room(self.state, case.group, coming, Reason.EVICTING)
         if case.pend is not None:
             yield Wait(case.group, case.pend, case.nominated)
+
+
+def _moves_all(_asked: Resources, gone: Sequence[Assignment]) -> bool:
+    return not gone
+
+
+def _always(_asked: Resources, _gone: Sequence[Assignment]) -> bool:
+    return True
 
 
 def _weakness(group: PodGroup) -> tuple[int, int, str]:

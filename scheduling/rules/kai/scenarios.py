@@ -214,8 +214,8 @@ class PotentialVictims:
 
     def _elsewhere(self) -> int:
         """GPUs that are free on nodes without victims."""
-        first = self._reached()
-        return sum(gpu for index, gpu in self._free_before.items() if index not in first)
+        free = self._free_before
+        return self._free_sum - sum(free[index] for index in self._reached() if index in free)
 
     @cached_property
     def _free_before(self) -> Mapping[int, int]:
@@ -223,6 +223,10 @@ class PotentialVictims:
         free = {capacity.index for capacity in self._state.capacities.with_gpus(self._group, 1)} | self._recorded.keys()
         recorded = {index: amount.gpu for index, amount in self._recorded.items()}
         return {index: max(self._line.free[index], 0) + recorded.get(index, 0) for index in free}
+
+    @cached_property
+    def _free_sum(self) -> int:
+        return sum(self._free_before.values())
 
 
 Generator = Callable[[PotentialVictims], Iterator[list[Unit]]]

@@ -5,6 +5,7 @@ first, counting what it has lost by then. A department is compared by its use wi
 whose victim is next.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -70,6 +71,11 @@ class VictimQueue:
         for victim in self.victims:
             homes[victim.unit[0].group.name].update(index for index, _gpu in victim.capacities)
         return frozenset(index for capacities in homes.values() if len(capacities) > 1 for index in capacities)
+
+    def below(self, priority: int) -> "VictimQueue":
+        """The victims of lower priority, which come first."""
+        end = bisect_left(self.victims, priority, key=lambda victim: victim.unit[0].group.priority)
+        return VictimQueue(self.victims[:end], self)
 
     def only(self, goes: Callable[[Assignment], bool]) -> "VictimQueue":
         """The victims whose first pod passes the filter."""
