@@ -201,7 +201,7 @@ class SchedulingState:
         values = self._cache[scope]
         if key not in values:
             if scope == NODES and len(values) >= MOST_CACHED:
-                values.clear()
+                del values[next(iter(values))]
             values[key] = make()
         return cast("Value", values[key])
 
