@@ -45,6 +45,7 @@ from workloads.plans.services.plans import (
 )
 
 PAGE_SIZE: Final = 50
+LONGEST_SEARCH: Final = 100
 MARKS: Final = {
     "+": _lazy("created"),
     "~": _lazy("changed"),
@@ -158,12 +159,15 @@ def plan_approve(request: HttpRequest, plan_id: UUID) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def plan_approval(request: HttpRequest) -> HttpResponse:
-    """Where a second admin has to approve plans. Sent, the plan that changes it."""
+    """Where a second admin has to approve plans, a page of departments at a time; `q` is a part of their name.
+
+    Sent, the plan that changes it.
+    """
     actor = actor_of(request)
     held = access_for(actor)
-    departments = held.departments(Permission.MANAGE_DEPARTMENT).select_related("cluster").order_by("name")
+    departments = held.departments(Permission.MANAGE_DEPARTMENT).select_related("cluster")
     everywhere = held.can(Permission.MANAGE_DICTIONARY)
-    if not (everywhere or departments):
+    if not (everywhere or departments.exists()):
         require(actor, Permission.MANAGE_DICTIONARY)
     if request.method == "POST":
         change: dict[str, Any] = {"required": request.POST.get("required") == "on"}
@@ -171,10 +175,12 @@ def plan_approval(request: HttpRequest) -> HttpResponse:
             found = get_object_or_404(departments, pk=key if key.isascii() and key.isdecimal() else 0)
             change |= {"department": found.name, "cluster": found.cluster.name}
         return redirect(plan_page("approval", change, actor))
+    search, after = request.GET.get("q", "").strip()[:LONGEST_SEARCH], request.GET.get("after", "")
+    page = page_of(departments.filter(name__icontains=search), column="name", after=after, size=PAGE_SIZE)
     required = approval_departments()
-    rows = [(None, None in required)] if everywhere else []
-    context = {"rows": [*rows, *((each, each.pk in required) for each in departments)]}
-    return render_page(request, "workloads/plans/approval.html", context)
+    rows = [(None, None in required)] if everywhere and not (search or after) else []
+    context = {"page": page, "search": search, "rows": [*rows, *((each, each.pk in required) for each in page.rows)]}
+    return render_page(request, "workloads/plans/approval.html", context, parts=("scopes",))
 
 
 @login_required

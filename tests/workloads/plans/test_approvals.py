@@ -1,5 +1,6 @@
 """Approval by a second admin: off at first, required by scope, never by the author, and no way around it."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from tenants.access.models import Role, User
 from tenants.organisation.models import Project
 from tenants.quotas.models import MinRuntime, ProjectQuota
 from tests.factories.cast import applied
-from tests.factories.tenants import GPU, MembershipFactory
+from tests.factories.tenants import GPU, DepartmentFactory, MembershipFactory
 from tests.support.rest_clients import Robot
 from workloads.dictionary.models import Priority
 from workloads.notifications.models import Notice
@@ -221,6 +222,22 @@ def test_those_who_may_approve_are_notified(robot: Robot, llm_team: Project) -> 
     notice = Notice.objects.get()
     assert (notice.type, notice.project, notice.permission) == ("PlanNeedsApproval", llm_team, "manage_project_quota")
     assert (notice.title, notice.path) == (f"Approval needed: {plan['title']}", f"/plans/{plan['id']}/")
+
+
+def test_departments_are_listed_a_page_at_a_time_and_found_by_a_part_of_their_name(
+    client_of: Clients, admin: User, llm_team: Project
+) -> None:
+    for number in range(60):
+        DepartmentFactory(cluster=llm_team.cluster, name=f"lab-{number:02}")
+    client = client_of(admin)
+    first = client.get("/plans/approval/").content.decode()
+    assert ("All plans" in first, "lab-00" in first, "lab-59" in first) == (True, True, False)
+    (after,) = re.findall(r'href="\?(after=[^"]+)"', first)
+    second = client.get(f"/plans/approval/?{after}").content.decode()
+    assert ("All plans" in second, "lab-00" in second, "lab-59" in second) == (False, False, True)
+    found = client.get("/plans/approval/?q=B-42").content.decode()
+    assert ("lab-42" in found, "lab-41" in found) == (True, False)
+    assert "No department of yours" in client.get("/plans/approval/?q=zz").content.decode()
 
 
 def test_the_pages_require_approve_and_apply(
