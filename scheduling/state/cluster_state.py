@@ -22,6 +22,8 @@ from scheduling.state.workspace import check_time
 
 Value = TypeVar("Value")
 MOST_CACHED: Final = 64
+MANY: Final = 64
+"""Pod groups for which sorting the nodes again is faster than moving each node in the order."""
 Scope = tuple[str, str]
 """`("queue", name)`, `("group", name)`, `("node", name)`, `ALL_PODS` or `NODES`."""
 ALL_PODS: Final[Scope] = ("pods", "")
@@ -80,6 +82,8 @@ class SchedulingState:
     def advance(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
         """Remove and add pod groups for good: `restore` returns to the new state."""
         names, groups = tuple(gone), tuple(come)
+        if len(names) + len(groups) >= MANY:
+            self.capacities.forget_order()
         self.usage.leave(map(self._entered.__getitem__, names))
         for name in names:
             self._leave(name)

@@ -141,9 +141,10 @@ class NodeCapacities:
         self._by_name = {capacity.node.name: capacity for capacity in self._capacities}
         self.gpus = [capacity.future.gpu for capacity in self._capacities]
         """What the future of each room has, by its index."""
-        self._fullest = sorted(zip(self.gpus, range(len(self._capacities)), strict=True))
+        self._fullest: list[tuple[int, int]] | None = None
+        """(What the future has, index), sorted; from the first search for a full node on."""
         self._emptiest: list[tuple[int, int]] | None = None
-        """The same the other way round, from the first search for an empty node on."""
+        """(Minus what the future has, index), sorted; from the first search for an empty node on."""
         self._matching: dict[Selection, tuple[list[NodeCapacity], frozenset[int]]] = {}
         self._free: dict[tuple[Selection, bool], tuple[int, tuple[Resources, Resources]]] = {}
         self._future_gpus = (-1, 0)
@@ -171,8 +172,9 @@ class NodeCapacities:
         """Add to the free amounts and pod slots; negative amounts take."""
         if future.gpu:
             gpu, index = capacity.future.gpu, capacity.index
-            del self._fullest[bisect_left(self._fullest, (gpu, index))]
-            insort(self._fullest, (gpu + future.gpu, index))
+            if self._fullest is not None:
+                del self._fullest[bisect_left(self._fullest, (gpu, index))]
+                insort(self._fullest, (gpu + future.gpu, index))
             if self._emptiest is not None:
                 del self._emptiest[bisect_left(self._emptiest, (-gpu, index))]
                 insort(self._emptiest, (-gpu - future.gpu, index))
@@ -205,11 +207,12 @@ class NodeCapacities:
 
     def saved(self) -> Callable[[], None]:
         """Return a function that returns to the present, settled amounts."""
-        gpus, fullest, age = self.gpus.copy(), self._fullest.copy(), self.age
+        gpus, age = self.gpus.copy(), self.age
         known = [(it.idle, it.future, it.pods_left, it.version, it.shared.copy()) for it in self._capacities]
 
         def back() -> None:
-            self.gpus, self._fullest, self._emptiest = gpus.copy(), fullest.copy(), None
+            self.gpus = gpus.copy()
+            self.forget_order()
             for capacity, (idle, future, pods_left, version, shared) in zip(self._capacities, known, strict=True):
                 if capacity.version != version:
                     capacity.idle, capacity.future, capacity.pods_left = idle, future, pods_left
@@ -259,8 +262,18 @@ class NodeCapacities:
                 self._emptiest = sorted((-free, index) for index, free in enumerate(self.gpus))
             found = self._emptiest[: bisect_left(self._emptiest, (1 - gpu, -1))]
         else:
-            found = self._fullest[bisect_left(self._fullest, (gpu, -1)) :]
+            found = self._with_future(gpu)
         return (self._capacities[index] for _gpu, index in found if index in allowed)
+
+    def _with_future(self, gpu: int) -> list[tuple[int, int]]:
+        """(What the future has, index) of the nodes that have as much, the fullest first."""
+        if self._fullest is None:
+            self._fullest = sorted(zip(self.gpus, range(len(self.gpus)), strict=True))
+        return self._fullest[bisect_left(self._fullest, (gpu, -1)) :]
+
+    def forget_order(self) -> None:
+        """Sort the nodes again at the next search: before many changes."""
+        self._fullest = self._emptiest = None
 
     def free(self, group: PodGroup) -> tuple[Resources, Resources]:
         """Free resources now: the sum, and those of the emptiest node."""
@@ -275,8 +288,7 @@ class NodeCapacities:
     def future_gpus(self) -> int:
         """Sum of free GPUs, now or in the future; overcommitted nodes count as zero."""
         if self._future_gpus[0] != self.age:
-            found = sum(gpu for gpu, _index in self._fullest[bisect_left(self._fullest, (1, -1)) :])
-            self._future_gpus = (self.age, found)
+            self._future_gpus = (self.age, sum(gpu for gpu, _index in self._with_future(1)))
         return self._future_gpus[1]
 
     def capacity(self) -> Resources:

@@ -121,14 +121,13 @@ class QueueUsageTracker:
         self._add_up(entries, -1)
 
     def _add_up(self, entries: Iterable[UsageEntry], sign: int) -> None:
-        sums: dict[tuple[str, bool], list[int]] = {}
+        sums: dict[tuple[str, bool], tuple[Resources, Resources]] = {}
         for name, preemptible, used, requested in entries:
-            amounts = (used.gpu, used.cpu, used.memory, requested.gpu, requested.cpu, requested.memory)
-            found = sums.setdefault((name, preemptible), [0] * len(amounts))
-            for place, amount in enumerate(amounts):
-                found[place] += amount * sign
+            before, wanted = sums.get((name, preemptible), (ZERO, ZERO))
+            more = before + used
+            sums[name, preemptible] = (more, more if wanted is before and requested is used else wanted + requested)
         for (name, preemptible), found in sums.items():
-            used, requested = Resources(*found[:3]), Resources(*found[3:])
+            used, requested = found[0] * sign, found[1] * sign
             for queue in self.path(name):
                 use = self.uses[queue.name]
                 fixed = use.non_preemptible if preemptible else use.non_preemptible + used

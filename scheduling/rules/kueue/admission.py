@@ -26,7 +26,7 @@ from typing import Final
 from scheduling.model.decisions import Decision, Evict, Start, Until, Wait, up_to
 from scheduling.model.preemptibility import QueuePreemptionPolicy
 from scheduling.model.reasons import PendingReason, Reason
-from scheduling.model.resources import ZERO, Resources
+from scheduling.model.resources import ZERO, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.rules.kueue.fair_sharing import FairVictimSearch, fair_turns
 from scheduling.rules.kueue.preemption import (
@@ -89,9 +89,13 @@ class KueueState:
         """Remove and add pod groups for good: `restore` returns to the new state."""
         names, groups = tuple(gone), tuple(come)
         self.places.advance(names, groups)
+        lost: dict[QuotaShare, list[Resources]] = defaultdict(list)
         for name in names:
-            if (claim := self._known.get(name)) is not None:
-                self._forget(claim)
+            if (claim := self._known.pop(name, None)) is not None:
+                self.claims[claim.line].remove(claim)
+                lost[claim.share].append(claim.amount)
+        for share, amounts in lost.items():
+            share.charge(ZERO - sum_of(amounts))
         for group in groups:
             if (claim := self._claim(group)) is not None:
                 self._know(claim)

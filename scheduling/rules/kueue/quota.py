@@ -63,7 +63,8 @@ class QuotaShare:
         """Add `amount` to the use at every level; negative amounts subtract."""
         for share in self.path():
             share.used += amount
-            share.leaving += leaving
+            if leaving is not ZERO:
+                share.leaving += leaving
 
     def free(self, *, now: bool = False) -> Resources:
         """Unused quota, borrowing included; negative if overcommitted. now: terminating work still counts."""
