@@ -15,7 +15,7 @@ from scheduling.model.decisions import Decision, Evict, Start, Wait
 from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
 from scheduling.state.cluster_state import packed_state
-from scheduling.state.workspace import Checkpoint, check_time, successor, workspace
+from scheduling.state.workspace import SavedSnapshot, check_time, successor, workspace
 
 MOST_CYCLES: Final = 3
 """At one moment: groups that evict each other for ever do not stop the course of time."""
@@ -83,7 +83,7 @@ class _Course:
     def __init__(self, state: Snapshot, flavour: str) -> None:
         self._flavour = flavour
         self._state = state
-        self._checkpoint = Checkpoint(state)
+        self._saved = SavedSnapshot(state)
         self._started: dict[str, int] = {}  # by group that has started since the snapshot
         self._evicted: set[str] = set()
         self._kept: tuple[dict[str, int], set[str]] = {}, set()
@@ -94,11 +94,11 @@ class _Course:
 
     def keep(self) -> None:
         """Save the state at which every sample begins."""
-        self._checkpoint, self._kept = Checkpoint(self._state), ({**self._started}, {*self._evicted})
+        self._saved, self._kept = SavedSnapshot(self._state), ({**self._started}, {*self._evicted})
 
     def rewind(self) -> None:
         """Restore the state at which every sample begins."""
-        self._state = self._checkpoint.rewind(self._state)
+        self._state = self._saved.rewind(self._state)
         self._started, self._evicted = {**self._kept[0]}, {*self._kept[1]}
 
     def run(self, sample: RunSample, awaited: Sequence[AwaitedStart], until: int) -> tuple[int | None, ...]:
@@ -150,7 +150,7 @@ class _Course:
 
     def _started_after_snapshot(self, name: str) -> bool:
         """Whether it started after the snapshot."""
-        group = self._checkpoint.snapshot.group_by_name[name]
+        group = self._saved.snapshot.group_by_name[name]
         return name in self._evicted or not group.holding
 
     def decide(self, *, first: bool = False) -> None:

@@ -124,7 +124,7 @@ def successor(snapshot: Snapshot, gone: Iterable[str], come: Iterable[PodGroup],
     return new
 
 
-class Checkpoint:
+class SavedSnapshot:
     """A snapshot and its working states at one time, to which any of its successors can be rewound, again and again.
 
     A rewind costs two copies of what a state holds; advancing back would cost a step per pod group that has changed.
@@ -133,7 +133,7 @@ class Checkpoint:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self._backs = {make: shared.space.saved() for make, shared in snapshot.workspaces.items() if shared.space}
-        self._shards = {pool: Checkpoint(shard) for pool, shard in snapshot.shards.items()}
+        self._shards = {pool: SavedSnapshot(shard) for pool, shard in snapshot.shards.items()}
 
     def rewind(self, later: Snapshot) -> Snapshot:
         """The snapshot again. It takes over the states of `later`; those made since then are dropped."""
