@@ -18,7 +18,7 @@ from scheduling.rules.kai.scenarios import MOST_TRIES, Generator, PotentialVicti
 from scheduling.rules.kai.victims import Unit, VictimLine, VictimQueue
 from scheduling.state.assignments import Assignment, held
 from scheduling.state.cluster_state import SchedulingState
-from scheduling.state.node_capacity import NodeCapacity, slots
+from scheduling.state.node_capacity import NodeCapacity
 
 GENERATORS: Final[tuple[tuple[Generator, int | None], ...]] = (
     (PotentialVictims.around, None),
@@ -181,15 +181,10 @@ class _Trial:
         return True
 
     def _may_fit(self) -> bool:
-        """Whether the candidate would fit now. If not, it fits at its turn neither: what is put back takes capacity."""
-        asked, missing = self._pods[0].requests, len(self._pods)
-        if not asked.gpu or any(pod.requests != asked for pod in self._pods):
-            return True
-        for capacity in self._state.capacities.with_gpus(self._group, asked.gpu):
-            missing -= slots(capacity.future, asked)
-            if missing <= 0:
-                return True
-        return False
+        """Whether there are GPUs enough for the candidate now. If not, there are none at its turn: others only take."""
+        least = min(pod.requests.gpu for pod in self._pods)
+        capacities = self._state.capacities.with_gpus(self._group, least)
+        return not least or sum(capacity.future.gpu // least for capacity in capacities) >= len(self._pods)
 
     def _place_candidate(self) -> bool:
         if self._state.refusal(self._group, total(self._pods)):

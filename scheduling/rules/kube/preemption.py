@@ -274,11 +274,11 @@ class EvictionCosts:
                 return ((priority,), capacity.index, capacity.version)
         return None
 
-    def record(self, capacity: NodeCapacity, cost: NodeScore | None) -> None:
+    def record(self, capacity: NodeCapacity, cost: NodeScore) -> None:
         """Keep the whole cost of a node that this cycle has not changed."""
         known = self._entries.get(capacity.index)
         if known is not None and known[2] == capacity.version:
-            self._replace(capacity.index, None if cost is None else (cost, capacity.index, capacity.version))
+            self._replace(capacity.index, (cost, capacity.index, capacity.version))
 
     def settled(self) -> list["_Entry"]:
         """The costs of all nodes as they were before this cycle, sorted."""
@@ -333,11 +333,9 @@ class _Ranking:
             if capacity.version == version and len(score) > 1:
                 return capacity
             heappop(self._heap)
-            if capacity.version == version:
-                cost = self._cost(capacity)
+            if capacity.version == version and (cost := self._cost(capacity)) is not None:
                 self._bounds.record(capacity, cost)
-                if cost is not None:
-                    heappush(self._heap, (cost, index, version))
+                heappush(self._heap, (cost, index, version))
         return None
 
 

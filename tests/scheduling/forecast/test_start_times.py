@@ -176,6 +176,14 @@ def test_kueue_admits_by_quota_and_its_pods_then_wait_for_a_node() -> None:
     assert moments(there, "mine", ends={"old": HOUR}, flavour="kueue") == (HOUR,)
 
 
+def test_kueue_waits_for_places_in_a_pool_with_topology_levels() -> None:
+    """Quota is free from the start; nodes are not."""
+    racks = (node("a", 8, rack="one"), node("b", 8, rack="two"))
+    there = cluster(*racks, running("old", "a", gpus=4, start=-9), running("far", "b", gpus=8, start=-9, queue="other"))
+    there = replace(there, groups=(*there.groups, gang("mine", gpus=8, queue="other")), levels={"default": ("rack",)})
+    assert moments(there, "mine", ends={"old": 2 * HOUR, "far": 5 * HOUR}, flavour="kueue") == (2 * HOUR,)
+
+
 def test_groups_that_evict_each_other_do_not_stop_the_course(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduling.forecast.start_times.MOST_CYCLES", 1)
     there = cluster(

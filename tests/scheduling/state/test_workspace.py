@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 
 from scheduling.forecast.cycle import FLAVOURS, cycle, preview
 from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
-from scheduling.state.cluster_state import MOST_CACHED, NODES, SchedulingState
-from scheduling.state.workspace import OutOfTime, check_time, interrupted_when, successor
+from scheduling.rules.kube.preemption import kube_state
+from scheduling.state.cluster_state import MOST_CACHED, NODES, SchedulingState, packed_state
+from scheduling.state.workspace import (
+    OutOfTime,
+    SavedSnapshot,
+    check_time,
+    interrupted_when,
+    successor,
+    workspace,
+)
 from tests.builders import gang, node, queue, running, snapshot
 from tests.scheduling.test_invariants import after, clusters, life, modest, newcomers
 
@@ -41,6 +49,42 @@ def test_a_question_that_ran_out_of_time_leaves_no_trace(
     with suppress(OutOfTime), interrupted_when(lambda: next(left, None) is None):
         preview(interrupted, asked, flavour=flavour)
     assert preview(interrupted, asked, flavour=flavour) == preview(replace(interrupted), asked, flavour=flavour)
+
+
+def test_a_saved_snapshot_gets_its_states_back_and_none_that_were_made_since() -> None:
+    there = snapshot(node("a", 8), node("b", 8, pool="other"), node("c", 8, pool="third"), queue("team"))
+    first = there.with_groups([running("old", "a", gpus=8), running("far", "b", gpus=4, pool="other")])
+    first = successor(first, (), (), now=0)
+    for pool in ("default", "other"):
+        with workspace(first.shard(pool), packed_state) as state:
+            kept = state
+    saved = SavedSnapshot(first)
+    for _ in range(2):
+        later = successor(first, ["old", "far"], [running("new", "a", gpus=2)], now=1)
+        with workspace(later.shard("other"), packed_state) as state:
+            assert state is kept
+            assert not state.assignments_of
+        with workspace(later, kube_state), workspace(later.shard("third"), kube_state):
+            pass
+        assert saved.rewind(later) is first
+        assert (kube_state in first.workspaces, "third" in first.shards) == (False, False)
+        with workspace(first.shard("default"), packed_state) as state:
+            assert {*state.assignments_of} == {"old"}
+            assert [each.future.gpu for each in state.capacities.all] == [0]
+        with workspace(first.shard("other"), packed_state) as state:
+            assert state is kept
+            assert {*state.assignments_of} == {"far"}
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_question_about_pods_on_unknown_nodes_leaves_no_trace(flavour: str) -> None:
+    """The same where pods are added that run, or are somewhere that the snapshot does not know."""
+    queues = (queue("team", "dep", deserved=8), queue("dep", deserved=8))
+    there = snapshot(node("a", 8), *queues, running("lost", "nowhere", gpus=2), gang("mine", gpus=8))
+    other = there.changed(["lost"], [running("here", "a", gpus=4)], now=None)
+    for _ in range(2):
+        assert cycle(other, flavour=flavour) == cycle(replace(other), flavour=flavour)
+        assert cycle(there, flavour=flavour) == cycle(replace(there), flavour=flavour)
 
 
 def test_a_node_that_one_question_filled_has_victims_for_the_next() -> None:
