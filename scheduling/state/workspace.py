@@ -132,7 +132,7 @@ class SavedSnapshot:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self._backs = {make: shared.space.saved() for make, shared in snapshot.workspaces.items() if shared.space}
+        self._restorers = {make: shared.space.saved() for make, shared in snapshot.workspaces.items() if shared.space}
         self._shards = {pool: SavedSnapshot(shard) for pool, shard in snapshot.shards.items()}
 
     def rewind(self, later: Snapshot) -> Snapshot:
@@ -140,8 +140,8 @@ class SavedSnapshot:
         for make, shared in list(later.workspaces.items()):
             with shared.lock:
                 shared.root = None
-                if shared.space is not None and make in self._backs:
-                    self._backs[make]()
+                if shared.space is not None and make in self._restorers:
+                    self._restorers[make]()
                     shared.root = self.snapshot
                     self.snapshot.workspaces[make] = shared
         later.workspaces.clear()
