@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from django.db import transaction
-from django.db.models import ProtectedError
+from django.db.models import ProtectedError, Q
 from django.utils.translation import gettext as _
 
 from clusters.inventory.models import Cluster
@@ -19,6 +19,7 @@ from portal.kit.db.validation import (
 )
 from portal.kit.errors import Conflict, ValidationFailed
 from portal.kit.security.actors import Actor
+from portal.kit.security.planned_changes import check_direct_change
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
 from tenants.access.services.subjects import set_change_author
@@ -92,12 +93,16 @@ def update_department(
 
 @transaction.atomic
 def delete_department(*, department: Department, actor: Actor, reason: str = "") -> None:
-    """Remove an empty department. Conflict, with their number, while it has projects."""
+    """Remove an empty department. Conflict, with their number, while it has projects.
+
+    Conflict too while it has quota that only an approved plan may take away.
+    """
     require(actor, Permission.MANAGE_ORGANISATION)
     row = Department.objects.select_for_update().get(pk=department.pk)
     if count := row.projects.count():
         text = _("%(name)s still has %(count)s projects.") % {"name": row.name, "count": count}
         raise Conflict.at("", "department_in_use", text, projects=count)
+    _check_quota_is_free(row, row.pk)
     mark_dirty(row.cluster)
     run_deletion_hooks(row, actor)
     record(actor, "department.delete", row, detail={"reason": reason})
@@ -156,12 +161,16 @@ def update_project(
 
 @transaction.atomic
 def delete_project(*, project: Project, actor: Actor, reason: str = "") -> None:
-    """Remove a project and its namespace. Conflict, with their number, while workloads of it live or are remembered."""
+    """Remove a project and its namespace. Conflict, with their number, while workloads of it live or are remembered.
+
+    Conflict too while it has quota that only an approved plan may take away.
+    """
     require(actor, Permission.MANAGE_PROJECT, project=project)
     row = Project.objects.select_for_update().get(pk=project.pk)
     if count := live_workloads([row.pk]):
         text = _("%(name)s still has %(count)s workloads that are not finished.") % {"name": row.name, "count": count}
         raise Conflict.at("", "project_in_use", text, workloads=count)
+    _check_quota_is_free(row, row.department_id)
     mark_dirty(row.cluster)
     run_deletion_hooks(row, actor)
     record(actor, "project.delete", row, detail={"reason": reason, "namespace": row.namespace}, project_id=str(row.pk))
@@ -171,6 +180,17 @@ def delete_project(*, project: Project, actor: Actor, reason: str = "") -> None:
         count = len(error.protected_objects)
         text = _("%(name)s has the history of %(count)s workloads.") % {"name": row.name, "count": count}
         raise Conflict.at("", "project_has_history", text, workloads=count) from None
+
+
+def _check_quota_is_free(owner: Department | Project, department_id: int) -> None:
+    """Conflict while the owner deserves something, where a second admin has to approve changes of quotas."""
+    deserves = Q(gpu_deserved__gt=0) | Q(cpu_deserved__gt=0) | Q(memory_deserved__gt=0)
+    if owner.quotas.filter(deserves).exists():
+        try:
+            check_direct_change(department_id)
+        except Conflict as refusal:
+            text = _("%(name)s has quota. A second admin has to approve its removal: plan its quotas as 0 first.")
+            raise Conflict(text % {"name": owner.name}, code=refusal.code) from None
 
 
 def _check_not_reserved(namespace: str) -> None:

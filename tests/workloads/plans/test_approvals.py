@@ -153,6 +153,7 @@ def test_no_writer_gets_around_an_approval(
         ("POST", "v1/workload-priorities", {"name": "urgent", "value": 140}),
         ("PATCH", f"v1/workload-priorities/{low.pk}", {"value": 45}),
         ("DELETE", f"v1/workload-priorities/{low.pk}", None),
+        ("DELETE", project, None),
         ("PUT", RULES, {"required": False}),
     ]
     for method, path, body in writes:
@@ -222,6 +223,20 @@ def test_those_who_may_approve_are_notified(robot: Robot, llm_team: Project) -> 
     notice = Notice.objects.get()
     assert (notice.type, notice.project, notice.permission) == ("PlanNeedsApproval", llm_team, "manage_project_quota")
     assert (notice.title, notice.path) == (f"Approval needed: {plan['title']}", f"/plans/{plan['id']}/")
+
+
+@pytest.mark.usefixtures("required")
+def test_a_project_with_quota_is_deleted_once_a_plan_has_taken_its_quota_away(
+    robot: Robot, llm_team: Project, h100: NodePool
+) -> None:
+    path = f"v1/org-unit/projects/{llm_team.pk}"
+    refused = robot.send("DELETE", path)
+    assert code(refused) == (409, "approval_required")
+    assert "plan its quotas as 0 first" in refused.content.decode()
+    ProjectQuota.objects.filter(project=llm_team).update(gpu_deserved=0)
+    assert robot.send("DELETE", path).status_code == 204
+    empty = f"v1/org-unit/departments/{llm_team.department_id}"
+    assert code(robot.send("DELETE", empty)) == (409, "approval_required")
 
 
 def test_departments_are_listed_a_page_at_a_time_and_found_by_a_part_of_their_name(
