@@ -16,6 +16,7 @@ from clusters.ports.flavour import MIN_RUNTIME
 from clusters.watch.services.usage import has_recent_readings
 from portal.kit.db.keyset_pagination import page_of
 from portal.kit.pages.api_snippets import ApiRequest, ApiSnippet, portal_address, rung_text, snippets_for, yaml_text
+from portal.kit.pages.forms import search_text
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
@@ -28,14 +29,13 @@ from tenants.quotas.services.pool_quotas import entry_json
 from tenants.usage.selectors import SPANS, TITLES, basis_of_borrowing, borrowing_of, trend_of
 
 PAGE_SIZE: Final = 20
-LONGEST_SEARCH: Final = 100
 
 
 @login_required
 @require_safe
 def project_list(request: HttpRequest) -> HttpResponse:
     """The projects that I may see, with their quota bars, a page at a time; `q` is a part of their name."""
-    search = request.GET.get("q", "").strip()[:LONGEST_SEARCH]
+    search = search_text(request)
     projects = (
         visible_projects(actor_of(request)).filter(name__icontains=search).select_related("department", "cluster")
     )

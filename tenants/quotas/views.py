@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from clusters.inventory.models import NodePool
 from portal.kit.errors import Problem, RungError
-from portal.kit.pages.forms import PageForm, form_data
+from portal.kit.pages.forms import PageForm, form_data, search_text
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from scheduling.model.resources import Resources
@@ -36,7 +36,6 @@ from tenants.quotas.services.quota_values import QuotaValues, amount_text
 from tenants.quotas.services.what_if import WhatIf, rule_of, share_of_each, values_of, what_if
 
 PAGE_SIZE: Final = 50
-LONGEST_SEARCH: Final = 100
 TEMPLATE: Final = "tenants/quotas/quotas.html"
 
 
@@ -144,7 +143,7 @@ def read_table(request: HttpRequest) -> tuple[list[NodePool], QuotaTable | None]
     if chosen is None:
         return pools, None
     (read,) = pool_quotas([chosen])
-    search = request.GET.get("q", "").strip()[:LONGEST_SEARCH]
+    search = search_text(request)
     branches = list(branches_of(read, access, search=search))
     lines = [row for branch in branches for row in _lines(branch, resource)]
     page = Paginator(lines, PAGE_SIZE).get_page(request.GET.get("page"))
@@ -200,7 +199,7 @@ def render_table(
         "pools": pools,
         "table": table,
         "reason": reason,
-        "search": request.GET.get("q", "").strip()[:LONGEST_SEARCH],
+        "search": search_text(request),
         "result": result,
         "resources": RESOURCES,
     }

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from portal.kit.db.keyset_pagination import page_of
 from portal.kit.errors import Conflict, ValidationFailed
 from portal.kit.pages.api_snippets import portal_address, snippets_for
-from portal.kit.pages.forms import form_data
+from portal.kit.pages.forms import form_data, search_text
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
@@ -45,7 +45,6 @@ from workloads.plans.services.plans import (
 )
 
 PAGE_SIZE: Final = 50
-LONGEST_SEARCH: Final = 100
 MARKS: Final = {
     "+": _lazy("created"),
     "~": _lazy("changed"),
@@ -175,7 +174,7 @@ def plan_approval(request: HttpRequest) -> HttpResponse:
             found = get_object_or_404(departments, pk=key if key.isascii() and key.isdecimal() else 0)
             change |= {"department": found.name, "cluster": found.cluster.name}
         return redirect(plan_page("approval", change, actor))
-    search, after = request.GET.get("q", "").strip()[:LONGEST_SEARCH], request.GET.get("after", "")
+    search, after = search_text(request), request.GET.get("after", "")
     page = page_of(departments.filter(name__icontains=search), column="name", after=after, size=PAGE_SIZE)
     required = approval_departments()
     rows = [(None, None in required)] if everywhere and not (search or after) else []

@@ -179,9 +179,14 @@ def suggestions(request: HttpRequest, form: forms.Form) -> HttpResponse | None:
     field = form.fields.get(name)
     if not isinstance(field, SearchField):
         return None
-    text = request.GET.get(form.add_prefix(name), "").replace("\x00", "").strip()[:LONGEST_SEARCH]
+    text = search_text(request, form.add_prefix(name))
     labels = ((label,) for label in field.matching(text, MOST_SUGGESTIONS))
     return HttpResponse(format_html_join("", "<option>{}</option>", labels))
+
+
+def search_text(request: HttpRequest, name: str = "q") -> str:
+    """The text of a search field in the address, without NUL, which PostgreSQL refuses, and not longer than a field."""
+    return request.GET.get(name, "").replace("\x00", "").strip()[:LONGEST_SEARCH]
 
 
 def form_data(request: HttpRequest) -> QueryDict | None:

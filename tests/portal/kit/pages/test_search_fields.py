@@ -114,3 +114,13 @@ def test_scopes_are_found_on_postgresql(
     for name in ("cluster", "department"):
         (found,) = options(client_of(admin), path, field, f"{name} ")
         assert found.startswith(f"{name} ")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("path", ["/projects/", "/quotas/", "/plans/approval/"])
+def test_a_search_for_what_no_database_stores_finds_nothing_and_does_not_fail(
+    path: str, admin: User, llm_team: Project, client_of: Callable[[User], Client]
+) -> None:
+    answer = client_of(admin).get(path, {"q": "no-such\x00name" + "x" * 5000})
+    assert answer.status_code == 200
+    assert llm_team.department.name not in answer.content.decode().partition("<main")[2]
