@@ -80,7 +80,7 @@ class SchedulingState:
         self.advance((), snapshot.groups)
 
     def advance(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
-        """Remove and add pod groups for good: `restore` returns to the new state."""
+        """Remove and add pod groups permanently: `restore` returns to the new state."""
         names, groups = tuple(gone), tuple(come)
         if len(names) + len(groups) >= MANY:
             self.capacities.forget_order()
@@ -93,20 +93,20 @@ class SchedulingState:
         self._journal.clear()
         self.capacities.settle()
 
-    def saved(self) -> Callable[[], None]:
-        """Return a function that returns to the present state, which a cycle has restored."""
+    def restore_point(self) -> Callable[[], None]:
+        """Return a function that restores the present state. Call it between cycles."""
         names = ("active", "assignments_of", "_groups", "_entered", "_cache")
         nested = ("assignments_on", "holders", "_pods_of_kin", "_pods_by_domain")
         known = {name: vars(self)[name].copy() for name in names} | {name: _copied(vars(self)[name]) for name in nested}
-        uses, capacities = self.usage.uses.copy(), self.capacities.saved()
+        uses, restore_capacities = self.usage.uses.copy(), self.capacities.restore_point()
 
-        def back() -> None:
-            capacities()
+        def restore() -> None:
+            restore_capacities()
             self.usage.uses = uses.copy()
             vars(self).update((name, known[name].copy()) for name in names)
             vars(self).update((name, _copied(known[name])) for name in nested)
 
-        return back
+        return restore
 
     def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
         """Remove and add pod groups until `restore`, without evicting or placing any."""
@@ -155,7 +155,7 @@ class SchedulingState:
                 del beside[place]
             places.append(place)
 
-        def back() -> None:
+        def undo() -> None:
             self.active[name], self._entered[name] = active, entered
             self._record(group, assignments)
             for assignment, place in reversed([*zip(assignments, places, strict=True)]):
@@ -163,7 +163,7 @@ class SchedulingState:
                     self._occupy(assignment, assignment.capacity, 1)
                     self.assignments_on[assignment.capacity.node.name].insert(place, assignment)
 
-        return back
+        return undo
 
     def _record(self, group: PodGroup, assignments: list[Assignment]) -> None:
         self._groups[group.name], self.assignments_of[group.name] = group, assignments

@@ -205,12 +205,12 @@ class NodeCapacities:
         self.changes.clear()
         self._settled = self.age
 
-    def saved(self) -> Callable[[], None]:
-        """Return a function that returns to the present, settled amounts."""
+    def restore_point(self) -> Callable[[], None]:
+        """Return a function that restores the present amounts. Call it between cycles."""
         gpus, age = self.gpus.copy(), self.age
         known = [(it.idle, it.future, it.pods_left, it.version, it.shared.copy()) for it in self._capacities]
 
-        def back() -> None:
+        def restore() -> None:
             self.gpus = gpus.copy()
             self.forget_order()
             for capacity, (idle, future, pods_left, version, shared) in zip(self._capacities, known, strict=True):
@@ -220,7 +220,7 @@ class NodeCapacities:
                     self.moved.append(capacity)
             self.age = self._settled = age
 
-        return back
+        return restore
 
     def share(self, capacity: NodeCapacity, device: str, *, now: int = 0, later: int = 0) -> None:
         """Record the fraction of a device that such a change takes. No device: no fraction."""

@@ -51,11 +51,11 @@ class Workspace(Protocol):
         ...
 
     def advance(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
-        """Remove and add pod groups for good: `restore` returns to the new state."""
+        """Remove and add pod groups permanently: `restore` returns to the new state."""
         ...
 
-    def saved(self) -> Callable[[], None]:
-        """Return a function that returns to the present state, which a cycle has restored."""
+    def restore_point(self) -> Callable[[], None]:
+        """Return a function that restores the present state. Call it between cycles."""
         ...
 
 
@@ -132,7 +132,9 @@ class SavedSnapshot:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self._restorers = {make: shared.space.saved() for make, shared in snapshot.workspaces.items() if shared.space}
+        self._restorers = {
+            make: shared.space.restore_point() for make, shared in snapshot.workspaces.items() if shared.space
+        }
         self._shards = {pool: SavedSnapshot(shard) for pool, shard in snapshot.shards.items()}
 
     def rewind(self, later: Snapshot) -> Snapshot:

@@ -102,7 +102,7 @@ def delete_department(*, department: Department, actor: Actor, reason: str = "")
     if count := row.projects.count():
         text = _("%(name)s still has %(count)s projects.") % {"name": row.name, "count": count}
         raise Conflict.at("", "department_in_use", text, projects=count)
-    _check_quota_is_free(row, row.pk)
+    _check_quota_removal(row, row.pk)
     mark_dirty(row.cluster)
     run_deletion_hooks(row, actor)
     record(actor, "department.delete", row, detail={"reason": reason})
@@ -170,7 +170,7 @@ def delete_project(*, project: Project, actor: Actor, reason: str = "") -> None:
     if count := live_workloads([row.pk]):
         text = _("%(name)s still has %(count)s workloads that are not finished.") % {"name": row.name, "count": count}
         raise Conflict.at("", "project_in_use", text, workloads=count)
-    _check_quota_is_free(row, row.department_id)
+    _check_quota_removal(row, row.department_id)
     mark_dirty(row.cluster)
     run_deletion_hooks(row, actor)
     record(actor, "project.delete", row, detail={"reason": reason, "namespace": row.namespace}, project_id=str(row.pk))
@@ -182,7 +182,7 @@ def delete_project(*, project: Project, actor: Actor, reason: str = "") -> None:
         raise Conflict.at("", "project_has_history", text, workloads=count) from None
 
 
-def _check_quota_is_free(owner: Department | Project, department_id: int) -> None:
+def _check_quota_removal(owner: Department | Project, department_id: int) -> None:
     """Conflict while the owner deserves something, where a second admin has to approve changes of quotas."""
     deserves = Q(gpu_deserved__gt=0) | Q(cpu_deserved__gt=0) | Q(memory_deserved__gt=0)
     if owner.quotas.filter(deserves).exists():

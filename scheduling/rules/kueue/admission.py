@@ -86,7 +86,7 @@ class KueueState:
         return AdmittedWorkload(group, group.total, self.shares[group.queue], _leaving(group), self.places)
 
     def advance(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
-        """Remove and add pod groups for good: `restore` returns to the new state."""
+        """Remove and add pod groups permanently: `restore` returns to the new state."""
         names, groups = tuple(gone), tuple(come)
         self.places.advance(names, groups)
         lost: dict[QuotaShare, list[Resources]] = defaultdict(list)
@@ -100,14 +100,14 @@ class KueueState:
             if (claim := self._claim(group)) is not None:
                 self._know(claim)
 
-    def saved(self) -> Callable[[], None]:
-        """Return a function that returns to the present state, which a cycle has restored."""
-        places, known = self.places.saved(), self._known.copy()
+    def restore_point(self) -> Callable[[], None]:
+        """Return a function that restores the present state. Call it between cycles."""
+        restore_places, known = self.places.restore_point(), self._known.copy()
         claims = {line: found.copy() for line, found in self.claims.items()}
         uses = [(share, share.used, share.leaving) for share in self.shares.values()]
 
-        def back() -> None:
-            places()
+        def restore() -> None:
+            restore_places()
             self._known.clear()
             self._known.update(known)
             self.claims.clear()
@@ -115,7 +115,7 @@ class KueueState:
             for share, used, leaving in uses:
                 share.used, share.leaving = used, leaving
 
-        return back
+        return restore
 
     def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
         """Remove and add pod groups until `restore`."""

@@ -67,13 +67,13 @@ class TopologyCapacity:
         return node.pool in self._levels and all(map(node.labels.get, self._levels[node.pool]))
 
     def advance(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
-        """Remove and add pod groups for good: `restore` returns to the new state."""
+        """Remove and add pod groups permanently: `restore` returns to the new state."""
         if self._levels:
             self._state.advance(gone, come)
 
-    def saved(self) -> Callable[[], None]:
-        """Return a function that returns to the present state, which a cycle has restored."""
-        return self._state.saved()
+    def restore_point(self) -> Callable[[], None]:
+        """Return a function that restores the present state. Call it between cycles."""
+        return self._state.restore_point()
 
     def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
         """Remove and add pod groups until `restore`."""

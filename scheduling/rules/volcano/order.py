@@ -37,11 +37,11 @@ class QueueOrder:
         self._queues = snapshot.queue_by_name
         self._age = {queue.name: (queue.created, place) for place, queue in enumerate(snapshot.queues)}
         self._apart: dict[tuple[str, str], tuple[str, str]] = {}
-        self._near: dict[tuple[str, str], int] = {}
-        self._used: dict[str, tuple[QueueUsage, tuple[float, bool]]] = {}
+        self._common_ancestors: dict[tuple[str, str], int] = {}
+        self._used_parts: dict[str, tuple[QueueUsage, tuple[float, bool]]] = {}
         self.deserved: Mapping[str, Resources] = {queue.name: _deserved(queue) for queue in snapshot.queues}
         self.turn: Callable[[str], Any] = cmp_to_key(self.compare)
-        """A key by which the queue that is served first is the smallest."""
+        """Sort key of queues: the next one to serve comes first."""
 
     def compare(self, left: str, right: str) -> int:
         """Negative if the left one is served first.
@@ -69,10 +69,10 @@ class QueueOrder:
 
     def _nearness(self, name: str, other: str) -> int:
         """Number of common ancestors."""
-        if (name, other) not in self._near:
+        if (name, other) not in self._common_ancestors:
             above = {queue.name for queue in self._usage.path(name)[1:]}
-            self._near[name, other] = sum(queue.name in above for queue in self._usage.path(other)[1:])
-        return self._near[name, other]
+            self._common_ancestors[name, other] = sum(queue.name in above for queue in self._usage.path(other)[1:])
+        return self._common_ancestors[name, other]
 
     def _part(self, left: str, right: str) -> tuple[str, str]:
         """The first queues, from the root, at which both paths differ."""
@@ -84,11 +84,11 @@ class QueueOrder:
 
     def _use(self, name: str) -> tuple[float, bool]:
         """Largest used part of its deserved quota. Queues without deserved quota count as fully used and come last."""
-        use, known = self._usage.uses[name], self._used.get(name)
+        use, known = self._usage.uses[name], self._used_parts.get(name)
         if known is None or known[0] is not use:
             whole = self.deserved[name]
             part = max((part / of for part, of in _pairs(use.allocated, whole) if of), default=1.0)
-            known = self._used[name] = (use, (part, not whole))
+            known = self._used_parts[name] = (use, (part, not whole))
         return known[1]
 
 
@@ -227,7 +227,7 @@ class VolcanoOrder:
     ) -> list[Assignment]:
         """In order, while the queue exceeds its deserved quota just before; the last victim may bring it below.
 
-        None where all that could go would not be enough beside the `future` capacity of the node.
+        Empty if all of them together would not be enough beside the `future` capacity of the node.
         """
         used = {
             assignment.group.queue: self._state.usage.uses[assignment.group.queue].allocated
