@@ -189,7 +189,7 @@ class DepartmentDetail(Route):
 
     @operation("delete_department", "Delete a department", status=204)
     def delete(self, request: Request, unit_id: int) -> Response:
-        """Gone; 409 while it has projects."""
+        """Gone; 409 while it has projects, or quota that only an approved plan may take away."""
         actor = actor_of(request)
         organisation_services.delete_department(department=_department(actor, unit_id), actor=actor)
         return Response(status=204)
@@ -319,7 +319,7 @@ class ProjectDetail(Route):
 
     @operation("delete_project", "Delete a project", status=204)
     def delete(self, request: Request, unit_id: int) -> Response:
-        """Gone with its namespace; 409 while workloads of it live or are remembered."""
+        """Gone with its namespace; 409 while it has workloads, or quota that only an approved plan may take away."""
         actor = actor_of(request)
         organisation_services.delete_project(project=_project(actor, unit_id), actor=actor)
         return Response(status=204)

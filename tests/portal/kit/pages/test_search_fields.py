@@ -118,7 +118,7 @@ def test_scopes_are_found_on_postgresql(
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("path", ["/projects/", "/quotas/", "/plans/approval/"])
-def test_a_search_for_what_no_database_stores_finds_nothing_and_does_not_fail(
+def test_a_search_text_with_nul_finds_nothing_and_does_not_fail(
     path: str, admin: User, llm_team: Project, client_of: Callable[[User], Client]
 ) -> None:
     answer = client_of(admin).get(path, {"q": "no-such\x00name" + "x" * 5000})
