@@ -209,6 +209,15 @@ class SchedulingState:
             values[key] = make()
         return cast("Value", values[key])
 
+    def has_weaker(self, group: PodGroup) -> bool:
+        """Whether preemptible work of lower priority in the same queue has pods on nodes."""
+        lowest = self.cached(("queue", group.queue), "lowest priority", lambda: self._lowest_priority(group.queue))
+        return lowest is not None and lowest < group.priority
+
+    def _lowest_priority(self, queue: str) -> int | None:
+        groups = self.holders[queue].values()
+        return min((group.priority for group in groups if group.preemptible), default=None)
+
     def usable(self, group: PodGroup) -> list[SnapshotNode]:
         """Nodes that the group may use, ready or not."""
         return [node for node in self.nodes[group.pool] if matches(node, group)]

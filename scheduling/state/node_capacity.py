@@ -231,6 +231,10 @@ class NodeCapacities:
         """Ready nodes that the group may use."""
         return self._match(group)[0]
 
+    def allowed(self, group: PodGroup) -> frozenset[int]:
+        """The indexes of these nodes."""
+        return self._match(group)[1]
+
     def _match(self, group: PodGroup) -> tuple[list[NodeCapacity], frozenset[int]]:
         key = selection(group)
         if key not in self._matching:

@@ -30,7 +30,7 @@ from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy, total
 from scheduling.rules.volcano.order import VolcanoOrder
 from scheduling.state.assignments import Assignment, evictions, held
 from scheduling.state.cluster_state import SchedulingState
-from scheduling.state.node_capacity import NodeCapacity, matches
+from scheduling.state.node_capacity import NodeCapacity, matches, selection
 from scheduling.state.refusals import impossible, no_room
 from scheduling.state.workspace import check_time, workspace
 
@@ -61,7 +61,6 @@ class _VolcanoCandidate:
         self.left = [pod for pod in self.left if pod.name not in capacities]
 
 
-Serve = Callable[[_VolcanoCandidate, Pod], tuple[NodeCapacity, list[Assignment]] | None]
 Fits = Callable[[PodGroup, Pod, NodeCapacity], bool]
 
 
@@ -87,6 +86,8 @@ class _VolcanoCycle:
         self.snapshot = snapshot
         self.state = state
         self.ordering = VolcanoOrder(snapshot, self.state)
+        self._vain: set[tuple[object, ...]] = set()
+        """Searches for victims that found none since the state last changed."""
 
     def run(self) -> Iterator[Decision]:
         cases = [_VolcanoCandidate(group, list(group.waiting), list(group.waiting)) for group in self.snapshot.waiting]
@@ -96,7 +97,7 @@ class _VolcanoCycle:
         self._allocate(ready)
         for queue_cases in self._by_queue(self._hungry(ready, Cause.PREEMPT)):
             for case in queue_cases:
-                self._evict_for(case, Cause.PREEMPT, self._preempt)
+                self._evict_for(case, Cause.PREEMPT)
             for case in queue_cases:
                 self._fill(case)
         for queue_cases in self._by_queue(self._hungry(ready, Cause.RECLAIM)):
@@ -164,9 +165,13 @@ class _VolcanoCycle:
         """The same in one domain. None: it does not fit, or not `at_once`."""
         mark, now, later = self.state.mark(), dict[str, str](), dict[str, str]()
         startable = False
+        refused: Pod | None = None
         while case.untried and not startable:
             pod = case.untried.pop(0)
-            if capacity := self._capacity(case, domain, pod):
+            capacity = None if _alike(pod, refused) else self._capacity(case, domain, pod)
+            if capacity is None:
+                refused = pod
+            else:
                 fits = capacity.fits(pod.requests, now=True)
                 self.state.place(case.group, pod, capacity, now=fits)
                 (now if fits else later)[pod.name] = capacity.node.name
@@ -205,16 +210,16 @@ class _VolcanoCycle:
     def _best(self, capacities: list[NodeCapacity], asked: Resources) -> NodeCapacity | None:
         return min(capacities, key=self.ordering.by_suitability(asked), default=None)
 
-    def _evict_for(self, case: _VolcanoCandidate, cause: Cause, serve: Serve) -> None:
+    def _evict_for(self, case: _VolcanoCandidate, cause: Cause) -> None:
         """Evict for the rest of the minimum; all of it or nothing."""
         mark, capacities, victims = self.state.mark(), dict[str, str](), list[Assignment]()
         for pod in case.left:
-            if pod.name not in case.kept and self._starving(case) and (served := serve(case, pod)):
+            if pod.name not in case.kept and self._starving(case) and (served := self._served(case, pod, cause)):
                 capacities[pod.name] = served[0].node.name
                 victims += served[1]
         missed = self._starving(case)
         if missed or case.group.never_preempts:
-            self.state.undo(mark)
+            self._undo(mark)
         if not missed and case.group.never_preempts:
             case.pend = no_room(self.state, case.group, tuple(case.left), Reason.PREEMPTION_NEVER)
         elif not missed:
@@ -222,11 +227,29 @@ class _VolcanoCycle:
             waits_on = not victims or self.ordering.order.is_beyond(case.group.queue)
             case.victims, case.cause, case.pend = victims, cause, case.pend if waits_on else None
 
+    def _served(self, case: _VolcanoCandidate, pod: Pod, cause: Cause) -> tuple[NodeCapacity, list[Assignment]] | None:
+        """The node on which room was made for the pod, and the victims; the same search is not repeated in vain."""
+        search = (cause, case.group.queue, case.group.priority, selection(case.group), pod.requests)
+        if search in self._vain:
+            return None
+        served = self._preempt(case, pod) if cause is Cause.PREEMPT else self._reclaim(case, pod)
+        if served:
+            self._vain.clear()
+        else:
+            self._vain.add(search)
+        return served
+
+    def _undo(self, mark: int) -> None:
+        """Undo what the action did since the mark."""
+        if self.state.mark() > mark:
+            self._vain.clear()
+            self.state.undo(mark)
+
     def _reclaim_for(self, case: _VolcanoCandidate) -> None:
         if case.group.topology and not case.group.never_preempts:
             self._reclaim_until_near(case)
         else:
-            self._evict_for(case, Cause.RECLAIM, self._reclaim)
+            self._evict_for(case, Cause.RECLAIM)
 
     def _reclaim_until_near(self, case: _VolcanoCandidate) -> None:
         """For a gang of one domain: reclaim in cycle after cycle, because capacity anywhere may not let it start.
@@ -236,10 +259,10 @@ class _VolcanoCycle:
         while self._starving(case):
             mark, gone = self.state.mark(), list[Assignment]()
             for pod in case.left:
-                if self._starving(case) and (served := self._reclaim(case, pod)):
+                if self._starving(case) and (served := self._served(case, pod, Cause.RECLAIM)):
                     gone += served[1]
             missed = self._starving(case)
-            self.state.undo(mark)
+            self._undo(mark)
             if missed or not gone:
                 break
             for assignment in gone:
@@ -247,6 +270,7 @@ class _VolcanoCycle:
             case.victims, case.cause = [*case.victims, *gone], Cause.RECLAIM
             case.untried, case.pend = list(case.left), None
             self._place(case)
+            self._vain.clear()
 
     def _preempt(self, case: _VolcanoCandidate, pod: Pod) -> tuple[NodeCapacity, list[Assignment]] | None:
         weaker, asked = self.ordering.weaker(case.group), pod.requests
@@ -266,6 +290,7 @@ class _VolcanoCycle:
             if capacity is None or not self._fits(case.group, pod, capacity):
                 break
             self.state.place(case.group, pod, capacity, now=False)
+            self._vain.clear()
             case.kept[pod.name] = capacity.node.name
         if not self._starving(case):
             case.promise(case.kept)
@@ -273,7 +298,7 @@ class _VolcanoCycle:
     def _reclaim(self, case: _VolcanoCandidate, pod: Pod) -> tuple[NodeCapacity, list[Assignment]] | None:
         if not self.ordering.may_reclaim(case.group.queue, pod.requests):
             return None
-        for capacity in self.state.capacities.matching(case.group):
+        for capacity in self.ordering.reclaim_nodes(case.group, pod.requests):
             found = self.ordering.reclaimable(capacity, case.group, pod.requests)
             victims = None if found is None else self._make_room(case, pod, capacity, found, _has_room)
             if victims is not None:
@@ -323,6 +348,11 @@ class _VolcanoCycle:
         more = total(tuple(pod for pod in least if pod.name not in case.kept))
         over = self.state.usage.refusal(group.queue, more, preemptible=True)
         return over or impossible(self.state, group, least) or no_room(self.state, group, least)
+
+
+def _alike(pod: Pod, other: Pod | None) -> bool:
+    """Whether a node is searched for both in the same way."""
+    return other is not None and pod.requests == other.requests and pod.nominated == other.nominated
 
 
 def _has_room(_group: PodGroup, pod: Pod, capacity: NodeCapacity) -> bool:

@@ -17,9 +17,9 @@ from scheduling.model.decisions import BELOW_MINIMUM, Cause
 from scheduling.model.resources import LARGEST, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot
 from scheduling.state.assignments import Assignment, held
-from scheduling.state.cluster_state import NODES, SchedulingState
+from scheduling.state.cluster_state import ALL_PODS, NODES, SchedulingState
 from scheduling.state.min_runtime import MinRuntimeProtection
-from scheduling.state.node_capacity import NodeCapacity, matches
+from scheduling.state.node_capacity import NodeCapacity
 from scheduling.state.queue_usage import QueueUsage, QueueUsageTracker, over_limit
 
 _Scores = dict[int, tuple[int, float]]
@@ -168,9 +168,12 @@ class VolcanoOrder:
         inside its minimum runtime.
         """
         found: dict[NodeCapacity, list[Assignment]] = defaultdict(list)
+        if not self._state.has_weaker(group):
+            return found
         assignments = self._state.cached(("queue", group.queue), "assignments", lambda: self._assignments(group.queue))
+        allowed = self._state.capacities.allowed(group)
         for assignment, capacity in assignments:
-            if not assignment.leaving and assignment.group.priority < group.priority and matches(capacity.node, group):
+            if not assignment.leaving and assignment.group.priority < group.priority and capacity.index in allowed:
                 found[capacity].append(assignment)
         gives = (
             {capacity: self._above_minimum(assignments) for capacity, assignments in found.items()}
@@ -178,6 +181,45 @@ class VolcanoOrder:
             else found
         )
         return {capacity: self._grown(assignments, Cause.PREEMPT) for capacity, assignments in gives.items()}
+
+    def reclaim_nodes(self, group: PodGroup, asked: Resources) -> list[NodeCapacity]:
+        """Nodes, in their order, on which reclaim may find enough GPUs; may contain more. All without a GPU request."""
+        capacities = self._state.capacities
+        if not asked.gpu:
+            return capacities.matching(group)
+        queues = [name for name, groups in self._state.holders.items() if groups and self._gives(name)]
+        losing = tuple((name, self._may_exceed_deserved(name)) for name in queues)
+        gained = self._state.cached(ALL_PODS, ("GPUs to reclaim", losing), lambda: self._gpus_to_reclaim(losing))
+        enough = {index for index, gpu in gained.items() if gpu + capacities.gpus[index] >= asked.gpu}
+        enough.update(capacity.index for capacity in capacities.with_gpus(group, asked.gpu))
+        return [capacities.all[index] for index in sorted(enough & capacities.allowed(group))]
+
+    def _gpus_to_reclaim(self, losing: Iterable[tuple[str, bool]]) -> Mapping[int, int]:
+        """GPUs that may be reclaimed per node index. losing: queues, and whether they may exceed their deserved quota."""
+        found: dict[int, int] = {}
+        for name, exceeds in losing:
+            held_by_node = self._state.cached(
+                ("queue", name), ("reclaimable GPUs", exceeds), partial(self._reclaimable_gpus, name, all_of=exceeds)
+            )
+            for index, gpu in held_by_node.items():
+                found[index] = found.get(index, 0) + gpu
+        return found
+
+    def _reclaimable_gpus(self, queue: str, *, all_of: bool) -> Mapping[int, int]:
+        """GPUs per node index that the queue's preemptible work holds; unless `all_of`, groups above their minimum."""
+        found: dict[int, int] = {}
+        for group in self._state.holders[queue].values():
+            if group.preemptible and (all_of or len(group.pods) > group.min_member):
+                for assignment in self._state.assignments_of[group.name]:
+                    if assignment.capacity:
+                        index = assignment.capacity.index
+                        found[index] = found.get(index, 0) + assignment.pod.requests.gpu
+        return found
+
+    def _may_exceed_deserved(self, name: str) -> bool:
+        """Whether a pod with GPUs of this queue may be reclaimed now."""
+        used, deserved = self._state.usage.uses[name].allocated, self._deserved[name]
+        return not deserved.gpu or any(whole and taken > whole for taken, whole in _pairs(used, deserved))
 
     def reclaimable(self, capacity: NodeCapacity, group: PodGroup, asked: Resources) -> list[Assignment] | None:
         """What the group may reclaim on a node; None if no preemptible work of other queues is left there.
