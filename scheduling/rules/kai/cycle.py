@@ -208,7 +208,8 @@ class _KaiCycle:
         if not any(queue.victims for queue in victims.values()):
             return None
         accepts = {Cause.CONSOLIDATE: _moves_all, Cause.PREEMPT: _always}.get(cause, reclaim.accepts)
-        return Solver(self.shares, group, victims, accepts, self._in_line())
+        only_moves = cause is Cause.CONSOLIDATE
+        return Solver(self.shares, group, victims, accepts, self._in_line(), only_moves=only_moves)
 
     def _in_line(self) -> dict[str, Leaf[PodGroup]]:
         """Groups that still wait, by queue; computed again once one is placed."""
@@ -219,6 +220,8 @@ class _KaiCycle:
 
     def _weaker(self, group: PodGroup) -> dict[str, VictimQueue]:
         """Victims of preempt: the same queue, preemptible, strictly lower priority."""
+        if not self.state.has_weaker(group):
+            return {}
         own = self._evictable(group.queue, group.queue, Cause.PREEMPT)
         return {group.queue: own.below(group.priority)}
 

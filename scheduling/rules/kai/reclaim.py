@@ -9,6 +9,7 @@ from scheduling.model.resources import Limit, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Queue
 from scheduling.rules.kai.order import KaiQueueShares
 from scheduling.state.assignments import Assignment
+from scheduling.state.cluster_state import NODES
 from scheduling.state.queue_usage import UNUSED, QueueUsage
 
 
@@ -29,6 +30,8 @@ class ReclaimCheck:
         self._shares = shares
         self._group = group
         self._path = shares.state.usage.path(group.queue)
+        partings: dict[str, dict[str, tuple[Queue, Queue]]] = shares.state.cached(NODES, "partings of queues", dict)
+        self._partings = partings.setdefault(group.queue, {})
         self._before: Mapping[str, QueueUsage] = dict(shares.state.usage.uses)
         self._losing: dict[str, bool] = {}
         """By the queue at which the paths part: all projects of another department are alike."""
@@ -68,9 +71,12 @@ class ReclaimCheck:
 
     def _parting(self, leaf: str) -> tuple[Queue, Queue]:
         """The ancestors of the two queues at the first level, from the top, at which they differ."""
-        mine, theirs = self._path[::-1], self._shares.state.usage.path(leaf)[::-1]
-        pairs = list(zip(mine, theirs, strict=False))
-        return next((pair for pair in pairs if pair[0] is not pair[1]), pairs[-1])
+        found = self._partings.get(leaf)
+        if found is None:
+            mine, theirs = self._path[::-1], self._shares.state.usage.path(leaf)[::-1]
+            pairs = list(zip(mine, theirs, strict=False))
+            found = self._partings[leaf] = next((pair for pair in pairs if pair[0] is not pair[1]), pairs[-1])
+        return found
 
     def _may_take(self, asked: Resources, mine: Queue, theirs: Queue, used: Resources) -> bool:
         """Whether it is over its fair share, or over its deserved quota while the reclaimer stays inside its own."""

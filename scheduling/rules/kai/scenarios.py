@@ -6,7 +6,7 @@ its scenarios is a solution, the second starts over: it tries the smallest nodes
 more of them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -26,6 +26,7 @@ class PotentialVictims:
 
     recorded: victims found for fewer of the candidate's pods, which are evicted in any case. All searches for the
     candidate share the line; a search counts only places that it has reached and that are not recorded.
+    only_moves: all of them must be placed again.
     """
 
     def __init__(
@@ -35,6 +36,8 @@ class PotentialVictims:
         pods: Sequence[Pod],
         recorded: Sequence[Assignment],
         line: VictimLine,
+        *,
+        only_moves: bool = False,
     ) -> None:
         self._state = state
         self._group = group
@@ -47,6 +50,7 @@ class PotentialVictims:
         places = (place for name in self._also for place in line.of(state.assignments_of[name]))
         self._skipped = {place for place in places if not gone.isdisjoint(line.known[place].unit)}
         self._place, self._counted = -1, 0
+        self._only_moves = only_moves
         self._first: dict[int, int] = {}
         self._gained: dict[int, int] = {}
         self._asked = pods[-1].requests
@@ -73,9 +77,32 @@ class PotentialVictims:
         if not self._are_alike or not self._asked.gpu:
             return True
         removed = dict.fromkeys(assignment for unit in units for assignment in unit)
+        if self._only_moves and not self._may_all_fit({*removed, *self._gone}):
+            return False
         more = _by_room([assignment for assignment in removed if assignment not in self._gone])
         gained = (self._gain(index, self._recorded.get(index, ZERO), amount) for index, amount in more.items())
         return self._slots + sum(gained) >= self._wanted
+
+    def _may_all_fit(self, removed: Collection[Assignment]) -> bool:
+        """Whether a place for each pod of the candidate's size or larger may be left, for itself and what is removed.
+
+        Counts GPUs of all nodes: no node has places for more such pods than its GPUs divided by their smallest size.
+        """
+        each, freed = self._asked.gpu, dict[int, int]()
+        large = 0
+        for assignment in removed:
+            gpu = assignment.pod.requests.gpu
+            large += gpu >= each
+            if assignment.capacity is not None:
+                freed[assignment.capacity.index] = freed.get(assignment.capacity.index, 0) + gpu
+        free = self._line.free
+        more = sum(max(free[index] + gpu, 0) // each - max(free[index], 0) // each for index, gpu in freed.items())
+        return self._places_before + more >= self._wanted + large
+
+    @cached_property
+    def _places_before(self) -> int:
+        """Places for such pods on all nodes before anything is removed."""
+        return sum(gpu // self._asked.gpu for gpu in self._line.free if gpu > 0)
 
     def _gain(self, index: int, before: Resources, more: Resources) -> int:
         """How many more pods fit a node once more of it is free, for pods like the last one."""

@@ -41,7 +41,10 @@ class Solution:
 
 
 class Solver:
-    """Searches by changing the state. A solution stays applied; a failed search is undone."""
+    """Searches by changing the state. A solution stays applied; a failed search is undone.
+
+    only_moves: all victims must be placed again.
+    """
 
     def __init__(
         self,
@@ -50,10 +53,13 @@ class Solver:
         victims: Mapping[str, VictimQueue],
         accepts: Callable[[Resources, Sequence[Assignment]], bool],
         waiting: Mapping[str, Leaf[PodGroup]],
+        *,
+        only_moves: bool,
     ) -> None:
         self._shares = shares
         self._state = shares.state
         self._group = group
+        self._only_moves = only_moves
         self._line = VictimLine(shares, victims, min(pod.requests.gpu for pod in group.waiting))
         self._accepts = accepts
         self._waiting = waiting
@@ -92,7 +98,7 @@ class Solver:
         most: int | None,
     ) -> Solution | None:
         gone = [assignment for unit in recorded for assignment in unit]
-        potential = PotentialVictims(self._state, self._group, pods, gone, self._line)
+        potential = PotentialVictims(self._state, self._group, pods, gone, self._line, only_moves=self._only_moves)
         if recorded and potential.fits_already and (solution := self._attempt(pods, recorded)):
             return solution
         for units in islice(self._scenarios(potential, generator), most):
@@ -115,7 +121,7 @@ class Solver:
         start = self._state.mark()
         for assignment in removed:
             self._state.evict(assignment)
-        trial = _Trial(self._shares, self._group, pods, removed, self._waiting)
+        trial = _Trial(self._shares, self._group, pods, removed, self._waiting, only_moves=self._only_moves)
         if trial.run() and self._accepts(total(pods), [s for s in counted if s.leaving and s not in trial.moves]):
             gone = trial.gone()
             needed = tuple(unit for unit in units if not set(gone).isdisjoint(unit))
@@ -138,10 +144,13 @@ class _Trial:
         pods: tuple[Pod, ...],
         removed: Sequence[Assignment],
         waiting: Mapping[str, Leaf[PodGroup]],
+        *,
+        only_moves: bool,
     ) -> None:
         self._shares = shares
         self._state = shares.state
         self._group = group
+        self._only_moves = only_moves
         self._pods = pods
         self._removed = removed
         self._waiting = waiting
@@ -156,7 +165,7 @@ class _Trial:
         return [assignment for assignment in self._removed if assignment.leaving]
 
     def run(self) -> bool:
-        """Return whether all pods of the candidate were placed."""
+        """Return whether all pods of the candidate were placed, and with `only_moves` all others."""
         gone = set(self._removed)
         names = dict.fromkeys(assignment.group.name for assignment in self._removed)
         returning = {
@@ -174,8 +183,8 @@ class _Trial:
                 if not self._place_candidate():
                     return False
             elif group.name in left:
-                self._put_back(group, offers[group.name])
-                if self._group.name in left and not self._may_fit():
+                is_back = self._put_back(group, offers[group.name])
+                if (self._only_moves and not is_back) or (self._group.name in left and not self._may_fit()):
                     return False
             left.discard(group.name)
         return True
@@ -209,10 +218,11 @@ class _Trial:
         self.nominated = found
         return True
 
-    def _put_back(self, group: PodGroup, assignments: Sequence[Assignment]) -> None:
+    def _put_back(self, group: PodGroup, assignments: Sequence[Assignment]) -> bool:
         """Put all of them back or none: on their own nodes or on others, in one topology domain if required."""
-        if not self._state.refusal(group, held(assignments)):
-            any(self._put_into(domain, assignments) for domain in self._domains(group, held(assignments)))
+        if self._state.refusal(group, held(assignments)):
+            return False
+        return any(self._put_into(domain, assignments) for domain in self._domains(group, held(assignments)))
 
     def _put_into(self, domain: PodGroup, assignments: Sequence[Assignment]) -> bool:
         start = self._state.mark()

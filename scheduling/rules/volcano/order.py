@@ -195,7 +195,7 @@ class VolcanoOrder:
         return [capacities.all[index] for index in sorted(enough & capacities.allowed(group))]
 
     def _gpus_to_reclaim(self, losing: Iterable[tuple[str, bool]]) -> Mapping[int, int]:
-        """GPUs that may be reclaimed per node index. losing: queues, and whether they may exceed their deserved quota."""
+        """GPUs that may be reclaimed per node index. losing: queues, and whether they exceed their deserved quota."""
         found: dict[int, int] = {}
         for name, exceeds in losing:
             held_by_node = self._state.cached(
