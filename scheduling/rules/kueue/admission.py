@@ -185,6 +185,7 @@ class _KueueCycle:
         self._claims: Final = state.claims
         self._lines: Final[dict[str, list[KueueCandidate]]] = {name: [] for name in state.rows}
         self._homeless: Final[list[PodGroup]] = []
+        self._refused: Final[dict[_Search, PendingReason]] = {}
         for group in sorted(snapshot.waiting, key=_turn, reverse=True):
             if not admitted(group):
                 self._enter(group)
@@ -201,7 +202,7 @@ class _KueueCycle:
         for group in self._homeless:
             yield [Wait(group, PendingReason(Reason.QUEUE_MISSING, group.total, queue=group.queue))]
         while heads := [line[-1] for line in self._lines.values() if line]:
-            plans = [self._plan(case) for case in heads]
+            plans = [self._planned(case) for case in heads]
             for plan in self._in_turn(plans):
                 if plan.pend is not None or self._still_holds(plan):
                     self._lines[plan.case.queue.name].pop()
@@ -216,10 +217,22 @@ class _KueueCycle:
         active = {plan.case.share: plan for plan in plans if plan.pend is None}
         yield from (active[case.share] for case in fair_turns(plan.case for plan in active.values()))
 
+    def _planned(self, case: KueueCandidate) -> _Plan:
+        """Plan it, or refuse it as an equal workload of its queue if nothing was admitted since; nodes differ by it."""
+        if self._places.matter(case.group):
+            return self._plan(case)
+        search = _search(case)
+        if search in self._refused:
+            return _Plan(case, pend=self._refused[search])
+        plan = self._plan(case)
+        if plan.pend is not None:
+            self._refused[search] = plan.pend
+        return plan
+
     def _plan(self, case: KueueCandidate) -> _Plan:
         check_time()
         share, needed = case.share, case.needed
-        if not needed.served_by(share.capacity()):
+        if not needed.served_by(share.capacity):
             return _Plan(case, pend=_never(case))
         short = beyond(needed, share.free()).dimensions
         if not short and (placed := self._places.find(case.group)):
@@ -268,6 +281,7 @@ class _KueueCycle:
         if plan.pend is not None:
             yield Wait(case.group, plan.pend)
             return
+        self._refused.clear()
         over_quota = not case.share.deserves(case.needed)
         for target in plan.targets:
             self._state.evict(target.claim)
@@ -284,6 +298,16 @@ class _KueueCycle:
 def admitted(group: PodGroup) -> bool:
     """Whether it holds quota: it has started, or one of its pods has a node."""
     return group.started is not None or any(pod.node is not None for pod in group.pods)
+
+
+_Search = tuple[str, Resources, int, int]
+
+
+def _search(case: KueueCandidate) -> _Search:
+    """What a refusal depends on, besides the state and places on nodes: queue, amount and rank of the workload."""
+    queue = case.queue
+    by_age = QueuePreemptionPolicy.LOWER_OR_NEWER in (queue.preempts, queue.reclaims, queue.reclaims_over_quota)
+    return (queue.name, case.needed, case.group.priority, case.group.created if by_age else 0)
 
 
 def _leaving(group: PodGroup) -> bool:
@@ -332,7 +356,7 @@ def _coming(case: KueueCandidate, lack: PendingReason | None) -> PendingReason:
 
 def _never(case: KueueCandidate) -> PendingReason:
     """The refusal of more than its queue could ever use, borrowing included."""
-    most = case.share.capacity()
+    most = case.share.capacity
     return PendingReason(
         Reason.EXCEEDS_MAX_QUOTA,
         case.needed,

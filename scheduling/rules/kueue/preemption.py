@@ -149,12 +149,14 @@ class VictimSearch:
         return next(filter(None, (self._attempt(borrowing=each) for each in self._attempts())), [])
 
     def _collect(self) -> None:
-        """Collect borrowing queues, cohort by cohort on the way up."""
+        """Collect borrowing queues, cohort by cohort on the way up, where they can be searched for victims."""
         share, needed = self._taker.share, self._taker.needed
         inside, deserved = share, share.deserves(needed)
+        evicts_others = self._may_take(borrowing=True) or self._below_quota()
         for common in list(share.path())[1:]:
-            found = [_Source(each, common) for each in self._borrowers(common, inside)]
-            (self._deserved if deserved else self._others).extend(found)
+            if deserved or evicts_others:
+                found = [_Source(each, common) for each in self._borrowers(common, inside)]
+                (self._deserved if deserved else self._others).extend(found)
             deserved = deserved or common.deserves(needed)
             inside = common
 
@@ -192,6 +194,8 @@ class VictimSearch:
         return not borrowing or self._taker.queue.reclaims_over_quota is not QueuePreemptionPolicy.NEVER
 
     def _merged(self, sources: Sequence[_Source], *, leaving: bool) -> Iterator[PreemptionTarget]:
+        if len(sources) == 1:
+            return self._of(sources[0], leaving=leaving)
         return merge(*(self._of(each, leaving=leaving) for each in sources), key=lambda target: target.claim.order)
 
     def _attempts(self) -> tuple[bool, ...]:

@@ -20,12 +20,14 @@ ENDLESS: Final = 2**80
 class QuotaShare:
     """A queue or cohort. nominal: nominal quota including everything below. Changed by `charge` only.
 
-    most: what may be used here at most, borrowing included; of the root, its quota.
+    most: what may be used here at most, borrowing included; of the root, its quota. capacity: the same, and no more
+    than any cohort above has.
     kin: the shares of its owner in all pools, itself included. lendable: cached denominator of `dominant_share`.
     used: without terminating work, with work that waits for it; leaving: the difference.
     """
 
     __slots__ = (
+        "capacity",
         "children",
         "kin",
         "leaving",
@@ -43,7 +45,7 @@ class QuotaShare:
         self.limit = _amounts(queue.limit if queue else UNLIMITED)
         self.name = name
         self.nominal = _each(min, _amounts(queue.deserved), self.limit) if queue else ZERO
-        self.most = self.nominal
+        self.most = self.capacity = self.nominal
         self.parent: QuotaShare | None = None
         self.children: list[QuotaShare] = []
         self.kin: list[QuotaShare] = [self]
@@ -68,19 +70,12 @@ class QuotaShare:
 
     def free(self, *, now: bool = False) -> Resources:
         """Unused quota, borrowing included; negative if overcommitted. now: terminating work still counts."""
-        return self._rest(lambda share: share.used + share.leaving if now else share.used)
-
-    def capacity(self) -> Resources:
-        """The most that could ever be used here, borrowing included."""
-        return self._rest(lambda _share: ZERO)
-
-    def _rest(self, used: Callable[["QuotaShare"], Resources]) -> Resources:
         gpu = cpu = memory = ENDLESS
         for share in self.path():
-            most, less = share.most, used(share)
-            gpu = min(gpu, most.gpu - less.gpu)
-            cpu = min(cpu, most.cpu - less.cpu)
-            memory = min(memory, most.memory - less.memory)
+            most, used = share.most, share.used + share.leaving if now else share.used
+            gpu = min(gpu, most.gpu - used.gpu)
+            cpu = min(cpu, most.cpu - used.cpu)
+            memory = min(memory, most.memory - used.memory)
         return Resources(gpu, cpu, memory)
 
     def deserves(self, needed: Resources) -> bool:
@@ -119,7 +114,7 @@ class QuotaShare:
     def of_all_pools(self) -> Resources:
         """The most that its owner could use; the whole tree in pools where it has no share."""
         own = {share.root: share for share in self.kin}
-        return sum_of(own.get(root, root).capacity() for root in self.root.kin)
+        return sum_of(own.get(root, root).capacity for root in self.root.kin)
 
     @property
     def root(self) -> "QuotaShare":
@@ -154,6 +149,8 @@ def tree_of(queues: Iterable[Queue]) -> dict[str, QuotaShare]:
         _join([share.parent for share in found if share.parent is not None and share.parent.name not in rows])
     for root in [share for share in shares.values() if share.parent is None]:
         _add_up(root)
+        root.capacity = _each(min, root.most, Resources(ENDLESS, ENDLESS, ENDLESS))
+        _cap(root)
     return shares
 
 
@@ -175,6 +172,13 @@ def _add_up(share: QuotaShare) -> None:
     children = sum_of(child.nominal for child in share.children)
     share.nominal = _each(max, share.nominal, children)
     share.most = _each(max, share.nominal, share.limit) if share.parent else share.nominal
+
+
+def _cap(share: QuotaShare) -> None:
+    """Set what may be used at most in the tree below a share whose `capacity` is set."""
+    for child in share.children:
+        child.capacity = _each(min, child.most, share.capacity)
+        _cap(child)
 
 
 def _join(cohorts: list[QuotaShare]) -> None:
