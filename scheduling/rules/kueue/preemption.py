@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import merge
 from itertools import takewhile
-from math import inf
 from typing import TypeAlias
 
 from scheduling.model.decisions import Cause
@@ -171,9 +170,9 @@ class VictimSearch:
     def _of(self, source: _Source, *, leaving: bool) -> Iterator[PreemptionTarget]:
         """Its potential victims, until it does not borrow any more."""
         policy = self._taker.queue.preempts if source.common is None else self._taker.queue.reclaims
-        highest = inf if policy is QueuePreemptionPolicy.ANY else self._taker.group.priority
+        too_high = self._taker.group.priority + (policy is QueuePreemptionPolicy.LOWER_OR_NEWER)
         for claim in self._claims.get((source.share.name, leaving), ()):
-            if claim.group.priority > highest:  # so have all after it
+            if claim.group.priority >= too_high and policy is not QueuePreemptionPolicy.ANY:  # so are all after it
                 return
             if source.common is not None and not source.share.over_quota(self._taker.short):
                 return

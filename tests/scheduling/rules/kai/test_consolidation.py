@@ -70,6 +70,19 @@ def test_a_gang_is_moved_whole_or_not_at_all() -> None:
     assert {pod for evict in found.victims for pod in evict.pods} == set(moves(found))
 
 
+def test_pods_on_unknown_nodes_are_moved_where_there_is_room_for_them() -> None:
+    pair = gang("pair", gpus=2, pods=2, min_member=2, queue="theirs", nodes=("n0", "gone"), started=0)
+    assert moves(outcome(WHOLE, *NODES, node("n2", 2), *QUEUES, pair)) == {}
+    found = outcome(WHOLE, node("n0", 4), node("n1", 2), node("n2", 2), *QUEUES, pair)
+    assert moves(found) == {"pair-0": "n1", "pair-1": "n2"}
+
+
+def test_work_as_large_as_the_newcomer_is_not_moved_to_make_room_for_it() -> None:
+    nodes = (node("n0", 4), node("n1", 3), node("n2", 3))
+    large = running("large", "n0", gpus=4, queue="theirs", preemptible=True)
+    assert outcome(WHOLE, *nodes, *QUEUES, large).kind is OutcomeKind.PENDING
+
+
 def test_a_move_is_preferred_to_an_eviction() -> None:
     weak = running("weak", "n0", gpus=2, queue="mine", priority="very-low")
     strong = gang("strong", gpus=4, queue="mine", priority="medium")

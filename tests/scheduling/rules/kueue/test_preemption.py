@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from scheduling.forecast.cycle import preview
-from scheduling.model.decisions import Cause, Outcome, OutcomeKind
+from scheduling.forecast.cycle import cycle, preview
+from scheduling.model.decisions import Cause, Outcome, OutcomeKind, Wait
 from scheduling.model.preemptibility import QueuePreemptionPolicy
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Limit, Resources
@@ -214,3 +214,17 @@ def test_a_queue_nobody_has_made_yet_or_that_holds_others_takes_no_workload() ->
 def test_what_asks_for_nothing_is_always_admitted() -> None:
     found = outcome(gang("new", gpus=0), queue("team", deserved=1), held("too much", 4))
     assert (found.kind, found.over_quota) == (OutcomeKind.PLACED, False)
+
+
+def test_a_refused_workload_is_tried_again_once_another_has_freed_quota() -> None:
+    guest, host = queue("guest", "cohort", deserved=0), queue("host", "cohort", deserved=8)
+    waiting = [gang(name, gpus=2, queue="guest", created=index) for index, name in enumerate(("first", "second"))]
+    urgent = gang("urgent", gpus=1, queue="host", priority="high")
+    big = held("big", 8, by="host", priority="low")
+    found = cycle(snapshot(guest, host, big, *waiting, urgent), flavour="kueue")
+    reasons = {each.group.name: each.pend.reason for each in found if isinstance(each, Wait)}
+    assert reasons == {
+        "first": Reason.WAITING_FOR_QUOTA,
+        "urgent": Reason.EVICTING,
+        "second": Reason.EVICTING,
+    }

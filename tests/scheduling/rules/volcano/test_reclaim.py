@@ -137,6 +137,34 @@ def test_cpu_counts_where_a_queue_deserves_some() -> None:
     assert outcome(sized(gang("new"), gpu=1, cpu=1), shelf, mine, within, *pods).kind is OutcomeKind.PENDING
 
 
+def test_work_without_gpus_reclaims_cpu() -> None:
+    shelf = SnapshotNode("n", "default", Resources.of(cpu=1))
+    mine = replace(TEAM, deserved=Limit.of(cpu=1))
+    other = sized(running("other", "n", queue="next"), cpu=1)
+    assert victims(outcome(sized(gang("new"), cpu=1), shelf, mine, NEXT, other)) == ["other-0"]
+
+
+def test_a_node_with_free_gpus_is_reclaimed_for_its_cpu() -> None:
+    shelf = SnapshotNode("n", "default", Resources.of(gpu=1, cpu=1))
+    mine = replace(TEAM, deserved=Limit.of(gpu=1, cpu=1))
+    other = sized(running("other", "n", queue="next"), cpu=1)
+    assert victims(outcome(sized(gang("new"), gpu=1, cpu=1), shelf, mine, NEXT, other)) == ["other-0"]
+
+
+def test_pods_on_unknown_nodes_are_not_reclaimed() -> None:
+    work = (running("here", "n", queue="next"), running("elsewhere", "gone", queue="next", start=1))
+    assert victims(outcome(gang("new"), node("n", 1), TEAM, NEXT, *work)) == ["here-0"]
+
+
+def test_equal_groups_behind_a_refused_one_wait_too() -> None:
+    waiting = [
+        gang(name, gpus=2, pods=2, min_member=2, created=index) for index, name in enumerate(("first", "second"))
+    ]
+    work = [running(f"fixed-{each}", each, preemptible=False) for each in ("a", "b")]
+    found = cycle(snapshot(node("a", 2), node("b", 2), TEAM, NEXT, *work, *waiting), flavour="volcano")
+    assert [(type(each), each.group.name) for each in found] == [(Wait, "first"), (Wait, "second")]
+
+
 def test_work_of_a_queue_that_is_not_there_is_left_alone() -> None:
     assert outcome(gang("new"), node("n", 1), TEAM, running("lost", "n", queue="lost")).kind is OutcomeKind.PENDING
 
