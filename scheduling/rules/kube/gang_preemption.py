@@ -76,33 +76,28 @@ class GangTrial:
     def evict_all(self, units: Sequence[EvictionUnit]) -> None:
         """Evict these units."""
         for unit in units:
-            self._change(unit, 1)
+            self._change(unit, 1, count=False)
         self._settle()
 
     def evict(self, unit: EvictionUnit) -> None:
         """Evict the unit."""
-        self._change(unit, 1)
-        self._count_on(unit)
+        self._change(unit, 1, count=True)
 
     def reprieve(self, unit: EvictionUnit) -> None:
         """Reprieve the unit."""
-        self._change(unit, -1)
-        self._count_on(unit)
+        self._change(unit, -1, count=True)
 
-    def _change(self, unit: EvictionUnit, sign: int) -> None:
+    def _change(self, unit: EvictionUnit, sign: int, *, count: bool) -> None:
         for name, (gpu, cpu, memory) in unit.parts:
             if free := self._free.get(name):
                 free[0] += gpu * sign
                 free[1] += cpu * sign
                 free[2] += memory * sign
                 free[3] += sign
-
-    def _count_on(self, unit: EvictionUnit) -> None:
-        for name, _amount in unit.parts:
-            if name in self._slots:
-                count = self._count(self._free[name])
-                self._total += count - self._slots[name]
-                self._slots[name] = count
+                if count and name in self._slots:
+                    found = self._count(free)
+                    self._total += found - self._slots[name]
+                    self._slots[name] = found
 
     def fitting(self) -> int:
         """How many of the pods fit."""

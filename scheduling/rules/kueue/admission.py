@@ -332,7 +332,7 @@ def _level(case: KueueCandidate, targets: Sequence[PreemptionTarget] = ()) -> in
     """How far up the tree it borrows once the victims are gone; 0 within the queue's own quota."""
     with without_targets([target.claim for target in targets]):
         found = case.share.smallest_that_deserves(case.needed)
-    return (found or list(case.share.path())[-1]).height
+    return (found or case.share.path[-1]).height
 
 
 def _evict(target: PreemptionTarget, group: PodGroup) -> Evict:

@@ -60,7 +60,7 @@ def _turn(candidate: KueueCandidate, cohort: QuotaShare) -> tuple[bool, tuple[bo
 
 def _below(share: QuotaShare, cohort: QuotaShare) -> QuotaShare:
     """The child of the cohort that is or contains it."""
-    return list(takewhile(lambda each: each is not cohort, share.path()))[-1]
+    return list(takewhile(lambda each: each is not cohort, share.path))[-1]
 
 
 class FairVictimSearch:
@@ -152,12 +152,12 @@ class _FairOrder:
 
     def __init__(self, taker: PreemptingWorkload, lines: Lines) -> None:
         self._own, self._lines = taker.share, lines
-        self._cohorts = list(taker.share.path())[1:]
+        self._cohorts = taker.share.path[1:]
         self._done: set[QuotaShare] = set()
 
     def common(self, queue: QuotaShare) -> QuotaShare:
         """The lowest cohort that contains this queue and the preemptor's."""
-        return next(share for share in queue.path() if share in self._cohorts)
+        return next(share for share in queue.path if share in self._cohorts)
 
     def drop(self, queue: QuotaShare) -> None:
         """Take no more victims of this queue."""

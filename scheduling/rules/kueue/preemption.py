@@ -74,7 +74,7 @@ class PreemptionTarget:
     @property
     def below(self) -> Iterator[QuotaShare]:
         """Its queue and those of its cohorts that do not contain the preemptor's queue."""
-        return takewhile(lambda share: share is not self.common, self.claim.share.path())
+        return takewhile(lambda share: share is not self.common, self.claim.share.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class VictimSearch:
         share, needed = self._taker.share, self._taker.needed
         inside, deserved = share, share.deserves(needed)
         evicts_others = self._may_take(borrowing=True) or self._below_quota()
-        for common in list(share.path())[1:]:
+        for common in share.path[1:]:
             if deserved or evicts_others:
                 found = [_Source(each, common) for each in self._borrowers(common, inside)]
                 (self._deserved if deserved else self._others).extend(found)

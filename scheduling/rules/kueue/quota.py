@@ -23,6 +23,7 @@ class QuotaShare:
     most: what may be used here at most, borrowing included; of the root, its quota. capacity: the same, and no more
     than any cohort above has.
     kin: the shares of its owner in all pools, itself included. lendable: cached denominator of `dominant_share`.
+    path: this queue and its cohorts, the root last.
     used: without terminating work, with work that waits for it; leaving: the difference.
     """
 
@@ -37,6 +38,7 @@ class QuotaShare:
         "name",
         "nominal",
         "parent",
+        "path",
         "used",
         "weight",
     )
@@ -47,6 +49,7 @@ class QuotaShare:
         self.nominal = _each(min, _amounts(queue.deserved), self.limit) if queue else ZERO
         self.most = self.capacity = self.nominal
         self.parent: QuotaShare | None = None
+        self.path: tuple[QuotaShare, ...] = (self,)
         self.children: list[QuotaShare] = []
         self.kin: list[QuotaShare] = [self]
         self.lendable: Resources | None = None
@@ -54,16 +57,9 @@ class QuotaShare:
         self.used = ZERO
         self.leaving = ZERO
 
-    def path(self) -> Iterator["QuotaShare"]:
-        """This queue and its cohorts, the root last."""
-        step: QuotaShare | None = self
-        while step is not None:
-            yield step
-            step = step.parent
-
     def charge(self, amount: Resources, *, leaving: Resources = ZERO) -> None:
         """Add `amount` to the use at every level; negative amounts subtract."""
-        for share in self.path():
+        for share in self.path:
             share.used += amount
             if leaving is not ZERO:
                 share.leaving += leaving
@@ -71,7 +67,7 @@ class QuotaShare:
     def free(self, *, now: bool = False) -> Resources:
         """Unused quota, borrowing included; negative if overcommitted. now: terminating work still counts."""
         gpu = cpu = memory = ENDLESS
-        for share in self.path():
+        for share in self.path:
             most, used = share.most, share.used + share.leaving if now else share.used
             gpu = min(gpu, most.gpu - used.gpu)
             cpu = min(cpu, most.cpu - used.cpu)
@@ -122,7 +118,7 @@ class QuotaShare:
 
     def smallest_that_deserves(self, needed: Resources) -> "QuotaShare | None":
         """This queue or the nearest cohort whose quota could hold `needed` more; None if even the root's could not."""
-        return next((share for share in self.path() if share.deserves(needed)), None)
+        return next((share for share in self.path if share.deserves(needed)), None)
 
     @property
     def height(self) -> int:
@@ -137,7 +133,7 @@ def tree_of(queues: Iterable[Queue]) -> dict[str, QuotaShare]:
     shares = {name: QuotaShare(name, rows.get(name)) for name in dict.fromkeys((*rows, *parents))}
     for name, row in rows.items():
         parent = shares.get(row.parent or "")
-        if parent is not None and shares[name] not in parent.path():
+        if parent is not None and shares[name] not in _cohorts(parent):
             shares[name].parent = parent
             parent.children.append(shares[name])
     kin: dict[str, list[QuotaShare]] = defaultdict(list)
@@ -150,8 +146,16 @@ def tree_of(queues: Iterable[Queue]) -> dict[str, QuotaShare]:
     for root in [share for share in shares.values() if share.parent is None]:
         _add_up(root)
         root.capacity = _each(min, root.most, Resources(ENDLESS, ENDLESS, ENDLESS))
-        _cap(root)
+        _derive(root)
     return shares
+
+
+def _cohorts(share: QuotaShare) -> Iterator[QuotaShare]:
+    """It and its cohorts while the tree is being built."""
+    step: QuotaShare | None = share
+    while step is not None:
+        yield step
+        step = step.parent
 
 
 def beyond(needed: Resources, free: Resources) -> Resources:
@@ -174,11 +178,12 @@ def _add_up(share: QuotaShare) -> None:
     share.most = _each(max, share.nominal, share.limit) if share.parent else share.nominal
 
 
-def _cap(share: QuotaShare) -> None:
-    """Set what may be used at most in the tree below a share whose `capacity` is set."""
+def _derive(share: QuotaShare) -> None:
+    """Set paths and capacities in the tree below a share that has both."""
     for child in share.children:
+        child.path = (child, *share.path)
         child.capacity = _each(min, child.most, share.capacity)
-        _cap(child)
+        _derive(child)
 
 
 def _join(cohorts: list[QuotaShare]) -> None:
