@@ -241,9 +241,10 @@ class _KaiCycle:
             for each in islice(filter(self._runs, ranked), MOST_MOVED):
                 chosen.setdefault(each.queue, []).append(each)
             self._moves = {name: by_unit(map(self._staying, found)) for name, found in chosen.items()}
-        return {
-            name: queue.only(lambda assignment: assignment.group is not group) for name, queue in self._moves.items()
-        }
+        if not self.state.assignments_of[group.name] or group.queue not in self._moves:
+            return self._moves
+        others = self._moves[group.queue].only(lambda assignment: assignment.group is not group)
+        return {**self._moves, group.queue: others}
 
     def _weakest_first(self, queue: str) -> list[PodGroup]:
         """A queue's preemptible work."""
