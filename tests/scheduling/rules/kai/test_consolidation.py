@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from scheduling.forecast.cycle import cycle, preview
-from scheduling.model.decisions import Cause, Outcome, OutcomeKind, Wait
+from scheduling.model.decisions import Cause, Evict, Outcome, OutcomeKind, Wait
+from scheduling.model.resources import Resources
 from scheduling.model.snapshot import PodGroup, Queue, SnapshotNode
 from tests.builders import gang, node, queue, running, snapshot
 
@@ -81,6 +82,18 @@ def test_work_as_large_as_the_newcomer_is_not_moved_to_make_room_for_it() -> Non
     nodes = (node("n0", 4), node("n1", 3), node("n2", 3))
     large = running("large", "n0", gpus=4, queue="theirs", preemptible=True)
     assert outcome(WHOLE, *nodes, *QUEUES, large).kind is OutcomeKind.PENDING
+
+
+def test_a_group_does_not_move_its_own_pods_for_another_one() -> None:
+    half = gang("half", gpus=2, pods=2, min_member=1, queue="theirs", priority="very-low", nodes=("n0",), started=0)
+    nodes, wide = (node("n0", 3), node("n1", 2), node("n2", 2)), replace(half.pods[1], requests=Resources.of(gpu=3))
+    grown = replace(half, pods=(half.pods[0], wide))
+    assert [type(each) for each in cycle(snapshot(*nodes, *QUEUES, grown), flavour="kai")] == [Wait]
+    other = running("other", "n0", gpus=2, queue="theirs", preemptible=True)
+    found = cycle(
+        snapshot(*nodes, *QUEUES, replace(grown, pods=(replace(grown.pods[0], node="n1"), wide)), other), flavour="kai"
+    )
+    assert [each.moves_to for each in found if isinstance(each, Evict)] == [{"other-0": "n2"}]
 
 
 def test_a_move_is_preferred_to_an_eviction() -> None:
