@@ -78,7 +78,7 @@ class Backlog:
             line.over = pend.queue or group.queue
         else:
             line.shape.in_vain = max(line.shape.in_vain, group.priority)
-            self._review(line.shape.lines)
+            self._review([each for each in self._ready if each.shape is line.shape])  # no other one becomes ready
         self.add(group)
 
     def occupy(self, group: PodGroup, pods: Iterable[Pod]) -> None:
