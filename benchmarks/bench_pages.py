@@ -46,7 +46,7 @@ from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, ProjectQuota, TimeLimit
 from tests.support import database, postgres
 from tests.support.route_matrix import World, cells, world_of
-from workloads.detectors.services import detect_all
+from workloads.detectors.services import detect_on, request_checks
 from workloads.dictionary.services.plans import plan_priority_change
 from workloads.forecast.services.scoring import score
 from workloads.lifecycle.services import apply_queue, relocation, run_limits
@@ -115,12 +115,18 @@ def plan() -> None:
         transaction.set_rollback(True)
 
 
+def detect_one() -> None:
+    """The check of the cluster of project p3."""
+    detect_on(str(Project.objects.get(name="p3").cluster_id))
+
+
 TASKS: Final[Mapping[str, Callable[[], object]]] = {
     "workloads.limits": run_limits.enforce,
     "workloads.pools": relocation.try_next_pools,
     "workloads.sweep": apply_queue.sweep,
     "workloads.score_forecasts": score,
-    "workloads.detect": detect_all,
+    "workloads.detect": request_checks,
+    "workloads.detect_cluster": detect_one,
     "workloads.notify": collect,
     "workloads.quota_requests": refresh_open,
     "workloads.make_reports": sweep_reports,

@@ -345,7 +345,7 @@ CELERY_TASK_DEFAULT_QUEUE = "maintenance"
 CELERY_TASK_CREATE_MISSING_QUEUES = False
 CELERY_TASK_QUEUES = [Queue(name, routing_key=name) for name in QUEUES]
 PERIODIC = ("clusters.sweep", "clusters.tick_sandboxes", "clusters.observe_all", "workloads.sweep", "workloads.limits")
-MAINTENANCE = ("pools", "forget_keys", "quota_requests", "make_report*", "run_replay*", "detect", "score_forecasts")
+MAINTENANCE = ("pools", "forget_keys", "quota_requests", "make_report*", "run_replay*", "detect*", "score_forecasts")
 CELERY_TASK_ROUTES = {
     **{task: {"queue": "periodic", "routing_key": "periodic"} for task in PERIODIC},
     "clusters.*": {"queue": "sync", "routing_key": "sync"},

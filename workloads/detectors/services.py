@@ -6,12 +6,12 @@ from itertools import chain
 from typing import Final
 from uuid import UUID
 
-import structlog
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from clusters.inventory.models import Cluster, ClusterState
+from portal.kit.messaging.publisher import notify_worker
 from workloads.detectors import rules
 from workloads.detectors.models import DetectorRun, Finding
 from workloads.detectors.rules import SHORT_RUN, THRASH_WINDOW, Detection, FindingKind
@@ -29,20 +29,26 @@ REOPENED: Final = timedelta(hours=1)
 KEPT: Final = timedelta(days=90)
 LONGEST_LOOK_BACK: Final = timedelta(days=2)
 
-log = structlog.get_logger(__name__)
 
-
-def detect_all(now: datetime | None = None) -> int:
-    """Check every active cluster that was observed lately, drop what ended long ago; answers how many are new."""
+def request_checks(now: datetime | None = None) -> int:
+    """Notify a worker for each cluster that can be judged, and drop what ended long ago; answers how many."""
     moment = now or timezone.now()
     Finding.objects.filter(ended_at__lt=moment - KEPT).delete()
-    found = 0
-    for cluster in Cluster.objects.filter(state=ClusterState.ACTIVE, observed_at__gte=moment - STALE):
-        try:
-            found += detect(cluster, moment)
-        except Exception:  # one cluster's facts do not keep the others from being checked
-            log.exception("detectors_failed", cluster=cluster.name)
-    return found
+    clusters = list(_judged(moment).values_list("pk", flat=True))
+    for key in clusters:
+        notify_worker("workloads.detect_cluster", str(key), queue="maintenance")
+    return len(clusters)
+
+
+def detect_on(cluster_id: str, now: datetime | None = None) -> int:
+    """Check one cluster; answers how many findings are new. Gone, paused or not observed lately: none."""
+    moment = now or timezone.now()
+    cluster = _judged(moment).filter(pk=cluster_id).first()
+    return detect(cluster, moment) if cluster else 0
+
+
+def _judged(now: datetime) -> QuerySet[Cluster]:
+    return Cluster.objects.filter(state=ClusterState.ACTIVE, observed_at__gte=now - STALE)
 
 
 @transaction.atomic

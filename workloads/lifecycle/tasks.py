@@ -52,8 +52,14 @@ def score_forecasts() -> None:
         start_scoring.score_starts()
 
 
-@shared_task(name="workloads.detect", soft_time_limit=110, time_limit=120)
-def detect() -> None:
-    """Run the detectors on every cluster, once per period however many beats there are."""
+@shared_task(name="workloads.detect", soft_time_limit=25, time_limit=30)
+def request_checks() -> None:
+    """Have every cluster checked by the detectors, once per period however many beats there are."""
     if claim_period("workloads.detect", every=DETECT_SECONDS):
-        detectors.detect_all()
+        detectors.request_checks()
+
+
+@shared_task(name="workloads.detect_cluster", soft_time_limit=110, time_limit=120)
+def detect_cluster(cluster_id: str) -> None:
+    """Run the detectors on one cluster. Gone, paused or not observed lately: nothing to do."""
+    detectors.detect_on(cluster_id)

@@ -8,17 +8,20 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from clusters.inventory.models import ClusterState
 from clusters.watch.models import GpuUse
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Role, User
 from tenants.organisation.models import Project
 from tenants.quotas.models import ProjectQuota
 from tenants.quotas.services.runtime_rules import set_min_runtime
+from tests.factories.clusters import build_cluster
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.support.rest_clients import Robot
 from tests.workloads.detectors.conftest import History
 from workloads.detectors.models import Finding
-from workloads.detectors.services import detect, detect_all
+from workloads.detectors.services import detect, detect_on, request_checks
+from workloads.lifecycle.tasks import detect_cluster
 from workloads.state.models import Phase, Workload
 
 pytestmark = pytest.mark.django_db
@@ -38,15 +41,15 @@ def inversion(history: History, llm_team: Project) -> Workload:
 
 
 def test_a_finding_is_opened_once_refreshed_and_ended(history: History, inversion: Workload) -> None:
-    assert detect_all(history.now) == 1
+    assert detect_on(str(history.cluster.pk), history.now) == 1
     later = history.now + timedelta(minutes=2)
     history.observe(later)
-    assert detect_all(later) == 0
+    assert detect_on(str(history.cluster.pk), later) == 0
     row = Finding.objects.get()
     assert (row.kind, row.workload, row.ended_at, row.last_seen) == ("priority-inversion", inversion, None, later)
     assert row.gpu_seconds == 8 * 7 * 60
     Workload.objects.filter(pk=inversion.pk).update(phase=Phase.RUNNING)
-    assert detect_all(later + timedelta(minutes=1)) == 0
+    assert detect_on(str(history.cluster.pk), later + timedelta(minutes=1)) == 0
     row.refresh_from_db()
     assert row.ended_at == later + timedelta(minutes=1)
 
@@ -178,10 +181,27 @@ def test_non_preemptible_work_pins_a_quota_that_was_lowered(history: History, ll
     assert kinds(ended_at=None) == []
 
 
+def test_a_worker_is_asked_to_check_each_watched_cluster_and_does(history: History, inversion: Workload) -> None:
+    idle = build_cluster(name="paused", state=ClusterState.PAUSED)
+    assert request_checks(history.now) == 1
+    for cluster in (history.cluster, idle):
+        detect_cluster(str(cluster.pk))
+    assert kinds(cluster=history.cluster) == ["priority-inversion"]
+    assert not Finding.objects.filter(cluster=idle).exists()
+    assert request_checks(history.now + timedelta(minutes=6)) == 0
+
+
+def test_findings_that_ended_long_ago_are_dropped(history: History, inversion: Workload) -> None:
+    detect_on(str(history.cluster.pk), history.now)
+    Finding.objects.update(ended_at=history.now - timedelta(days=91))
+    request_checks(history.now)
+    assert not Finding.objects.exists()
+
+
 def test_a_cluster_that_was_not_observed_is_not_judged(history: History, inversion: Workload) -> None:
-    detect_all(history.now)
+    detect_on(str(history.cluster.pk), history.now)
     Workload.objects.filter(pk=inversion.pk).update(phase=Phase.RUNNING)
-    assert detect_all(history.now + timedelta(minutes=6)) == 0
+    assert detect_on(str(history.cluster.pk), history.now + timedelta(minutes=6)) == 0
     assert kinds(ended_at=None) == ["priority-inversion"]
 
 
