@@ -31,7 +31,7 @@ from workloads.plans.selectors import (
     objects_sentence,
 )
 from workloads.state.models import DesiredPhase, Workload
-from workloads.state.rules import ENDED
+from workloads.state.rules import ENDED, LIVE
 from workloads.state.selectors.usage import bounds_of, could_hold
 from workloads.state.selectors.workloads import workload_ids
 
@@ -140,9 +140,7 @@ def _classes(levels: Iterable[PriorityLevel]) -> set[tuple[str, bool]]:
 
 
 def _live() -> QuerySet[Workload]:
-    rows = Workload.objects.filter(deleted_at__isnull=True).exclude(
-        Q(phase__in=ENDED) | Q(desired_phase=DesiredPhase.DELETED)
-    )
+    rows = Workload.objects.filter(deleted_at__isnull=True, phase__in=LIVE).exclude(desired_phase=DesiredPhase.DELETED)
     return rows.select_related("project__department", "project__cluster", "priority", "type")
 
 

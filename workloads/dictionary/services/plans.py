@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, Final
 
-from django.db.models import F, Q
+from django.db.models import F
 from django.utils import timezone
 
 from clusters.inventory.models import Cluster
@@ -37,7 +37,7 @@ from workloads.plans.selectors import Change, Effect, Facts, PlanKind
 from workloads.plans.services.plans import plan_change
 from workloads.policies.models import Policy
 from workloads.state.models import EventType, Workload
-from workloads.state.rules import ENDED
+from workloads.state.rules import LIVE
 from workloads.state.services import lock, note, notify_apply
 
 SHOWN: Final = 20
@@ -56,7 +56,7 @@ def _uses(draft: Draft, name: str) -> Iterator[str]:
     yield from (f"alias {alias.name}" for alias in draft.aliases_of(name) if not alias.retired)
     placed = Policy.objects.select_related("cluster", "department", "project")
     yield from (f"{row.kind} policy of {row.place.words}" for row in placed if name in row.priorities)
-    live = Workload.objects.filter(priority__name=name, deleted_at__isnull=True).exclude(Q(phase__in=ENDED))
+    live = Workload.objects.filter(priority__name=name, deleted_at__isnull=True, phase__in=LIVE)
     for workload in live.select_related("project")[: SHOWN + 1]:
         yield f"workload {workload.project.name}/{workload.name}"
 
