@@ -1,10 +1,10 @@
 """The dictionary and the types: as values for the resolution, as desired state, as pages show them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from django.db.models import Count, Q, QuerySet
 from django.utils.translation import gettext as _
@@ -34,8 +34,8 @@ from workloads.dictionary.rules.resolution import (
     TypeDefaults,
 )
 from workloads.plans.models import Plan
-from workloads.state.models import Phase, Workload
-from workloads.state.rules import ENDED
+from workloads.state.models import Workload
+from workloads.state.rules import LIVE
 
 
 def level_of(priority: Priority) -> Level:
@@ -89,7 +89,7 @@ class SyncDot:
 
 @dataclass(frozen=True, slots=True)
 class DictionaryRow:
-    """One entry. `types`: titles of the types it is the default of."""
+    """One entry. `types`: titles of the types it is the default of. `more`: clusters beside those of `dots`."""
 
     id: str
     name: str
@@ -101,6 +101,7 @@ class DictionaryRow:
     retired: bool
     types: tuple[str, ...]
     dots: tuple[SyncDot, ...]
+    more: int
 
     @property
     def offered(self) -> bool:
@@ -123,16 +124,22 @@ def dictionary_rows() -> list[DictionaryRow]:
             alias_of=row.alias_of.name if row.alias_of else "",
             retired=row.retired_at is not None,
             types=tuple(sorted(type_.title for type_ in row.types.all() if type_.withdrawn_at is None)),
-            dots=tuple(_dot(cluster, drifts[cluster.pk].get(row.name, "")) for cluster in clusters),
+            dots=_dots(clusters, drifts, row.name),
+            more=max(len(clusters) - DOTS, 0),
         )
         for row in rows
     ]
 
 
-def sync_state_of_priorities() -> list[SyncDot]:
-    """One dot per cluster for the dictionary as a whole."""
-    drifts = _drifts()
-    return [_dot(cluster, "; ".join(drifts[cluster.pk].values())) for cluster in Cluster.objects.all()]
+DOTS: Final = 5
+"""Clusters beside an entry."""
+_STATES: Final = ("drifted", "paused", "unknown", "changing", "synced")
+"""What needs attention first."""
+
+
+def _dots(clusters: Sequence[Cluster], drifts: Mapping[object, Mapping[str, str]], name: str) -> tuple[SyncDot, ...]:
+    dots = [_dot(cluster, drifts.get(cluster.pk, {}).get(name, "")) for cluster in clusters]
+    return tuple(sorted(dots, key=lambda dot: _STATES.index(dot.state))[:DOTS])
 
 
 def _drifts() -> dict[object, dict[str, str]]:
@@ -175,8 +182,7 @@ def type_rows() -> tuple[list[TypeRow], list[TypeRow]]:
 
     Counts the phases that have not ended by name: the index by phase finds them among many more that have.
     """
-    phases = [phase for phase in Phase if phase not in ENDED]
-    active = Workload.objects.filter(deleted_at__isnull=True, phase__in=phases).order_by().values_list("type")
+    active = Workload.objects.filter(deleted_at__isnull=True, phase__in=LIVE).order_by().values_list("type")
     counted = active.annotate(active=Count("pk"), running=Count("pk", filter=Q(running_pods__gt=0)))
     counts = {key: (number, running) for key, number, running in counted}
     types = WorkloadType.objects.select_related("category", "priority").order_by("-native", "category__name", "name")

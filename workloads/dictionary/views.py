@@ -31,7 +31,6 @@ from workloads.dictionary.selectors import (
     matrix_notes,
     matrix_on,
     require_dictionary,
-    sync_state_of_priorities,
     type_rows,
     workload_types,
 )
@@ -83,7 +82,6 @@ def priorities(request: HttpRequest) -> HttpResponse:
     context = {
         "rows": rows,
         "axis": draw_axis([(row.name, row.value, _default_of(row.types)) for row in rows if row.offered]),
-        "sync": sync_state_of_priorities(),
         "presets": PRESETS.values(),
         "may_edit": can(actor_of(request), Permission.MANAGE_DICTIONARY),
     }

@@ -14,8 +14,9 @@ from portal.kit.security.actors import Actor
 from scheduling.model.resources import Resources
 from tenants.organisation.models import Project
 from tenants.usage import selectors as usage_selectors
+from tests.factories.clusters import build_cluster
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
-from workloads.dictionary.selectors import dictionary_rows, sync_state_of_priorities, type_rows
+from workloads.dictionary.selectors import dictionary_rows, type_rows
 from workloads.forecast.selectors.waiting import queue_position, why_waiting
 from workloads.state.models import DesiredPhase, Phase
 from workloads.state.selectors.workloads import events_of, logs, pods_of, timeline, visible_workloads, workload_or_404
@@ -73,11 +74,27 @@ def test_the_dictionary_shows_defaults_and_every_clusters_state(
     assert "Workspace" in rows["high"].types
     assert rows["high"].dots[0].state == "drifted"
     assert rows["low"].dots[0].state == "synced"
-    assert sync_state_of_priorities()[0].state == "drifted"
 
 
 def test_a_cluster_that_is_behind_is_changing(cluster: Cluster) -> None:
-    assert {dot.state for dot in sync_state_of_priorities()} == {"changing"}
+    assert {dot.state for row in dictionary_rows() for dot in row.dots} == {"changing"}
+
+
+def test_of_many_clusters_those_that_differ_are_shown_and_the_rest_is_counted(cluster: Cluster) -> None:
+    now = timezone.now()
+    for number in range(9):
+        build_cluster(name=f"c{number}", synced_at=now, synced_generation=10)
+    last = Cluster.objects.get(name="c8")
+    Drift.objects.create(
+        cluster=last, category="changed", kind="PriorityClass.scheduling.k8s.io", name="high", seen_at=now
+    )
+    row = next(each for each in dictionary_rows() if each.name == "high")
+    assert [(dot.cluster, dot.state) for dot in row.dots[:3]] == [
+        ("c8", "drifted"),
+        ("lab", "changing"),
+        ("c0", "synced"),
+    ]
+    assert len(row.dots) + row.more == 10
 
 
 def test_types_are_counted_by_the_workloads_that_have_not_ended(llm_team: Project) -> None:
