@@ -1,10 +1,11 @@
 """Node pools and nodes over REST: pools as Run:ai's clients read, create and change them, nodes as last observed."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Case, CharField, Count, Prefetch, Q, QuerySet, Value, When
+from django.db.models import Case, CharField, Exists, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -58,7 +59,7 @@ class NodePools(Route):
         path = ordering(request.query_params, POOL_COLUMNS, "name")
         rows = _wanted_pools(request).order_by(path, "-pk" if path.startswith("-") else "pk")
         page = without_cursor(rows, request).rows
-        return Response({"nodepools": [pool_json(each) for each in page]})
+        return Response({"nodepools": pools_json(page)})
 
     def planned(self, request: Request) -> PlannedWrite:
         """The pool that the body makes."""
@@ -84,7 +85,7 @@ class NodePools(Route):
                 is_default=bool(body.get("isDefault")),
                 actor=actor,
             )
-        return Response(pool_json(_pool(pool.pk)), status=201)
+        return Response(pools_json([_pool(pool.pk)])[0], status=201)
 
 
 class NodePoolDetail(Route):
@@ -95,7 +96,7 @@ class NodePoolDetail(Route):
     @operation("get_nodepool", "Read a node pool", PoolSchema)
     def get(self, request: Request, pool_id: int) -> Response:
         """The node pool."""
-        return Response(pool_json(_pool(pool_id)))
+        return Response(pools_json([_pool(pool_id)])[0])
 
     def planned(self, request: Request, pool_id: int) -> PlannedWrite:
         """What the body changes; without a body: the removal."""
@@ -131,7 +132,7 @@ def _change(request: Request, pool_id: int) -> Response:
     refuse_unsupported(body)
     with map_pointers(POINTERS):
         update_node_pool(pool=pool, actor=actor, **_columns(body))
-    return Response(pool_json(_pool(pool_id)))
+    return Response(pools_json([_pool(pool_id)])[0])
 
 
 def _columns(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,18 +157,13 @@ NodePoolCount = count_route(
 
 
 def _pools() -> QuerySet[NodePool]:
-    takes = Q(nodes__ready=True, nodes__unschedulable=False)
-    nodes = Prefetch("nodes", queryset=Node.objects.only("name", "pool_id").order_by("name"))
-    counted = (
-        NodePool.objects.select_related("cluster")
-        .prefetch_related(nodes)
-        .annotate(there=Count("nodes"), usable=Count("nodes", filter=takes))
-    )
-    return counted.annotate(
+    nodes = Node.objects.filter(pool=OuterRef("pk")).order_by()
+    schedulable = nodes.filter(ready=True, unschedulable=False)
+    return NodePool.objects.select_related("cluster").annotate(
         phase=Case(
-            When(there=0, then=Value("Empty")),
-            When(usable=0, then=Value("Unschedulable")),
-            default=Value("Ready"),
+            When(Exists(schedulable), then=Value("Ready")),
+            When(Exists(nodes), then=Value("Unschedulable")),
+            default=Value("Empty"),
             output_field=CharField(),
         )
     )
@@ -180,13 +176,21 @@ def _pool(key: int) -> NodePool:
     return found
 
 
-def pool_json(pool: NodePool) -> dict[str, Any]:
-    """Nodepool. The placement is shown where the scheduler has one for each pool."""
+def pools_json(pools: Sequence[NodePool]) -> list[dict[str, Any]]:
+    """Nodepools with the names of their nodes, in one query."""
+    names: defaultdict[int | None, list[str]] = defaultdict(list)
+    for pool_id, name in Node.objects.filter(pool__in=pools).order_by("name").values_list("pool_id", "name"):
+        names[pool_id].append(name)
+    return [_pool_json(pool, names[pool.pk]) for pool in pools]
+
+
+def _pool_json(pool: NodePool, nodes: Sequence[str]) -> dict[str, Any]:
+    """The placement is shown where the scheduler has one for each pool."""
     settings: dict[str, Any] = {}
     if flavour_for(pool.cluster.flavour).traits.places_by_pool:
         settings["schedulingConfiguration"] = {"placementStrategy": {"gpu": pool.gpu_placement}}
     phase: str = getattr(pool, "phase", "Empty")
-    status = {**settings, "conditions": [], "nodes": [node.name for node in pool.nodes.all()]}
+    status = {**settings, "conditions": [], "nodes": nodes}
     about = {"tenantId": TENANT_ID, "phase": phase, "phaseMessage": PHASES[phase], "status": status}
     return rendered(PoolSchema, pool, **about, **settings)
 
