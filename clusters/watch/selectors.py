@@ -5,21 +5,22 @@ named has nothing. Units: GPU thousandths, CPU millicores, memory bytes, seconds
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
-from django.db.models import Count, Sum
+from django.db.models import BooleanField, Count, ExpressionWrapper, OuterRef, Q, Subquery, Sum
+from django.db.models.functions import Coalesce
 
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.watch.models import Average, ObservedPod, Sample
 from scheduling.forecast.headroom import PoolCapacity
-from scheduling.model.resources import ZERO, Resources
+from scheduling.model.resources import Resources
 
 
 def allocated_by_node(clusters: Collection[Cluster]) -> Mapping[tuple[UUID, str], Resources]:
@@ -30,50 +31,44 @@ def allocated_by_node(clusters: Collection[Cluster]) -> Mapping[tuple[UUID, str]
     return {(cluster, node): Resources(gpu, cpu, memory) for cluster, node, gpu, cpu, memory in summed}
 
 
-_COLUMNS: Final = ("cluster_id", "name", "gpu_milli", "cpu_milli", "memory_bytes", "max_pods", "taints")
+def allocated_on_node(column: str) -> Coalesce:
+    """For a query of nodes: the sum of a column of the pods that `allocated_by_node` counts."""
+    pods = ObservedPod.objects.holding().filter(cluster=OuterRef("cluster"), node_name=OuterRef("name")).order_by()
+    return Coalesce(Subquery(pods.values("node_name").annotate(held=Sum(column)).values("held")), 0)
+
+
+_TAKES_PODS: Final = ExpressionWrapper(Q(ready=True, unschedulable=False, taints=[]), BooleanField())
+_NODE: Final = ("pool_id", "name", "gpu_milli", "cpu_milli", "memory_bytes", "max_pods")
 
 
 def free_by_pool(pools: Collection[NodePool]) -> Mapping[int, PoolCapacity]:
-    """By pool id, for a pod that bears no taint; pools of which no node was seen are absent. Three queries."""
-    held = _held({pool.cluster_id for pool in pools})
-    nodes: defaultdict[int, list[_Free]] = defaultdict(list)
-    rows = Node.objects.filter(pool__in=pools).values_list("pool_id", "ready", "unschedulable", *_COLUMNS)
-    for pool, ready, cordoned, *node in rows:
-        nodes[pool].append(_free(*node, held=held) if ready and not cordoned else _Free())
+    """By pool id, for a pod that bears no taint; pools of which no node was seen are absent. Three queries.
+
+    A list of projects reads every node of many clusters: plain numbers are added up.
+    """
+    clusters = {pool.pk: pool.cluster_id for pool in pools}
+    held = _held(set(clusters.values()))
+    nodes: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
+    rows = Node.objects.filter(pool__in=pools).order_by().values_list(*_NODE, _TAKES_PODS)
+    for pool, name, gpus, cpu, memory, most_pods, takes_pods in rows:
+        there = held.get((clusters[pool], name), _NOTHING)
+        full = most_pods is not None and there["pods"] >= most_pods
+        found = nodes[pool]
+        if takes_pods and not full and gpus > there["gpus"]:
+            beside = max(cpu - there["cpu"], 0), max(memory - there["memory"], 0)
+            found.append((gpus - there["gpus"], *beside, gpus, cpu, memory))
     return {pool: _capacity(found) for pool, found in nodes.items()}
 
 
-class _Free(NamedTuple):
-    """What a node has free, and what it has, where a GPU of it is free."""
-
-    free: Resources = ZERO
-    whole: Resources = ZERO
-
-
-def _capacity(nodes: Iterable[_Free]) -> PoolCapacity:
-    found = list(nodes)
-    free = sum((each.free for each in found), ZERO)
-    whole = sum((each.whole for each in found), ZERO)
-    return PoolCapacity(free.gpu, max(each.free.gpu for each in found), Resources(0, free.cpu, free.memory), whole)
+def _capacity(nodes: Sequence[tuple[int, ...]]) -> PoolCapacity:
+    """nodes: free GPUs, CPU and memory, and all of them, of each node with a free GPU."""
+    if not nodes:
+        return PoolCapacity(0, 0)
+    free, cpu, memory, *whole = (sum(column) for column in zip(*nodes, strict=True))
+    return PoolCapacity(free, max(node[0] for node in nodes), Resources(0, cpu, memory), Resources(*whole))
 
 
-def _free(
-    cluster: Any,
-    name: str,
-    gpus: int,
-    cpu: int,
-    memory: int,
-    most_pods: int | None,
-    taints: Any,
-    *,
-    held: Mapping[tuple[Any, str], Counter[str]],
-) -> _Free:
-    there = held.get((cluster, name), Counter())
-    full = most_pods is not None and there["pods"] >= most_pods
-    if taints or full or gpus <= there["gpus"]:
-        return _Free()
-    whole = Resources(gpus, cpu, memory)
-    return _Free((whole - Resources(there["gpus"], there["cpu"], there["memory"])).floor(), whole)
+_NOTHING: Final[Counter[str]] = Counter()
 
 
 def _held(clusters: Collection[Any]) -> Mapping[tuple[Any, str], Counter[str]]:

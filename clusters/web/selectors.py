@@ -1,7 +1,7 @@
 """What the cluster pages show, read in a constant number of queries: room per pool, nodes, runs, drift."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
@@ -29,6 +29,7 @@ from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.sync.models import Drift, DriftKind, OrphanedObject, SyncOutcome, SyncRun
 from clusters.sync.selectors import Comparison, comparison_of
 from clusters.watch.models import ObservedPod
+from clusters.watch.selectors import allocated_on_node
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
 from tenants.access.selectors import access_for, can
@@ -172,39 +173,43 @@ def _level(key: str, nodes: Iterable[Mapping[str, str]]) -> LevelRow:
     return LevelRow(key, len({*values} - {None}), values.count(None))
 
 
-def cluster_rows() -> list[ClusterRow]:
-    """The list of clusters, each with its figures and its latest run."""
-    newest = (
-        SyncRun.objects.filter(cluster=OuterRef("pk"), dry_run=False).order_by("-started_at", "-id").values("pk")[:1]
-    )
-    clusters = list(Cluster.objects.annotate(drift_count=Count("drifts", distinct=True), newest_run=Subquery(newest)))
-    runs = {run.cluster_id: run for run in SyncRun.objects.filter(pk__in=[each.newest_run for each in clusters])}
-    figures = _gpu_figures()
+def cluster_rows(clusters: Sequence[Cluster]) -> list[ClusterRow]:
+    """These clusters, each with its figures and its latest run. Three queries."""
+    drifts = Drift.objects.filter(cluster__in=clusters).order_by().values_list("cluster").annotate(Count("pk"))
+    counts, figures, runs = dict(drifts), _gpu_figures(clusters), _latest_runs(clusters)
     return [
         ClusterRow(
             cluster=each,
             **figures.get(each.pk, dict.fromkeys(_FIGURES, 0)),
-            drifts=each.drift_count,
+            drifts=counts.get(each.pk, 0),
             last_run=runs.get(each.pk),
         )
         for each in clusters
     ]
 
 
+def _latest_runs(clusters: Sequence[Cluster]) -> Mapping[object, SyncRun]:
+    own = SyncRun.objects.filter(cluster=OuterRef("pk"), dry_run=False).order_by("-started_at", "-id")
+    newest = Cluster.objects.filter(pk__in=[each.pk for each in clusters]).values_list(Subquery(own.values("pk")[:1]))
+    return {run.cluster_id: run for run in SyncRun.objects.filter(pk__in=newest)}
+
+
 _FIGURES: Final = ("nodes", "total", "held", "free")
 
 
-def _gpu_figures() -> Mapping[object, dict[str, int]]:
+def _gpu_figures(clusters: Sequence[Cluster]) -> Mapping[object, dict[str, int]]:
     """Per cluster: its nodes, and their GPUs in thousandths, added up by the database."""
-    pods = ObservedPod.objects.holding().filter(cluster=OuterRef("cluster"), node_name=OuterRef("name")).order_by()
-    held = Subquery(pods.values("node_name").annotate(held=Sum("gpu_milli")).values("held"))
     free = Greatest(F("gpu_milli") - F("on_it"), 0, output_field=BigIntegerField())
-    rows = Node.objects.order_by().annotate(on_it=Coalesce(held, 0)).values("cluster")
-    counted = rows.annotate(
-        nodes=Count("pk"),
-        total=Sum("gpu_milli"),
-        held=Sum("on_it"),
-        free=Sum(Case(When(ready=True, unschedulable=False, then=free), default=0)),
+    rows = Node.objects.filter(cluster__in=clusters).order_by()
+    counted = (
+        rows.annotate(on_it=allocated_on_node("gpu_milli"))
+        .values("cluster")
+        .annotate(
+            nodes=Count("pk"),
+            total=Sum("gpu_milli"),
+            held=Sum("on_it"),
+            free=Sum(Case(When(ready=True, unschedulable=False, then=free), default=0)),
+        )
     )
     return {row["cluster"]: {name: row[name] for name in _FIGURES} for row in counted}
 

@@ -59,6 +59,8 @@ from tenants.access.selectors import can, require
 from workloads.forecast.selectors.accuracy import in_words, missed_forecasts, start_calibration, tallies, together
 from workloads.plans.services.plans import plan_page
 
+CLUSTERS: Final = 25
+"""Clusters on a page of the list."""
 RUNS: Final = 10
 """The newest runs on a page."""
 DRIFTS: Final = 50
@@ -81,7 +83,8 @@ MISSED: Final = 25
 def cluster_list(request: HttpRequest) -> HttpResponse:
     titles = {name: flavour.title for name, flavour in FLAVOURS.items()}
     may_connect = can(actor_of(request), Permission.MANAGE_CLUSTERS)
-    context = {"rows": cluster_rows(), "titles": titles, "may_connect": may_connect}
+    page = page_of(Cluster.objects.all(), column="name", after=request.GET.get("after", ""), size=CLUSTERS)
+    context = {"rows": cluster_rows(page.rows), "page": page, "titles": titles, "may_connect": may_connect}
     return render_page(request, "clusters/list.html", context, parts=("clusters",))
 
 

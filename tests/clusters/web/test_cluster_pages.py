@@ -12,10 +12,11 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster, Node
 from clusters.sync.models import Drift, SyncOutcome, SyncRun
+from clusters.web.views.clusters import CLUSTERS
 from portal.audit.models import AuditRecord
 from tenants.access.models import User
 from tenants.organisation.models import Project
-from tests.factories.clusters import ClusterFactory, NodeFactory
+from tests.factories.clusters import ClusterFactory, NodeFactory, build_cluster
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 
 pytestmark = pytest.mark.django_db
@@ -65,6 +66,16 @@ def test_staleness_is_shown(client_of: Clients, alice: User, cluster: Cluster, s
     for page in ("/clusters/", "/clusters/lab/", "/projects/llm-team/"):
         Cluster.objects.update(observed_at=timezone.now() - timedelta(seconds=seconds))
         assert said in words(client_of(alice), page)
+
+
+def test_many_clusters_are_listed_page_by_page(client_of: Clients, alice: User, cluster: Cluster) -> None:
+    for number in range(CLUSTERS):
+        build_cluster(name=f"a{number:02}")
+    client = client_of(alice)
+    first = client.get("/clusters/")
+    assert f"/clusters/a{CLUSTERS - 1}/" in first.content.decode()
+    assert "/clusters/lab/" not in first.content.decode()
+    assert "/clusters/lab/" in client.get("/clusters/", {"after": first.context["page"].next}).content.decode()
 
 
 def test_numbers_of_a_simulated_cluster_say_so(client_of: Clients, alice: User, cluster: Cluster) -> None:
