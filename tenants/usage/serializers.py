@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.http import QueryDict
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter
@@ -29,6 +30,8 @@ Reading = Callable[[Mapping[str, float]], float | None]
 Types = Mapping[str, Reading | None]
 """None: a type that Run:ai has and Rung does not measure."""
 Group = Mapping[str, str]
+GroupColumns = Mapping[str, tuple[str, str]]
+"""By `groupBy`: the column of a group's value, and of its name where it has one."""
 NOT_GROUPED: Final[Sequence[Group]] = ()
 
 SAMPLES: Final = 20
@@ -127,6 +130,33 @@ def _measurement(
 def telemetry(name: str, values: Iterable[tuple[float, Sequence[Group]]]) -> Response:
     told = [{"value": number_text(number), "groups": list(groups)} for number, groups in values]
     return Response({"type": name, "timestamp": rfc3339(timezone.now()), "values": told})
+
+
+def columns_of(groups: GroupColumns, by: Sequence[str]) -> list[str]:
+    return [path for each in by for path in groups[each] if path]
+
+
+def groups_in(row: Mapping[str, Any], groups: GroupColumns, by: Sequence[str]) -> list[Group]:
+    """The groups of a row of `columns_of`."""
+    return [
+        {"key": each, "value": _group_text(row[column]), **({"name": str(row[name])} if name else {})}
+        for each, (column, name) in ((each, groups[each]) for each in by)
+    ]
+
+
+def _group_text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def sums_by_group(
+    rows: QuerySet[Any], number: Any, groups: GroupColumns, by: Sequence[str], *, unit: float = 1
+) -> list[tuple[float, Sequence[Group]]]:
+    """The aggregate `number` in units of `unit`: one, also of no rows, or one per group. One query."""
+    if not by:
+        return [((rows.order_by().aggregate(number=number)["number"] or 0) / unit, NOT_GROUPED)]
+    order = [name or column for column, name in (groups[each] for each in by)]
+    found = rows.order_by(*order).values(*columns_of(groups, by)).annotate(number=number)
+    return [((row["number"] or 0) / unit, groups_in(row, groups, by)) for row in found]
 
 
 def number_text(number: float) -> str:

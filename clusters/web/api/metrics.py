@@ -1,10 +1,12 @@
 """Metrics of clusters, node pools, nodes, departments and projects, sampled every minute; telemetry of nodes now."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import BigIntegerField, Count, F, Q, Sum
+from django.db.models.functions import Greatest
+from django.db.models.lookups import Exact
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,7 +19,7 @@ from clusters.watch.selectors import (
     Metric,
     SampleOwner,
     SeriesPoint,
-    allocated_by_node,
+    allocated_on_node,
     series_of,
 )
 from portal.kit.api.routes import Route, RoutePermission
@@ -25,16 +27,16 @@ from portal.kit.api.serializers import operation
 from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
-from scheduling.model.resources import Resources
 from tenants.access.selectors import visible_departments, visible_projects
 from tenants.quotas.api import pool_quotas
-from tenants.quotas.api.pool_quotas import ZERO, group_entry, sum_by_group, text_in
+from tenants.quotas.api.pool_quotas import text_in
 from tenants.usage.api import METRIC_RESPONSES, node_pool_in
 from tenants.usage.selectors import DEPARTMENT, PROJECT
 from tenants.usage.serializers import (
     NOT_GROUPED,
     POOL,
     Group,
+    GroupColumns,
     MetricsQuery,
     TelemetrySchema,
     Types,
@@ -45,6 +47,7 @@ from tenants.usage.serializers import (
     parse_uuid,
     parse_words,
     scaled,
+    sums_by_group,
     telemetry,
     telemetry_parameters,
 )
@@ -190,43 +193,35 @@ def _grouped(
     return [([{"key": by, "value": name}], found.get(owner, [])) for owner, name in named.items()]
 
 
-NodeReading = Callable[[Node, Resources], float]
-
-
-def _usable(node: Node) -> bool:
-    return node.ready and not node.unschedulable
-
-
-NODE_TELEMETRY: Final[Mapping[str, NodeReading | None]] = {
-    "READY_GPU_NODES": lambda node, held: bool(node.gpu_milli) and node.ready,
-    "READY_GPUS": lambda node, held: node.gpu_milli / 1000 if node.ready else 0,
-    "TOTAL_GPU_NODES": lambda node, held: bool(node.gpu_milli),
-    "TOTAL_GPUS": lambda node, held: node.gpu_milli / 1000,
+MILLI: Final = 1000
+_GPU_NODES: Final = Q(gpu_milli__gt=0)
+_READY: Final = Q(ready=True)
+_USABLE: Final = Q(ready=True, unschedulable=False)
+_HELD: Final = allocated_on_node("gpu_milli")
+_FREE: Final = Greatest(F("gpu_milli") - _HELD, 0, output_field=BigIntegerField())
+NODE_TELEMETRY: Final[Mapping[str, tuple[Any, float] | None]] = {
+    "READY_GPU_NODES": (Count("pk", filter=_GPU_NODES & _READY), 1),
+    "READY_GPUS": (Sum("gpu_milli", filter=_READY), MILLI),
+    "TOTAL_GPU_NODES": (Count("pk", filter=_GPU_NODES), 1),
+    "TOTAL_GPUS": (Sum("gpu_milli"), MILLI),
     "IDLE_ALLOCATED_GPUS": None,
-    "FREE_GPUS": lambda node, held: max(node.gpu_milli - held.gpu, 0) / 1000 if _usable(node) else 0,
-    "ALLOCATED_GPUS": lambda node, held: held.gpu / 1000,
-    "TOTAL_CPU_CORES": lambda node, held: node.cpu_milli / 1000,
+    "FREE_GPUS": (Sum(_FREE, filter=_USABLE), MILLI),
+    "ALLOCATED_GPUS": (Sum(_HELD), MILLI),
+    "TOTAL_CPU_CORES": (Sum("cpu_milli"), MILLI),
     "USED_CPU_CORES": None,
-    "ALLOCATED_CPU_CORES": lambda node, held: held.cpu / 1000,
+    "ALLOCATED_CPU_CORES": (Sum(allocated_on_node("cpu_milli")), MILLI),
     "TOTAL_GPU_MEMORY_BYTES": None,
     "USED_GPU_MEMORY_BYTES": None,
-    "TOTAL_CPU_MEMORY_BYTES": lambda node, held: node.memory_bytes,
+    "TOTAL_CPU_MEMORY_BYTES": (Sum("memory_bytes"), 1),
     "USED_CPU_MEMORY_BYTES": None,
-    "ALLOCATED_CPU_MEMORY_BYTES": lambda node, held: held.memory,
-    "FULLY_FREE_GPU_NODES": lambda node, held: bool(node.gpu_milli) and _usable(node) and not held.gpu,
+    "ALLOCATED_CPU_MEMORY_BYTES": (Sum(allocated_on_node("memory_bytes")), 1),
+    "FULLY_FREE_GPU_NODES": (Count("pk", filter=_GPU_NODES & _USABLE & Q(Exact(_HELD, 0))), 1),
 }
-"""None: nothing that Rung reads measures it."""
-
-
-READ: Final = (
-    *("name", "ready", "unschedulable", "gpu_milli", "cpu_milli", "memory_bytes"),
-    *("cluster__name", "pool__name"),
-)
-"""Columns of a node that readings and groups need: its labels and taints are most of the row."""
-NODE_GROUPS: Final[Mapping[str, Callable[[Node], Group]]] = {
-    "ClusterId": lambda node: group_entry("ClusterId", node.cluster_id, node.cluster.name),
-    "Nodepool": lambda node: group_entry("Nodepool", node.pool.name if node.pool else ""),
-    "Node": lambda node: group_entry("Node", node.name),
+"""What is added up of nodes, and its unit. None: nothing that Rung reads measures it."""
+NODE_GROUPS: Final[GroupColumns] = {
+    "ClusterId": ("cluster_id", "cluster__name"),
+    "Nodepool": ("pool__name", ""),
+    "Node": ("name", ""),
 }
 
 
@@ -246,16 +241,10 @@ class NodeTelemetry(Route):
         query = request.query_params
         name = parse_telemetry_type(query, NODE_TELEMETRY)
         by = parse_words(query, "groupBy", NODE_GROUPS, most=2)
-        reading = NODE_TELEMETRY[name]
+        summed = NODE_TELEMETRY[name]
         cluster, pool = parse_uuid(query, "clusterId"), text_in(request, "nodepoolName")
         wanted = (Q(cluster=cluster) if cluster else Q()) & (Q(pool__name=pool) if pool else Q())
-        if reading is None:
+        if summed is None:
             return telemetry(name, [])
-        rows = Node.objects.filter(wanted).select_related("cluster", "pool").only(*READ)
-        nodes = list(rows.order_by("cluster__name", "name"))
-        held = allocated_by_node(Cluster.objects.filter(pk=cluster) if cluster else Cluster.objects.all())
-        readings = (
-            (tuple(NODE_GROUPS[each](node) for each in by), reading(node, held.get((node.cluster_id, node.name), ZERO)))
-            for node in nodes
-        )
-        return telemetry(name, sum_by_group(readings, grouped=bool(by)))
+        number, unit = summed
+        return telemetry(name, sums_by_group(Node.objects.filter(wanted), number, NODE_GROUPS, by, unit=unit))

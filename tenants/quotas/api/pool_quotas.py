@@ -1,10 +1,9 @@
 """Quotas by node pool, and projects and departments in numbers, as Run:ai's clients read them."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
 
-from django.db.models import Case, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import Case, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Sum, Value, When
 from django.db.models.functions import Coalesce
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter
@@ -26,7 +25,6 @@ from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, PAGES, operation, validated_body
 from portal.kit.errors import BadRequest
 from portal.kit.security.request_identity import actor_of
-from scheduling.model.resources import Resources
 from tenants.access.selectors import (
     CLUSTER_ID,
     DEPARTMENT_ID,
@@ -54,21 +52,26 @@ from tenants.quotas.serializers import (
 )
 from tenants.quotas.services.pool_quotas import RANKS, entry_json
 from tenants.quotas.services.what_if import parse_edits, share_of_each, what_if
-from tenants.usage.selectors import Usage
+from tenants.usage.selectors import Usage, usage_by_queue
 from tenants.usage.serializers import (
     POOL,
     Group,
+    GroupColumns,
     TelemetrySchema,
+    columns_of,
+    groups_in,
     parse_key,
     parse_telemetry_type,
     parse_uuid,
     parse_words,
+    sums_by_group,
     telemetry,
     telemetry_parameters,
 )
 
 Unit = Project | Department
 Units = QuerySet[Project] | QuerySet[Department]
+OrgUnit = TypeVar("OrgUnit", Project, Department)
 ORDER: Final = tuple(Rank)
 _PLAIN: Final = {word.lower(): ORDER.index(Rank(name)) for name, word in RANKS.items()}
 
@@ -293,39 +296,27 @@ class QuotaWhatIf(Route):
 MEGABYTE: Final = 10**6
 CLUSTER: Final = OpenApiParameter("clusterId", str)
 DEPARTMENT: Final = OpenApiParameter("departmentId", str)
-Key = tuple[Group, ...]
-ZERO: Final = Resources()
-OfUnit = Callable[[Quota, Usage], float]
-
-
-OF_UNITS: Final[Mapping[str, OfUnit]] = {
-    "GPU_QUOTA": lambda quota, use: quota.gpu_deserved / 1000,
-    "CPU_QUOTA": lambda quota, use: quota.cpu_deserved or 0,
-    "MEMORY_QUOTA": lambda quota, use: (quota.memory_deserved or 0) / MEGABYTE,
-    "GPU_ALLOCATION": lambda quota, use: use.allocated.gpu / 1000,
-    "CPU_ALLOCATION": lambda quota, use: use.allocated.cpu,
-    "MEMORY_ALLOCATION": lambda quota, use: use.allocated.memory / MEGABYTE,
-    "GPU_ALLOCATION_NON_PREEMPTIBLE": lambda quota, use: use.non_preemptible.gpu / 1000,
-    "CPU_ALLOCATION_NON_PREEMPTIBLE": lambda quota, use: use.non_preemptible.cpu,
-    "MEMORY_ALLOCATION_NON_PREEMPTIBLE": lambda quota, use: use.non_preemptible.memory / MEGABYTE,
+OF_QUOTAS: Final[Mapping[str, tuple[str, float]]] = {
+    "GPU_QUOTA": ("gpu_deserved", 1000),
+    "CPU_QUOTA": ("cpu_deserved", 1),
+    "MEMORY_QUOTA": ("memory_deserved", MEGABYTE),
 }
-"""GPUs in devices, CPU in millicores, memory in megabytes, as in the quotas."""
-
-
-def group_entry(key: str, value: object, name: str = "") -> Group:
-    return {"key": key, "value": str(value), **({"name": name} if name else {})}
-
-
-PROJECT_GROUPS: Final[Mapping[str, Callable[[PoolQuota], Group]]] = {
-    "ClusterId": lambda row: group_entry("ClusterId", row.pool.cluster_id, row.pool.cluster.name),
-    "NodepoolId": lambda row: group_entry("NodepoolId", row.pool.pk, row.pool.name),
-    "ParentId": lambda row: group_entry("ParentId", row.project.department_id, row.project.department.name),
+"""The column of a quota, and its unit: GPUs in devices, CPU in millicores, memory in megabytes, as in the quotas."""
+OF_USE: Final[Mapping[str, Callable[[Usage], float]]] = {
+    "GPU_ALLOCATION": lambda use: use.allocated.gpu / 1000,
+    "CPU_ALLOCATION": lambda use: use.allocated.cpu,
+    "MEMORY_ALLOCATION": lambda use: use.allocated.memory / MEGABYTE,
+    "GPU_ALLOCATION_NON_PREEMPTIBLE": lambda use: use.non_preemptible.gpu / 1000,
+    "CPU_ALLOCATION_NON_PREEMPTIBLE": lambda use: use.non_preemptible.cpu,
+    "MEMORY_ALLOCATION_NON_PREEMPTIBLE": lambda use: use.non_preemptible.memory / MEGABYTE,
 }
-
-
-DEPARTMENT_GROUPS: Final[Mapping[str, Callable[[DepartmentPool], Group]]] = {
-    "ClusterId": lambda row: group_entry("ClusterId", row.pool.cluster_id, row.pool.cluster.name),
+OF_UNITS: Final = (*OF_QUOTAS, *OF_USE)
+PROJECT_GROUPS: Final[GroupColumns] = {
+    "ClusterId": ("cluster_id", "cluster__name"),
+    "NodepoolId": ("pool", "pool_called"),
+    "ParentId": ("department_id", "department__name"),
 }
+DEPARTMENT_GROUPS: Final[GroupColumns] = {"ClusterId": ("cluster_id", "cluster__name")}
 
 
 class ProjectTelemetry(Route):
@@ -351,10 +342,12 @@ class ProjectTelemetry(Route):
             parse_key(query, "nodepoolId"),
         )
         wanted = (Q(cluster=cluster) if cluster else Q()) & (Q(department=department) if department else Q())
-        projects = visible_projects(actor_of(request)).filter(wanted).select_related("cluster", "department")
-        rows = [row for each in quota_rows_of(projects).values() for row in each if pool in {None, row.pool.pk}]
-        told = ((tuple(PROJECT_GROUPS[each](row) for each in by), OF_UNITS[name](row.quota, row.usage)) for row in rows)
-        return telemetry(name, sum_by_group(told, grouped=bool(by)))
+        rows = _by_pool(visible_projects(actor_of(request)).filter(wanted), Q(pool=pool) if pool else Q())
+        if name in OF_QUOTAS:
+            return telemetry(
+                name, _quota_sums(name, rows, ProjectQuota.objects.filter(project=OuterRef("pk")), PROJECT_GROUPS, by)
+            )
+        return telemetry(name, _use_sums(name, rows, rows, PROJECT_GROUPS, by))
 
 
 class DepartmentTelemetry(Route):
@@ -378,23 +371,51 @@ class DepartmentTelemetry(Route):
             text_in(request, "nodepoolName"),
         )
         wanted = (Q(cluster=cluster) if cluster else Q()) & (Q(pk=department) if department else Q())
-        departments = visible_departments(actor_of(request)).filter(wanted).select_related("cluster")
-        rows = [row for each in department_rows_of(departments).values() for row in each if pool in {"", row.pool.name}]
-        told = (
-            (tuple(DEPARTMENT_GROUPS[each](row) for each in by), OF_UNITS[name](row.quota, row.usage)) for row in rows
-        )
-        return telemetry(name, sum_by_group(told, grouped=bool(by)))
+        chosen = Q(pool_called=pool) if pool else Q()
+        rows = _by_pool(visible_departments(actor_of(request)).filter(wanted), chosen)
+        if name in OF_QUOTAS:
+            quotas = DepartmentQuota.objects.filter(department=OuterRef("pk"))
+            return telemetry(name, _quota_sums(name, rows, quotas, DEPARTMENT_GROUPS, by))
+        projects = _by_pool(Project.objects.filter(department__in=rows.values("pk")), chosen)
+        return telemetry(name, _use_sums(name, rows, projects, DEPARTMENT_GROUPS, by))
+
+
+def _by_pool(units: QuerySet[OrgUnit], wanted: Q) -> QuerySet[OrgUnit]:
+    """A row per unit and pool of its cluster, of the pools that are wanted."""
+    rows = units.annotate(pool=F("cluster__node_pools"), pool_called=F("cluster__node_pools__name"))
+    return rows.exclude(pool=None).filter(wanted)
+
+
+def _quota_sums(
+    name: str,
+    rows: Units,
+    quotas: QuerySet[ProjectQuota] | QuerySet[DepartmentQuota],
+    groups: GroupColumns,
+    by: Sequence[str],
+) -> list[tuple[float, Sequence[Group]]]:
+    """Added up by the database. A unit without a quota in a pool deserves nothing there."""
+    column, unit = OF_QUOTAS[name]
+    deserved = Subquery(quotas.filter(node_pool=OuterRef("cluster__node_pools")).order_by().values(column)[:1])
+    return sums_by_group(rows, Sum(deserved), groups, by, unit=unit)
+
+
+def _use_sums(
+    name: str, rows: Units, projects: QuerySet[Project], groups: GroupColumns, by: Sequence[str]
+) -> list[tuple[float, Sequence[Group]]]:
+    """Use is known by project and pool. Also groups of `rows` that use nothing have a number."""
+    columns = columns_of(groups, by)
+    order = [groups[each][1] or groups[each][0] for each in by]
+    sums = dict.fromkeys(rows.order_by(*order).values_list(*columns).distinct() if by else [()], Usage())
+    found = {
+        (row["pk"], row["pool_called"]): tuple(row[column] for column in columns)
+        for row in projects.values("pk", "pool_called", *columns)
+    }
+    for queue, use in usage_by_queue({project for project, _pool in found}).items():
+        if queue in found:
+            sums[found[queue]] += use
+    read = OF_USE[name]
+    return [(read(use), groups_in(dict(zip(columns, values, strict=True)), groups, by)) for values, use in sums.items()]
 
 
 def text_in(request: Request, name: str) -> str:
     return request.query_params.get(name, "").replace("\x00", "")
-
-
-def sum_by_group(told: Iterable[tuple[Key, float]], *, grouped: bool) -> list[tuple[float, Sequence[Group]]]:
-    """In the order in which groups come first; without groups one number, also of nothing."""
-    sums: defaultdict[tuple[tuple[tuple[str, str], ...], ...], float] = defaultdict(float)
-    if not grouped:
-        sums[()] = 0
-    for groups, number in told:
-        sums[tuple(tuple(group.items()) for group in groups)] += number
-    return [(number, [dict(group) for group in groups]) for groups, number in sums.items()]

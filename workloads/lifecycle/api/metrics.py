@@ -1,6 +1,6 @@
 """REST of workloads in numbers: metrics over time and telemetry of now."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -35,9 +35,12 @@ from tenants.usage.serializers import (
     NOT_GROUPED,
     POOL,
     Group,
+    GroupColumns,
     MetricsSchema,
     TelemetrySchema,
     Types,
+    columns_of,
+    groups_in,
     metric_parameters,
     metrics,
     parse_key,
@@ -46,6 +49,7 @@ from tenants.usage.serializers import (
     parse_uuid,
     parse_words,
     scaled,
+    sums_by_group,
     telemetry,
     telemetry_parameters,
 )
@@ -151,7 +155,7 @@ COUNT: Final = "WORKLOADS_COUNT"
 HELD: Final = "GPU_ALLOCATION"
 WAITS: Final = "PENDING_TIME_DISTRIBUTION"
 TYPES: Final = (COUNT, HELD, WAITS)
-GROUPS: Final[Mapping[str, tuple[str, str]]] = {
+GROUPS: Final[GroupColumns] = {
     "ClusterId": ("project__cluster_id", "project__cluster__name"),
     "DepartmentId": ("project__department_id", "project__department__name"),
     "ProjectId": ("project_id", "project__name"),
@@ -160,7 +164,6 @@ GROUPS: Final[Mapping[str, tuple[str, str]]] = {
     "Phase": ("phase", ""),
     "Category": ("classification", ""),
 }
-"""The column of a group, and where it has a name of its own."""
 BOUNDS: Final = (60, 600, 3600, 24 * 3600)
 """Seconds that part the classes of waiting."""
 
@@ -202,29 +205,14 @@ def _wanted(request: Request) -> QuerySet[Workload]:
     return visible_workloads(actor_of(request)).filter(wanted, Q(pool_name=pool) if pool else Q())
 
 
-def _columns(by: Sequence[str]) -> list[str]:
-    return [path for each in by for path in GROUPS[each] if path]
-
-
-def _groups(by: Sequence[str], row: Mapping[str, Any]) -> list[Group]:
-    return [
-        {"key": each, "value": str(row[column]), **({"name": str(row[name])} if name else {})}
-        for each, (column, name) in ((each, GROUPS[each]) for each in by)
-    ]
-
-
 def _sums(rows: QuerySet[Workload], by: Sequence[str], name: str) -> Iterable[tuple[float, Sequence[Group]]]:
-    number: Any = Count("pk") if name == COUNT else Sum("allocated_gpu_milli")
-    size = 1 if name == COUNT else 1000
-    if not by:
-        return [((rows.aggregate(number=number)["number"] or 0) / size, [])]
-    columns = _columns(by)
-    found = rows.order_by(*columns).values(*columns).annotate(number=number)
-    return [((row["number"] or 0) / size, _groups(by, row)) for row in found]
+    if name == COUNT:
+        return sums_by_group(rows, Count("pk"), GROUPS, by)
+    return sums_by_group(rows, Sum("allocated_gpu_milli"), GROUPS, by, unit=1000)
 
 
 def _waits(rows: QuerySet[Workload], by: Sequence[str]) -> Iterable[tuple[float, Sequence[Group]]]:
-    now, columns = timezone.now(), _columns(by)
+    now, columns = timezone.now(), columns_of(GROUPS, by)
     before = ExpressionWrapper(Cast("pending_seconds", IntegerField()) * Value(timedelta(seconds=1)), DurationField())
     began = ExpressionWrapper(F("phase_at") - before, DateTimeField())
     waited = Case(
@@ -235,7 +223,7 @@ def _waits(rows: QuerySet[Workload], by: Sequence[str]) -> Iterable[tuple[float,
     waiting = rows.filter(phase__in=WAITING).order_by().alias(began=began)
     counted = waiting.annotate(waited=waited).values("waited", *columns).annotate(number=Count("pk"))
     for row in counted.order_by("waited", *columns):
-        yield row["number"], [{"key": "PendingSeconds", "value": _class(row["waited"])}, *_groups(by, row)]
+        yield row["number"], [{"key": "PendingSeconds", "value": _class(row["waited"])}, *groups_in(row, GROUPS, by)]
 
 
 def _class(place: int) -> str:
