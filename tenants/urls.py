@@ -78,16 +78,21 @@ from tenants.quotas.api.caps_and_limits import (
 from tenants.quotas.api.pool_quotas import (
     DepartmentPoolCount,
     DepartmentPools,
-    DepartmentTelemetry,
     ProjectPoolCount,
     ProjectPools,
-    ProjectTelemetry,
     Quotas,
     QuotaWhatIf,
     Ranks,
 )
 from tenants.quotas.models import IdleLimit, TimeLimit
-from tenants.usage.api import DepartmentBorrowing, DepartmentMetrics, ProjectBorrowing, ProjectMetrics
+from tenants.usage.api import (
+    DepartmentBorrowing,
+    DepartmentMetrics,
+    DepartmentTelemetry,
+    ProjectBorrowing,
+    ProjectMetrics,
+    ProjectTelemetry,
+)
 
 app_name = "tenants"
 urlpatterns = [

@@ -1,8 +1,9 @@
-"""REST of the metrics of departments and projects, from what was sampled every minute."""
+"""REST of departments and projects in numbers: metrics, sampled every minute, and telemetry of now."""
 
-from collections.abc import Collection
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery, Sum
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
@@ -15,19 +16,32 @@ from portal.kit.api.serializers import operation
 from portal.kit.errors import BadRequest, NotFound
 from portal.kit.security.request_identity import actor_of
 from tenants.access.selectors import visible_departments, visible_projects
-from tenants.organisation.models import Project
-from tenants.usage.selectors import DEPARTMENT, PROJECT, SPANS, basis_of_borrowing, borrowing_of
+from tenants.organisation.models import Department, Project
+from tenants.quotas.models import DepartmentQuota, ProjectQuota
+from tenants.usage.selectors import DEPARTMENT, PROJECT, SPANS, Usage, basis_of_borrowing, borrowing_of, usage_by_queue
 from tenants.usage.serializers import (
     NOT_GROUPED,
     POOL,
     BorrowingSchema,
+    Group,
+    GroupColumns,
     MetricsSchema,
+    TelemetrySchema,
     Types,
     borrowing_json,
+    columns_of,
+    groups_in,
     metric_parameters,
     metrics,
+    parse_key,
     parse_metrics_query,
+    parse_telemetry_type,
+    parse_uuid,
+    parse_words,
     scaled,
+    sums_by_group,
+    telemetry,
+    telemetry_parameters,
 )
 
 MEGABYTE: Final = 10**6
@@ -155,3 +169,128 @@ class DepartmentBorrowing(Route):
         if unit is None:
             raise NotFound
         return _borrowing(request, list(unit.projects.all()), unit.cluster)
+
+
+UnitRow = TypeVar("UnitRow", Project, Department)
+Units = QuerySet[Project] | QuerySet[Department]
+CLUSTER_ID: Final = OpenApiParameter("clusterId", str)
+DEPARTMENT_ID: Final = OpenApiParameter("departmentId", str)
+OF_QUOTAS: Final[Mapping[str, tuple[str, float]]] = {
+    "GPU_QUOTA": ("gpu_deserved", 1000),
+    "CPU_QUOTA": ("cpu_deserved", 1),
+    "MEMORY_QUOTA": ("memory_deserved", MEGABYTE),
+}
+"""The column of a quota, and its unit: GPUs in devices, CPU in millicores, memory in megabytes, as in the quotas."""
+OF_USE: Final[Mapping[str, Callable[[Usage], float]]] = {
+    "GPU_ALLOCATION": lambda use: use.allocated.gpu / 1000,
+    "CPU_ALLOCATION": lambda use: use.allocated.cpu,
+    "MEMORY_ALLOCATION": lambda use: use.allocated.memory / MEGABYTE,
+    "GPU_ALLOCATION_NON_PREEMPTIBLE": lambda use: use.non_preemptible.gpu / 1000,
+    "CPU_ALLOCATION_NON_PREEMPTIBLE": lambda use: use.non_preemptible.cpu,
+    "MEMORY_ALLOCATION_NON_PREEMPTIBLE": lambda use: use.non_preemptible.memory / MEGABYTE,
+}
+OF_UNITS: Final = (*OF_QUOTAS, *OF_USE)
+PROJECT_GROUPS: Final[GroupColumns] = {
+    "ClusterId": ("cluster_id", "cluster__name"),
+    "NodepoolId": ("pool", "pool_called"),
+    "ParentId": ("department_id", "department__name"),
+}
+DEPARTMENT_GROUPS: Final[GroupColumns] = {"ClusterId": ("cluster_id", "cluster__name")}
+
+
+class ProjectTelemetry(Route):
+    """Projects now."""
+
+    access = {"GET": RoutePermission()}
+
+    @operation(
+        "get_projects_telemetry",
+        "Read project telemetry",
+        TelemetrySchema,
+        parameters=telemetry_parameters(
+            OF_UNITS, PROJECT_GROUPS, CLUSTER_ID, DEPARTMENT_ID, OpenApiParameter("nodepoolId", str)
+        ),
+    )
+    def get(self, request: Request) -> Response:
+        """The sum over the projects you may see, or one per group."""
+        query = request.query_params
+        name, by = parse_telemetry_type(query, OF_UNITS), parse_words(query, "groupBy", PROJECT_GROUPS, most=2)
+        cluster, department, pool = (
+            parse_uuid(query, "clusterId"),
+            parse_key(query, "departmentId"),
+            parse_key(query, "nodepoolId"),
+        )
+        wanted = (Q(cluster=cluster) if cluster else Q()) & (Q(department=department) if department else Q())
+        rows = _by_pool(visible_projects(actor_of(request)).filter(wanted), Q() if pool is None else Q(pool=pool))
+        if name in OF_QUOTAS:
+            return telemetry(
+                name, _quota_sums(name, rows, ProjectQuota.objects.filter(project=OuterRef("pk")), PROJECT_GROUPS, by)
+            )
+        return telemetry(name, _use_sums(name, rows, rows, PROJECT_GROUPS, by))
+
+
+class DepartmentTelemetry(Route):
+    """Departments now."""
+
+    access = {"GET": RoutePermission()}
+
+    @operation(
+        "get_departments_telemetry",
+        "Read department telemetry",
+        TelemetrySchema,
+        parameters=telemetry_parameters(OF_UNITS, DEPARTMENT_GROUPS, CLUSTER_ID, DEPARTMENT_ID, POOL),
+    )
+    def get(self, request: Request) -> Response:
+        """The sum over the departments you may see, or one per cluster."""
+        query = request.query_params
+        name, by = parse_telemetry_type(query, OF_UNITS), parse_words(query, "groupBy", DEPARTMENT_GROUPS, most=2)
+        cluster, department, pool = (
+            parse_uuid(query, "clusterId"),
+            parse_key(query, "departmentId"),
+            query.get("nodepoolName", "").replace("\x00", ""),
+        )
+        wanted = (Q(cluster=cluster) if cluster else Q()) & (Q(pk=department) if department else Q())
+        chosen = Q(pool_called=pool) if pool else Q()
+        rows = _by_pool(visible_departments(actor_of(request)).filter(wanted), chosen)
+        if name in OF_QUOTAS:
+            quotas = DepartmentQuota.objects.filter(department=OuterRef("pk"))
+            return telemetry(name, _quota_sums(name, rows, quotas, DEPARTMENT_GROUPS, by))
+        projects = _by_pool(Project.objects.filter(department__in=rows.values("pk")), chosen)
+        return telemetry(name, _use_sums(name, rows, projects, DEPARTMENT_GROUPS, by))
+
+
+def _by_pool(units: QuerySet[UnitRow], wanted: Q) -> QuerySet[UnitRow]:
+    """A row per unit and pool of its cluster, of the pools that are wanted."""
+    rows = units.annotate(pool=F("cluster__node_pools"), pool_called=F("cluster__node_pools__name"))
+    return rows.exclude(pool=None).filter(wanted)
+
+
+def _quota_sums(
+    name: str,
+    rows: Units,
+    quotas: QuerySet[ProjectQuota] | QuerySet[DepartmentQuota],
+    groups: GroupColumns,
+    by: Sequence[str],
+) -> list[tuple[float, Sequence[Group]]]:
+    """Added up by the database. A unit without a quota in a pool deserves nothing there."""
+    column, unit = OF_QUOTAS[name]
+    deserved = Subquery(quotas.filter(node_pool=OuterRef("cluster__node_pools")).order_by().values(column)[:1])
+    return sums_by_group(rows, Sum(deserved), groups, by, unit=unit)
+
+
+def _use_sums(
+    name: str, rows: Units, projects: QuerySet[Project], groups: GroupColumns, by: Sequence[str]
+) -> list[tuple[float, Sequence[Group]]]:
+    """Use is known by project and pool. Also groups of `rows` that use nothing have a number."""
+    columns = columns_of(groups, by)
+    order = [groups[each][1] or groups[each][0] for each in by]
+    sums = dict.fromkeys(rows.order_by(*order).values_list(*columns).distinct() if by else [()], Usage())
+    found = {
+        (row["pk"], row["pool_called"]): tuple(row[column] for column in columns)
+        for row in projects.values("pk", "pool_called", *columns)
+    }
+    for queue, use in usage_by_queue({project for project, _pool in found}).items():
+        if queue in found:
+            sums[found[queue]] += use
+    read = OF_USE[name]
+    return [(read(use), groups_in(dict(zip(columns, values, strict=True)), groups, by)) for values, use in sums.items()]

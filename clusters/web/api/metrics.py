@@ -28,9 +28,8 @@ from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.selectors import visible_departments, visible_projects
-from tenants.quotas.api import pool_quotas
 from tenants.quotas.api.pool_quotas import text_in
-from tenants.usage.api import METRIC_RESPONSES, node_pool_in
+from tenants.usage.api import CLUSTER_ID, METRIC_RESPONSES, node_pool_in
 from tenants.usage.selectors import DEPARTMENT, PROJECT
 from tenants.usage.serializers import (
     NOT_GROUPED,
@@ -234,7 +233,7 @@ class NodeTelemetry(Route):
         "get_node_telemetry",
         "Read node telemetry",
         TelemetrySchema,
-        parameters=telemetry_parameters(NODE_TELEMETRY, NODE_GROUPS, pool_quotas.CLUSTER, POOL),
+        parameters=telemetry_parameters(NODE_TELEMETRY, NODE_GROUPS, CLUSTER_ID, POOL),
     )
     def get(self, request: Request) -> Response:
         """One number, or one per group. None at all of a type that Rung does not measure."""

@@ -1,9 +1,10 @@
 """Quotas by node pool, and projects and departments in numbers, as Run:ai's clients read them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar, cast
+from itertools import islice
+from typing import Any, Final, cast
 
-from django.db.models import Case, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Sum, Value, When
+from django.db.models import Case, F, IntegerField, OuterRef, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter
@@ -52,26 +53,9 @@ from tenants.quotas.serializers import (
 )
 from tenants.quotas.services.pool_quotas import RANKS, entry_json
 from tenants.quotas.services.what_if import parse_edits, share_of_each, what_if
-from tenants.usage.selectors import Usage, usage_by_queue
-from tenants.usage.serializers import (
-    POOL,
-    Group,
-    GroupColumns,
-    TelemetrySchema,
-    columns_of,
-    groups_in,
-    parse_key,
-    parse_telemetry_type,
-    parse_uuid,
-    parse_words,
-    sums_by_group,
-    telemetry,
-    telemetry_parameters,
-)
 
 Unit = Project | Department
 Units = QuerySet[Project] | QuerySet[Department]
-OrgUnit = TypeVar("OrgUnit", Project, Department)
 ORDER: Final = tuple(Rank)
 _PLAIN: Final = {word.lower(): ORDER.index(Rank(name)) for name, word in RANKS.items()}
 
@@ -260,13 +244,14 @@ class Quotas(Route):
         bounds = bounds_in(request.query_params)
         pools = pool_quotas(pools_named(access, text_in(request, "cluster"), text_in(request, "pool")))
         department, search = text_in(request, "department"), text_in(request, "search")
-        found = lines_of(pools, access, search=search, department=department)
+        found = list(islice(lines_of(pools, access, search=search, department=department), bounds.stop + 1))
         if department and not found and not search:
             names = {branch.department.name for each in pools for branch in branches_of(each, access)}
             text = unknown_text("department", department, names)
             raise BadRequest.at("/department", "unknown_name", text, allowed=sorted(names))
         page = found[bounds]
-        shares = {quotas.pool.pk: share_of_each(quotas) for quotas, _branch, _line in page}
+        shown = {quotas.pool.pk: quotas for quotas, _branch, _line in page}
+        shares = {key: share_of_each(quotas) for key, quotas in shown.items()}
         rows = [
             quota_json(line, branch, quotas.pool, shares[quotas.pool.pk].get(line.key)) for quotas, branch, line in page
         ]
@@ -291,130 +276,6 @@ class QuotaWhatIf(Route):
             raise BadRequest.at("/cluster", "ambiguous", _("Name the cluster."), allowed=names)
         (quotas,) = pool_quotas(pools)
         return Response(what_if_json(what_if(quotas, parse_edits(quotas, body["quotas"], access), access)))
-
-
-MEGABYTE: Final = 10**6
-CLUSTER: Final = OpenApiParameter("clusterId", str)
-DEPARTMENT: Final = OpenApiParameter("departmentId", str)
-OF_QUOTAS: Final[Mapping[str, tuple[str, float]]] = {
-    "GPU_QUOTA": ("gpu_deserved", 1000),
-    "CPU_QUOTA": ("cpu_deserved", 1),
-    "MEMORY_QUOTA": ("memory_deserved", MEGABYTE),
-}
-"""The column of a quota, and its unit: GPUs in devices, CPU in millicores, memory in megabytes, as in the quotas."""
-OF_USE: Final[Mapping[str, Callable[[Usage], float]]] = {
-    "GPU_ALLOCATION": lambda use: use.allocated.gpu / 1000,
-    "CPU_ALLOCATION": lambda use: use.allocated.cpu,
-    "MEMORY_ALLOCATION": lambda use: use.allocated.memory / MEGABYTE,
-    "GPU_ALLOCATION_NON_PREEMPTIBLE": lambda use: use.non_preemptible.gpu / 1000,
-    "CPU_ALLOCATION_NON_PREEMPTIBLE": lambda use: use.non_preemptible.cpu,
-    "MEMORY_ALLOCATION_NON_PREEMPTIBLE": lambda use: use.non_preemptible.memory / MEGABYTE,
-}
-OF_UNITS: Final = (*OF_QUOTAS, *OF_USE)
-PROJECT_GROUPS: Final[GroupColumns] = {
-    "ClusterId": ("cluster_id", "cluster__name"),
-    "NodepoolId": ("pool", "pool_called"),
-    "ParentId": ("department_id", "department__name"),
-}
-DEPARTMENT_GROUPS: Final[GroupColumns] = {"ClusterId": ("cluster_id", "cluster__name")}
-
-
-class ProjectTelemetry(Route):
-    """Projects now."""
-
-    access = {"GET": RoutePermission()}
-
-    @operation(
-        "get_projects_telemetry",
-        "Read project telemetry",
-        TelemetrySchema,
-        parameters=telemetry_parameters(
-            OF_UNITS, PROJECT_GROUPS, CLUSTER, DEPARTMENT, OpenApiParameter("nodepoolId", str)
-        ),
-    )
-    def get(self, request: Request) -> Response:
-        """The sum over the projects you may see, or one per group."""
-        query = request.query_params
-        name, by = parse_telemetry_type(query, OF_UNITS), parse_words(query, "groupBy", PROJECT_GROUPS, most=2)
-        cluster, department, pool = (
-            parse_uuid(query, "clusterId"),
-            parse_key(query, "departmentId"),
-            parse_key(query, "nodepoolId"),
-        )
-        wanted = (Q(cluster=cluster) if cluster else Q()) & (Q(department=department) if department else Q())
-        rows = _by_pool(visible_projects(actor_of(request)).filter(wanted), Q(pool=pool) if pool else Q())
-        if name in OF_QUOTAS:
-            return telemetry(
-                name, _quota_sums(name, rows, ProjectQuota.objects.filter(project=OuterRef("pk")), PROJECT_GROUPS, by)
-            )
-        return telemetry(name, _use_sums(name, rows, rows, PROJECT_GROUPS, by))
-
-
-class DepartmentTelemetry(Route):
-    """Departments now."""
-
-    access = {"GET": RoutePermission()}
-
-    @operation(
-        "get_departments_telemetry",
-        "Read department telemetry",
-        TelemetrySchema,
-        parameters=telemetry_parameters(OF_UNITS, DEPARTMENT_GROUPS, CLUSTER, DEPARTMENT, POOL),
-    )
-    def get(self, request: Request) -> Response:
-        """The sum over the departments you may see, or one per cluster."""
-        query = request.query_params
-        name, by = parse_telemetry_type(query, OF_UNITS), parse_words(query, "groupBy", DEPARTMENT_GROUPS, most=2)
-        cluster, department, pool = (
-            parse_uuid(query, "clusterId"),
-            parse_key(query, "departmentId"),
-            text_in(request, "nodepoolName"),
-        )
-        wanted = (Q(cluster=cluster) if cluster else Q()) & (Q(pk=department) if department else Q())
-        chosen = Q(pool_called=pool) if pool else Q()
-        rows = _by_pool(visible_departments(actor_of(request)).filter(wanted), chosen)
-        if name in OF_QUOTAS:
-            quotas = DepartmentQuota.objects.filter(department=OuterRef("pk"))
-            return telemetry(name, _quota_sums(name, rows, quotas, DEPARTMENT_GROUPS, by))
-        projects = _by_pool(Project.objects.filter(department__in=rows.values("pk")), chosen)
-        return telemetry(name, _use_sums(name, rows, projects, DEPARTMENT_GROUPS, by))
-
-
-def _by_pool(units: QuerySet[OrgUnit], wanted: Q) -> QuerySet[OrgUnit]:
-    """A row per unit and pool of its cluster, of the pools that are wanted."""
-    rows = units.annotate(pool=F("cluster__node_pools"), pool_called=F("cluster__node_pools__name"))
-    return rows.exclude(pool=None).filter(wanted)
-
-
-def _quota_sums(
-    name: str,
-    rows: Units,
-    quotas: QuerySet[ProjectQuota] | QuerySet[DepartmentQuota],
-    groups: GroupColumns,
-    by: Sequence[str],
-) -> list[tuple[float, Sequence[Group]]]:
-    """Added up by the database. A unit without a quota in a pool deserves nothing there."""
-    column, unit = OF_QUOTAS[name]
-    deserved = Subquery(quotas.filter(node_pool=OuterRef("cluster__node_pools")).order_by().values(column)[:1])
-    return sums_by_group(rows, Sum(deserved), groups, by, unit=unit)
-
-
-def _use_sums(
-    name: str, rows: Units, projects: QuerySet[Project], groups: GroupColumns, by: Sequence[str]
-) -> list[tuple[float, Sequence[Group]]]:
-    """Use is known by project and pool. Also groups of `rows` that use nothing have a number."""
-    columns = columns_of(groups, by)
-    order = [groups[each][1] or groups[each][0] for each in by]
-    sums = dict.fromkeys(rows.order_by(*order).values_list(*columns).distinct() if by else [()], Usage())
-    found = {
-        (row["pk"], row["pool_called"]): tuple(row[column] for column in columns)
-        for row in projects.values("pk", "pool_called", *columns)
-    }
-    for queue, use in usage_by_queue({project for project, _pool in found}).items():
-        if queue in found:
-            sums[found[queue]] += use
-    read = OF_USE[name]
-    return [(read(use), groups_in(dict(zip(columns, values, strict=True)), groups, by)) for values, use in sums.items()]
 
 
 def text_in(request: Request, name: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Literal, NamedTuple
+from uuid import UUID
 
 from django.db.models import Q, QuerySet, Sum
 from django.utils.translation import gettext as _
@@ -166,6 +167,10 @@ def pool_quotas(pools: Sequence[NodePool]) -> list[PoolQuotas]:
     clusters = {pool.cluster_id for pool in pools}
     departments = list(Department.objects.filter(cluster__in=clusters).order_by("name", "pk"))
     projects = list(Project.objects.filter(cluster__in=clusters).order_by("name", "pk"))
+    owners: defaultdict[UUID, list[Department | Project]] = defaultdict(list)
+    everyone: list[Department | Project] = [*departments, *projects]
+    for owner in everyone:
+        owners[owner.cluster_id].append(owner)
     parents = quotas_in(DepartmentQuota.objects.filter(node_pool__in=pools))
     leaves = quotas_in(ProjectQuota.objects.filter(node_pool__in=pools))
     used: defaultdict[str, dict[int, Usage]] = defaultdict(dict)
@@ -173,7 +178,7 @@ def pool_quotas(pools: Sequence[NodePool]) -> list[PoolQuotas]:
         used[pool_name][project] = usage
     nodes = {pool: amounts for pool, *amounts in _node_sums(pools)}
     return [
-        _of_pool(pool, [*departments, *projects], (parents, leaves), used[pool.name], nodes.get(pool.pk))
+        _of_pool(pool, owners[pool.cluster_id], (parents, leaves), used[pool.name], nodes.get(pool.pk))
         for pool in pools
     ]
 
@@ -206,7 +211,7 @@ def _of_pool(
     used: Mapping[int, Usage],
     nodes: Sums | None,
 ) -> PoolQuotas:
-    own = {key_of(owner): owner for owner in owners if owner.cluster_id == pool.cluster_id}
+    own = {key_of(owner): owner for owner in owners}
     parents, leaves = quotas
     rows = {key: (leaves if key.kind == "project" else parents).get((key.pk, pool.pk)) for key in own}
     whole, free = (nodes[:3], nodes[3:]) if nodes else (None, ())
@@ -284,16 +289,16 @@ def branches_of(quotas: PoolQuotas, access: Access, *, search: str = "") -> Iter
 
 def lines_of(
     pools: Iterable[PoolQuotas], access: Access, *, search: str = "", department: str = ""
-) -> list[tuple[PoolQuotas, Branch, QuotaLine]]:
+) -> Iterator[tuple[PoolQuotas, Branch, QuotaLine]]:
     """What the reader may see in these pools as a list, each department before its projects."""
-    return [
+    return (
         (quotas, branch, line)
         for quotas in pools
         for branch in branches_of(quotas, access, search=search)
         if department in {"", branch.department.name}
         for line in (branch.line, *branch.projects)
         if line
-    ]
+    )
 
 
 def _line(quotas: PoolQuotas, access: Access, owner: Department | Project) -> QuotaLine:

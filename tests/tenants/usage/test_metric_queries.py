@@ -13,7 +13,7 @@ from tenants.access.services.roles import create_role
 from tenants.organisation.models import Project
 from tests.factories.clusters import ClusterFactory, NodePoolFactory
 from tests.factories.tenants import MembershipFactory
-from tests.factories.workloads import WorkloadFactory
+from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.support.rest_clients import Robot
 from workloads.state.models import Phase
 
@@ -95,6 +95,37 @@ def test_what_waits_is_counted_by_all_the_seconds_it_has_waited(database: str, l
         ["600-3600", str(llm_team.pk), "2"],
         ["86400-", str(llm_team.pk), "1"],
     ]
+
+
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_telemetry_adds_up_by_group_and_names_groups_without_any(
+    database: str, llm_team: Project, vision_team: Project, h100: NodePool
+) -> None:
+    node = h100.nodes.all()[0]
+    ObservedPodFactory(workload=WorkloadFactory(project=llm_team), node_name=node.name, gpu_milli=3000)
+    robot = Robot("platform-robot", role=Role.PLATFORM_ADMIN)
+
+    def numbers(query: str) -> dict[str, str]:
+        rows = robot.get(f"v1/{query}").json()["values"]
+        return {"/".join(group.get("name", group["value"]) for group in row["groups"]): row["value"] for row in rows}
+
+    projects, departments = (
+        "org-unit/projects/telemetry?telemetryType=",
+        "org-unit/departments/telemetry?telemetryType=",
+    )
+    by_pool = numbers(f"{projects}GPU_ALLOCATION&groupBy=NodepoolId")
+    assert by_pool == {"h100": "3", "a100": "0"}
+    assert numbers(f"{projects}GPU_ALLOCATION&groupBy=ParentId,NodepoolId") == {
+        f"{team.department.name}/{pool}": "3" if (team, pool) == (llm_team, "h100") else "0"
+        for team in (llm_team, vision_team)
+        for pool in by_pool
+    }
+    assert numbers(f"{projects}GPU_QUOTA&nodepoolId={h100.pk}&groupBy=NodepoolId").keys() == {"h100"}
+    assert numbers(f"{departments}GPU_ALLOCATION&groupBy=ClusterId") == {"lab": "3"}
+    assert numbers(f"{departments}GPU_ALLOCATION&nodepoolName=a100") == {"": "0"}
+    assert numbers("nodes/telemetry?telemetryType=ALLOCATED_GPUS&groupBy=Node")[node.name] == "3"
+    assert numbers("nodes/telemetry?telemetryType=FREE_GPUS&nodepoolName=h100") == {"": "13"}
+    assert numbers("nodes/telemetry?telemetryType=FULLY_FREE_GPU_NODES&nodepoolName=h100") == {"": "1"}
 
 
 @pytest.mark.parametrize("sent", [{"name": "x", "clusterId": "lab"}, {"isDefault": True}, {"labelKey": None}, [], 3])

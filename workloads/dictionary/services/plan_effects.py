@@ -127,11 +127,15 @@ def _objects(clusters: Sequence[Cluster], after: Draft) -> Iterator[dict[str, An
     now = current_levels()
     then = levels_of(after.entries.values(), now)
     requotas = _classes(now) != _classes(then)
+    alike: dict[str, Sequence[Mapping[str, Any]]] = {}  # by flavour: without projects only the levels count
     for cluster in clusters:
         flavour = flavour_for(cluster.flavour)
-        projects = desired_state(cluster) if requotas and flavour.traits.quotas_by_class else DesiredState()
-        old, new = (flavour.objects_for(replace(projects, levels=levels)) for levels in (now, then))
-        yield object_changes(cluster, old, new)
+        by_project = requotas and flavour.traits.quotas_by_class
+        if by_project or flavour.name not in alike:
+            projects = desired_state(cluster) if by_project else DesiredState()
+            old, new = (flavour.objects_for(replace(projects, levels=levels)) for levels in (now, then))
+            alike[flavour.name] = object_changes(cluster, old, new)["changes"]
+        yield {"cluster": cluster.name, "simulated": cluster.is_simulated, "changes": alike[flavour.name]}
 
 
 def _classes(levels: Iterable[PriorityLevel]) -> set[tuple[str, bool]]:
