@@ -39,6 +39,7 @@ from clusters.watch.services.usage import take_samples
 from portal.audit.chain import seal
 from portal.celery import app
 from portal.demo.organisation import ACTOR
+from portal.kit.messaging.gc_tuning import tune_gc
 from tenants.access.models import Membership, Role, User
 from tenants.access.services.credentials import exchange
 from tenants.access.services.subjects import create_service_account
@@ -65,8 +66,11 @@ VARIANTS: Final[Mapping[str, Sequence[str]]] = {
     "/workloads/": ("?phase=Pending", "?q=rare", "?suggest=project&project=p1"),
     "/audit/": ("?action=workload.created",),
     "/api/v1/workloads": ("?search=rare",),
+    "/api/v1/nodes/telemetry": ("?telemetryType=ALLOCATED_GPUS",),
+    "/api/v1/org-unit/projects/telemetry": ("?telemetryType=GPU_ALLOCATION",),
+    "/api/v1/org-unit/departments/telemetry": ("?telemetryType=GPU_ALLOCATION",),
 }
-"""More than the plain address of what can be searched."""
+"""More than the plain address: searches, and figures that are read in another way."""
 REQUIRED: Final[Mapping[str, str]] = {
     "/api/v1/audit/log": "?start=2026-01-01T00:00:00Z&end=2036-01-01T00:00:00Z&numberOfSamples=50",
     "/api/v1/audit/log/file": "?start=2026-01-01T00:00:00Z&end=2026-01-02T00:00:00Z",
@@ -79,6 +83,8 @@ REQUIRED: Final[Mapping[str, str]] = {
     "/api/v1/workload-templates/name-availability": "?templateName=new&scopeType=tenant",
 }
 """Parameters without which a route refuses."""
+FULL: Final[Mapping[str, str]] = {"/api/v1/node-pools": "?limit=2"}
+"""Pages as large as the small estate can fill."""
 NAMES: Final = {"projects": "p3", "clusters": "c0", "priorities": "high", "channels": "mail", "webhooks": "hook"}
 """What `<name>` is by the word before it."""
 NO_PAGES: Final = ("admin/", "api/", "static/", "login/single-sign-on/", "metrics", "security/<")
@@ -284,9 +290,9 @@ def _routes(prefix: str, patterns: Sequence[URLPattern | URLResolver]) -> Iterat
 
 
 def needed(route: str) -> str:
-    """The parameters without which a route refuses."""
-    if route in REQUIRED:
-        return REQUIRED[route]
+    """The parameters without which a route refuses, or without which its page is not full on both estates."""
+    if route in REQUIRED or route in FULL:
+        return {**REQUIRED, **FULL}[route]
     span = "start=2026-01-01T00:00:00Z&end=2026-01-02T00:00:00Z"
     if route.endswith("/metrics"):
         return f"?{span}&metricType=" + ("TOTAL_GPU" if "node" in route or "clusters" in route else "GPU_ALLOCATION")
@@ -324,6 +330,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="measure only what has this text in its name")
     options = parser.parse_args()
     large = Size(options.workloads, options.projects, options.clusters)
+    tune_gc()  # as every process of the portal does
     print(f"PostgreSQL, {os.cpu_count()} cores, {options.rounds} rounds")
     with stage.server() as folder:
         for size in (SMALL, large):
