@@ -68,6 +68,7 @@ from tenants.organisation.api import (
 )
 from tenants.organisation.models import Department, Project
 from tenants.quotas.api.caps_and_limits import (
+    DeservedEnforcement,
     MinRuntimeList,
     PriorityCapDetail,
     PriorityCaps,
@@ -98,6 +99,11 @@ app_name = "tenants"
 urlpatterns = [
     path("projects/", organisation_views.project_list, name="projects"),
     path("departments/<int:department_id>/", organisation_views.department_detail, name="department"),
+    path(
+        "departments/<int:department_id>/enforce-deserved/",
+        organisation_views.enforce_deserved,
+        name="enforce-deserved",
+    ),
     path("projects/<slug:name>/", organisation_views.project_detail, name="project"),
     path("access-keys/", account.keys, name="access-keys"),
     path("access-keys/<uuid:key_id>/secret/", account.rotate, name="rotate-key"),
@@ -163,6 +169,7 @@ api_patterns = [
     path("v1/org-unit/projects/<int:unit_id>/priority-caps/<str:priority_name>", PriorityCapDetail.as_view()),
     path("v1/org-unit/min-runtimes", MinRuntimeList.as_view()),
     path("v1/org-unit/projects/<int:unit_id>/min-runtime", min_runtime_route(Project).as_view()),
+    path("v1/org-unit/departments/<int:unit_id>/enforce-deserved", DeservedEnforcement.as_view()),
     path("v1/org-unit/departments/<int:unit_id>/min-runtime", min_runtime_route(Department).as_view()),
     path("v1/org-unit/time-limits", limits_route(TimeLimit).as_view()),
     path("v1/org-unit/idle-limits", limits_route(IdleLimit).as_view()),

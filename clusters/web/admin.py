@@ -1,4 +1,4 @@
-"""Clusters and node pools in the admin console. Save opens the plan of a node pool; a speed is set at once."""
+"""Clusters and node pools in the admin console. Save opens a plan; the speed of a sandbox is set at once."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,7 +11,12 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from clusters.inventory.models import Cluster, NodePool
-from clusters.inventory.services.inventory import create_node_pool, delete_node_pool, update_node_pool
+from clusters.inventory.services.inventory import (
+    create_node_pool,
+    delete_node_pool,
+    set_defer_preemptors,
+    update_node_pool,
+)
 from clusters.sandbox.models import SandboxClock
 from clusters.sandbox.services.simulation import FASTEST, set_speed
 from portal.kit.api.routes import PlannedWrite
@@ -36,14 +41,44 @@ class ReadOnly(admin.ModelAdmin):
         return False
 
 
-@admin.register(Cluster)
-class ClusterAdmin(ReadOnly):
-    """Clusters, to look at. Their scheduler is changed on a page of the portal, whose Save opens a plan."""
+class ClusterForm(ServiceForm):
+    """The only setting of a cluster that the console changes."""
 
-    readonly_fields = ["change_scheduler"]
+    class Meta:
+        model = Cluster
+        fields = ["defer_preemptors"]
+
+
+@admin.register(Cluster)
+class ClusterAdmin(ReadOnly, PlannedAdmin):
+    """Clusters, to look at. Save opens a plan of deferring preemptors; their scheduler is planned on its own page."""
+
+    form = ClusterForm
+    readonly_fields = [
+        *(field.name for field in Cluster._meta.fields if field.editable and field.name != "defer_preemptors"),
+        "change_scheduler",
+    ]
     list_display = ["name", "flavour", "backend", "state", "defer_preemptors", "version", "synced_at", "observed_at"]
     list_filter = ["flavour", "backend", "state", "defer_preemptors"]
     search_fields = ["name"]
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Superusers."""
+        return bool(request.user.is_active and getattr(request.user, "is_superuser", False))
+
+    def planned(self, obj: Cluster, data: Mapping[str, Any] | None) -> PlannedWrite | None:
+        wanted = {} if data is None else {"defer_preemptors": data["defer_preemptors"]}
+        if not wanted or Cluster.objects.filter(pk=obj.pk, **wanted).exists():
+            return None
+        return "defer_preemptors", {"cluster": obj.name, **wanted}
+
+    def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
+        row, enabled = Cluster.objects.get(pk=form.instance.pk), form.cleaned_data["defer_preemptors"]
+        set_defer_preemptors(cluster=row, enabled=enabled, actor=admin_actor(request))
+        return SaveResult(row)
+
+    def remove(self, actor: Actor, obj: Cluster) -> None:
+        """Clusters are removed on their page."""
 
     @admin.display(description=_("scheduler"))
     def change_scheduler(self, obj: Cluster) -> str:

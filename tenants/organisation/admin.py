@@ -1,5 +1,6 @@
 """Departments and projects in the console."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -9,9 +10,11 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from simple_history.admin import SimpleHistoryAdmin
 
+from portal.kit.api.routes import PlannedWrite
 from portal.kit.security.actors import Actor
 from tenants.access.admin.service_admin import (
     FROM_CONSOLE,
+    PlannedAdmin,
     SaveResult,
     ServiceAdmin,
     ServiceForm,
@@ -22,13 +25,19 @@ from tenants.access.rules import Permission
 from tenants.access.selectors import Access
 from tenants.organisation import services as organisation_services
 from tenants.organisation.models import Department, Project
+from tenants.quotas.services.quotas import planned_rule, set_deserved_enforcement
 
 
 class DepartmentForm(ServiceForm):
     """What of a department can be changed."""
 
     reason = reason_field(required=False)
-    field_at = {"/name": "name", "/description": "description", "/reason": "reason", "": "enforce_deserved"}
+    field_at = {
+        "/name": "name",
+        "/description": "description",
+        "/reason": "reason",
+        "/enforceDeserved": "enforce_deserved",
+    }
 
     class Meta:
         model = Department
@@ -40,7 +49,9 @@ class DepartmentCreateForm(DepartmentForm):
 
 
 @admin.register(Department)
-class DepartmentAdmin(ServiceAdmin, SimpleHistoryAdmin):
+class DepartmentAdmin(PlannedAdmin, SimpleHistoryAdmin):
+    """Departments. Save opens a plan where the enforcement of the deserved quota changes; the rest is set at once."""
+
     form = DepartmentForm
     add_form = DepartmentCreateForm
     fixed_fields = ("cluster", "name")
@@ -49,16 +60,33 @@ class DepartmentAdmin(ServiceAdmin, SimpleHistoryAdmin):
     list_filter = ["cluster"]
     search_fields = ["name"]
 
+    def planned(self, obj: Department, data: Mapping[str, Any] | None) -> PlannedWrite | None:
+        row = Department.objects.select_related("cluster").filter(pk=obj.pk).first()
+        if row is None or data is None or data["enforce_deserved"] == row.enforce_deserved:
+            return None
+        return "enforce_deserved", planned_rule(row, data["reason"], enforce_deserved=data["enforce_deserved"])
+
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
         row, data, actor = form.instance, form.cleaned_data, admin_actor(request)
-        values = {"description": data["description"], "enforce_deserved": data["enforce_deserved"]}
         if change:
-            return SaveResult(
-                organisation_services.update_department(department=row, actor=actor, reason=data["reason"], **values)
-            )
+            how = {"actor": actor, "reason": data["reason"]}
+            set_deserved_enforcement(department=row, enforced=data["enforce_deserved"], **how)
+            return SaveResult(self._describe(request, row, form))
+        values = {"description": data["description"], "enforce_deserved": data["enforce_deserved"]}
         return SaveResult(
             organisation_services.create_department(cluster=data["cluster"], name=data["name"], actor=actor, **values)
         )
+
+    def save_model(self, request: HttpRequest, obj: Department, form: Any, change: Any) -> None:
+        """A description is saved beside the plan, which does not hold it."""
+        if change:
+            self._describe(request, obj, form)
+        super().save_model(request, obj, form, change)
+
+    def _describe(self, request: HttpRequest, row: Department, form: Any) -> Department:
+        said, why = form.cleaned_data["description"], form.cleaned_data["reason"]
+        actor = admin_actor(request)
+        return organisation_services.update_department(department=row, actor=actor, description=said, reason=why)
 
     def remove(self, actor: Actor, obj: Department) -> None:
         organisation_services.delete_department(department=obj, actor=actor, reason=FROM_CONSOLE)

@@ -181,9 +181,7 @@ class DepartmentDetail(Route):
         check_supported(body, pools=False)
         with transaction.atomic():
             said = body.get("description", row.description) or ""
-            organisation_services.update_department(
-                department=row, actor=actor, description=said, enforce_deserved=row.enforce_deserved
-            )
+            organisation_services.update_department(department=row, actor=actor, description=said)
             warnings = set_quotas_and_limits(row, body, actor)
         return Response(departments_json([_department(actor, unit_id)])[0] | warnings)
 

@@ -182,6 +182,9 @@ class OrgUnitSchema(serializers.Serializer[Any]):
     createdAt = serializers.DateTimeField()
     updatedAt = serializers.DateTimeField()
     warnings = QuotaWarningSchema(many=True, required=False, help_text="In answers to a change of quotas.")
+    enforceDeserved = serializers.BooleanField(
+        required=False, help_text="Of a department: do its projects have to deserve no more than it does?"
+    )
 
 
 ProjectsSchema = schema("ProjectsSchema", "One page.", ListSchema, projects=OrgUnitSchema(many=True))
@@ -286,6 +289,7 @@ def _department(
     return {
         **_described(department),
         "children": children,
+        "enforceDeserved": department.enforce_deserved,
         "defaultNodePools": None,
         "schedulingRules": rules_json(own),
         "resources": [entry_json(row.quota, row.pool) for row in pools],

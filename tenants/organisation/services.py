@@ -12,7 +12,6 @@ from clusters.inventory.services.inventory import mark_dirty
 from portal.audit.services import record
 from portal.kit.db.validation import (
     MAX_REASON_LENGTH,
-    raise_problems,
     unique_or_conflict,
     validate_instance,
     validate_text,
@@ -24,7 +23,6 @@ from tenants.access.rules import Permission
 from tenants.access.selectors import require
 from tenants.access.services.subjects import set_change_author
 from tenants.organisation.models import Department, Project
-from tenants.quotas.services.quotas import departments_overrun
 from tenants.usage.selectors import live_workloads
 
 DeletionHook = Callable[[Department | Project, Actor], None]
@@ -71,19 +69,13 @@ def create_department(
 
 
 @transaction.atomic
-def update_department(
-    *, department: Department, actor: Actor, description: str, enforce_deserved: bool, reason: str = ""
-) -> Department:
-    """Change its description, or make its projects keep within its deserved quota: Conflict where they do not now."""
+def update_department(*, department: Department, actor: Actor, description: str, reason: str = "") -> Department:
+    """Change its description. `set_deserved_enforcement` makes its projects keep within its deserved quota."""
     require(actor, Permission.MANAGE_DEPARTMENT, department=department)
     row = Department.objects.select_for_update().get(pk=department.pk)
-    if enforce_deserved != row.enforce_deserved:
-        require(actor, Permission.MANAGE_DEPARTMENT_QUOTA, department=row)
-    if enforce_deserved and not row.enforce_deserved:
-        raise_problems(departments_overrun(row), Conflict)
-    before = {"description": row.description, "enforce_deserved": row.enforce_deserved}
-    row.description, row.enforce_deserved = validate_text("/description", description), enforce_deserved
-    after = {"description": row.description, "enforce_deserved": row.enforce_deserved}
+    before = {"description": row.description}
+    row.description = validate_text("/description", description)
+    after = {"description": row.description}
     if after != before:
         why = validate_text("/reason", reason, longest=MAX_REASON_LENGTH)
         set_change_author(row, actor=actor, reason=why).save(update_fields=[*after, "updated_at"])

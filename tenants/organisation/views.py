@@ -5,27 +5,37 @@ from typing import Any, Final
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from clusters.connection.services.scheduler_config import guarantee_on
 from clusters.flavours.registry import flavour_for
 from clusters.ports.flavour import MIN_RUNTIME
 from clusters.watch.services.usage import has_recent_readings
+from portal.kit.api.routes import planner
 from portal.kit.db.keyset_pagination import page_of
-from portal.kit.pages.api_snippets import ApiRequest, ApiSnippet, portal_address, rung_text, snippets_for, yaml_text
+from portal.kit.pages.api_snippets import (
+    ApiRequest,
+    ApiSnippet,
+    action_snippet,
+    portal_address,
+    rung_text,
+    snippets_for,
+    yaml_text,
+)
 from portal.kit.pages.forms import search_text
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
-from tenants.access.selectors import Access, access_for, visible_projects
+from tenants.access.selectors import Access, access_for, require, visible_projects
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit
 from tenants.quotas.selectors.quota_rows import PoolQuota, quota_changes, startable_rows, startable_rows_of
 from tenants.quotas.selectors.runtime_rules import guarantee_of, limits_of
 from tenants.quotas.services.pool_quotas import entry_json
+from tenants.quotas.services.quotas import planned_rule
 from tenants.usage.selectors import SPANS, TITLES, basis_of_borrowing, borrowing_of, trend_of
 
 PAGE_SIZE: Final = 20
@@ -80,19 +90,40 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
 def department_detail(request: HttpRequest, department_id: int) -> HttpResponse:
     """One department: use, what its projects borrow from other departments and lend to them, and its projects."""
     access = access_for(actor_of(request))
-    department = access.departments().select_related("cluster").filter(pk=department_id).first()
-    if department is None:
-        raise Http404
+    department = _department_or_404(access, department_id)
     projects = access.projects().filter(department=department).select_related("department", "cluster")
     page = page_of(projects, column="name", after=request.GET.get("after", ""), size=PAGE_SIZE)
     rows = startable_rows_of(page.rows)
     context = {
         "department": department,
+        "may_enforce": access.can(Permission.MANAGE_DEPARTMENT_QUOTA, department=department),
         "page": page,
         "projects": [(each, rows[each.pk]) for each in page.rows],
         **_over_time(department, list(department.projects.all()), access, request.GET.get("span", "")),
     }
     return render(request, "tenants/organisation/department.html", context)
+
+
+@login_required
+@require_POST
+def enforce_deserved(request: HttpRequest, department_id: int) -> HttpResponse:
+    """The plan to make the projects of a department keep within its deserved quota, or to stop it."""
+    actor = actor_of(request)
+    department = _department_or_404(access_for(actor), department_id)
+    require(actor, Permission.MANAGE_DEPARTMENT_QUOTA, department=department)
+    enforced = request.POST.get("enforced", "") == "on"
+    path = f"/api/v1/org-unit/departments/{department.pk}/enforce-deserved"
+    if copied := action_snippet(request, ApiRequest("PUT", path, {"enforceDeserved": enforced})):
+        return copied
+    change = planned_rule(department, "", enforce_deserved=enforced)
+    return redirect(planner().page(("enforce_deserved", change), actor))
+
+
+def _department_or_404(access: Access, department_id: int) -> Department:
+    found = access.departments().select_related("cluster").filter(pk=department_id).first()
+    if found is None:
+        raise Http404
+    return found
 
 
 def _over_time(unit: Project | Department, projects: Sequence[Project], access: Access, span: str) -> dict[str, Any]:

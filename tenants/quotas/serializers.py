@@ -390,6 +390,7 @@ class MinRuntimeWrite(ReasonWrite):
     minutes = serializers.IntegerField(min_value=0, max_value=LONGEST_MINUTES)
 
 
+EnforcementWrite = schema("EnforcementWrite", "Enforcement.", ReasonWrite, enforceDeserved=serializers.BooleanField())
 PriorityCapsSchema = schema("PriorityCapsSchema", "One page.", ListSchema, priorityCaps=PriorityCapSchema(many=True))
 RuntimeLimitsSchema = schema("RuntimeLimitsSchema", "One page.", ListSchema, limits=RuntimeLimitSchema(many=True))
 MinRuntimesSchema = schema("MinRuntimesSchema", "One page.", ListSchema, minRuntimes=MinRuntimeSchema(many=True))

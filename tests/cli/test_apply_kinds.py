@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import yaml
 
+from clusters.inventory.models import Cluster
 from portal.audit.models import AuditRecord
 from rung_cli.errors import Unreachable
 from rung_cli.http.client import Api
 from rung_cli.manifests.kinds import KINDS
 from tenants.access.models import AccessRole, Membership, ServiceAccount
-from tenants.organisation.models import Project
+from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, MinRuntime, PriorityCap, ProjectQuota, TimeLimit
 from tests.cli.conftest import Rung
 from tests.cli.fake_portal import Answer, portal_that
@@ -64,7 +65,7 @@ spec: {namespace: genes, quotas: {l40: {gpu: {deserved: 2, limit: 4}}}}
 apiVersion: rung.dev/v1
 kind: Department
 metadata: {name: biology, cluster: lab}
-spec: {quotas: {l40: {gpu: {deserved: 4}}}}
+spec: {enforceDeserved: true, quotas: {l40: {gpu: {deserved: 4}}}}
 ---
 apiVersion: rung.dev/v1
 kind: NodePool
@@ -154,6 +155,7 @@ def test_every_kind_is_made_exported_and_then_unchanged(admin: Rung, everything:
     assert TimeLimit.objects.get(project__name="genomics").notice_minutes == 5
     assert IdleLimit.objects.get(department__name="biology").category == "Deploy"
     assert MinRuntime.objects.get(project__name="genomics").minutes == 0
+    assert Department.objects.get(name="biology").enforce_deserved
 
     before, file = writes(), tmp_path / "all.yaml"
     file.write_text(admin("export").out)
@@ -227,6 +229,21 @@ def test_a_lost_connection_says_what_was_done_by_then(
     assert ended.code == 4
     assert "Priority urgent: created" in ended.out
     assert "Not confirmed: NodePool l40 on lab, Department biology on lab" in ended.err
+
+
+def test_enforcement_and_deferral_are_planned_before_they_are_changed(admin: Rung, everything: str) -> None:
+    assert admin("apply", "-f", "-", "--yes", stdin=everything).code == 0
+    text = everything.replace("enforceDeserved: true", "enforceDeserved: false")
+    text = text.replace("deferPreemptors: false", "deferPreemptors: true")
+    ended = admin("apply", "-f", "-", "--plan", "-o", "json", stdin=text)
+    titles = [plan["title"] for each in ended.data for plan in each.get("plans", ())]
+    assert (ended.code, titles) == (2, ["Defer preemptors on lab", "Stop enforcing the deserved quota of biology"])
+    assert Department.objects.get(name="biology").enforce_deserved
+    assert admin("apply", "-f", "-", "--yes", stdin=text).code == 0
+    assert not Department.objects.get(name="biology").enforce_deserved
+    assert Cluster.objects.get(name="lab").defer_preemptors
+    odd = everything.replace("enforceDeserved: true", "enforceDeserved: often")
+    assert "/spec/enforceDeserved must be true or false." in admin("apply", "-f", "-", "--plan", stdin=odd).err
 
 
 @pytest.mark.parametrize(

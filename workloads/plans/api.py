@@ -321,6 +321,8 @@ _SETTINGS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "time_limit": (("category", "minutes"), (*_OWNED, "noticeMinutes")),
     "idle_limit": (("category", "minutes"), (*_OWNED, "noticeMinutes")),
     "min_runtime": (("minutes",), _OWNED),
+    "enforce_deserved": (("department", "enforceDeserved"), ("cluster", "reason")),
+    "defer_preemptors": (("cluster", "deferPreemptors"), ()),
     "node_pool": (
         ("op", "cluster", "pool"),
         ("labelKey", "labelValue", "gpuPlacement", "topologyLevels", "isDefault", "default"),

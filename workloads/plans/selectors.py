@@ -213,6 +213,7 @@ GROUP_WORDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "stopped": ("running workload", "has passed the new limit", "have passed the new limit"),
     "evictable": ("running workload", "is no longer protected", "are no longer protected"),
     "protected": ("running workload", "is protected from eviction", "are protected from eviction"),
+    "sent": ("deferred workload", "is sent to the cluster", "are sent to the cluster"),
     "over_cap": ("running workload", "holds GPUs above the cap", "hold GPUs above the cap"),
     "leaves_pool": ("running workload", "is on nodes that leave its pool", "are on nodes that leave their pool"),
     "stays": ("running workload", "stays with the old scheduler", "stay with the old scheduler"),
@@ -228,6 +229,7 @@ GROUP_WORDS: Final[Mapping[str, tuple[str, str, str]]] = {
 WHEN_LOST: Final = {
     "no_longer_fit": "fit_again",
     "protected": "evictable",
+    "deferred": "sent",
     "refused_again": "allowed_again",
 }
 """The group of those who leave another one."""

@@ -222,8 +222,9 @@ PlannedChangeSchema = schema(
     "`preset`: `preset` and `preemptibilities`. Of limits, caps, minimum runtimes, policies and "
     "`approval`: `project`, `department` or `cluster` by name, and the values; null or `remove` takes "
     "them away. Of `node_pool`: `op` create, change or delete, `cluster`, `pool` and what is to change. "
-    "Of `scheduler`: `cluster` and `flavour`. Of `quota_request`, its approval: `request`, and as the "
-    "approval has them `gpus`, `until` and `reason`.",
+    "Of `scheduler`: `cluster` and `flavour`. Of `enforce_deserved`: `department` and `enforceDeserved`. "
+    "Of `defer_preemptors`: `cluster` and `deferPreemptors`. Of `quota_request`, its approval: `request`, "
+    "and as the approval has them `gpus`, `until` and `reason`.",
     quotas=PlannedQuotaSchema(many=True, required=False),
     reason=serializers.CharField(required=False, default="", allow_blank=True, max_length=300),
     op=serializers.CharField(
@@ -267,12 +268,18 @@ PlannedChangeSchema = schema(
     gpus=serializers.FloatField(required=False, min_value=0),
     until=serializers.DateField(required=False),
     required=serializers.BooleanField(required=False, help_text="Of `approval`: does a second admin approve?"),
+    enforceDeserved=serializers.BooleanField(
+        required=False, help_text="Do the projects of the department have to deserve no more than it does?"
+    ),
+    deferPreemptors=serializers.BooleanField(
+        required=False, help_text="Does Rung defer workloads that would evict a run inside its minimum runtime?"
+    ),
 )
 
 
 KINDS: Final = (
     *("quotas", "priority_cap", "time_limit", "idle_limit", "min_runtime", "policy", "node_pool", "scheduler"),
-    *("approval", "quota_request", "priority", "type", "preset"),
+    *("enforce_deserved", "defer_preemptors", "approval", "quota_request", "priority", "type", "preset"),
 )
 
 

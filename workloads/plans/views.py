@@ -64,6 +64,8 @@ KIND_WORDS: Final = {
     "time_limit": _lazy("Time limit"),
     "idle_limit": _lazy("Idle limit"),
     "min_runtime": _lazy("Minimum runtime"),
+    "enforce_deserved": _lazy("Enforcement of deserved quota"),
+    "defer_preemptors": _lazy("Deferral of preemptors"),
     "policy": _lazy("Policy"),
     "node_pool": _lazy("Node pool"),
     "scheduler": _lazy("Scheduler"),

@@ -291,7 +291,10 @@ def set_pod_security(*, cluster: Cluster, level: str, actor: Actor) -> None:
 @transaction.atomic
 def set_defer_preemptors(*, cluster: Cluster, enabled: bool, actor: Actor) -> None:
     """Whether Rung defers who would evict a run inside its minimum runtime. What is deferred goes at its next look."""
-    if Cluster.objects.filter(pk=cluster.pk).exclude(defer_preemptors=enabled).update(defer_preemptors=enabled):
+    row = Cluster.objects.select_for_update().only("defer_preemptors").get(pk=cluster.pk)
+    if row.defer_preemptors != enabled:
+        check_direct_change()
+        Cluster.objects.filter(pk=cluster.pk).update(defer_preemptors=enabled)
         cluster.defer_preemptors = enabled
         record(actor, "cluster.defer_preemptors", cluster, detail={"before": not enabled, "after": enabled})
 

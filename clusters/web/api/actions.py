@@ -162,6 +162,12 @@ class ClusterDeferral(Route):
 
     access = {"PUT": ADMIN}
 
+    def planned(self, request: Request, cluster_id: UUID) -> PlannedWrite:
+        """What the body sets."""
+        cluster = managed_cluster(request, cluster_id)
+        enabled = validated_body(DeferralChange, request.data)["deferPreemptors"]
+        return "defer_preemptors", {"cluster": cluster.name, "defer_preemptors": enabled}
+
     @operation(
         "set_defer_preemptors",
         "Defer who would evict a run inside its minimum runtime, or not",

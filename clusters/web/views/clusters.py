@@ -16,7 +16,6 @@ from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.inventory.services.inventory import (
     request_reconcile,
-    set_defer_preemptors,
     set_pod_security,
 )
 from clusters.ports.gateway import ClusterError
@@ -163,7 +162,7 @@ def pod_security(request: HttpRequest, name: str) -> HttpResponse:
 @login_required
 @require_POST
 def defer_preemptors(request: HttpRequest, name: str) -> HttpResponse:
-    """Let Rung defer who would evict a run inside its minimum runtime, or not."""
+    """The plan to let Rung defer who would evict a run inside its minimum runtime, or to stop it."""
     actor = actor_of(request)
     require(actor, Permission.MANAGE_CLUSTERS)
     cluster, enabled = get_object_or_404(Cluster, name=name), request.POST.get("enabled", "") == "on"
@@ -171,9 +170,8 @@ def defer_preemptors(request: HttpRequest, name: str) -> HttpResponse:
         request, cluster_action_request(cluster, "defer-preemptors", {"deferPreemptors": enabled}, verb="PUT")
     ):
         return copied
-    set_defer_preemptors(cluster=cluster, enabled=enabled, actor=actor)
-    messages.success(request, _("Saved. Forecasts and workers go by it from now on."))
-    return redirect(f"{reverse('clusters:detail', args=[cluster.name])}?tab=promises")
+    change = {"cluster": cluster.name, "defer_preemptors": enabled}
+    return redirect(plan_page("defer_preemptors", change, actor))
 
 
 @login_required

@@ -243,22 +243,35 @@ class PlannedAdmin(ServiceAdmin):
     """Save stores a plan of the change, which shows its effect; the plan is what makes the change."""
 
     @abstractmethod
-    def planned(self, obj: Any, data: Mapping[str, Any] | None) -> PlannedWrite:
-        """The plan of a valid form's data; None: of removing the row."""
+    def planned(self, obj: Any, data: Mapping[str, Any] | None) -> PlannedWrite | None:
+        """The plan of a valid form's data; of None: of removing the row. None: what changes is saved at once."""
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: Any) -> None:
         """Store a plan; the page that follows is the plan's. A refusal is recorded by the page around this one."""
+        planned = self.planned(obj, form.cleaned_data)
+        if planned is None:
+            super().save_model(request, obj, form, change)
+            return
         with rollback_scope():
-            vars(request)["_plan"] = planner().page(self.planned(obj, form.cleaned_data), admin_actor(request))
+            vars(request)["_plan"] = planner().page(planned, admin_actor(request))
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """Nothing is added before the plan is applied."""
+        return None if _plan_page(request) else super().log_addition(request, obj, message)
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """Nothing is changed before the plan is applied."""
+        return None if _plan_page(request) else super().log_change(request, obj, message)
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
-        return HttpResponseRedirect(vars(request)["_plan"])
+        page = _plan_page(request)
+        return HttpResponseRedirect(page) if page else super().response_add(request, obj, post_url_continue)
 
     def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
-        return HttpResponseRedirect(vars(request)["_plan"])
+        page = _plan_page(request)
+        return HttpResponseRedirect(page) if page else super().response_change(request, obj)
+
+
+def _plan_page(request: HttpRequest) -> str:
+    """Address of the plan that Save has stored in this request; empty: none."""
+    return str(vars(request).get("_plan", ""))

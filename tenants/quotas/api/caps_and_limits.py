@@ -19,6 +19,7 @@ from tenants.access.selectors import visible_departments, visible_projects
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, MinRuntime, PriorityCap, RuntimeLimit, TimeLimit
 from tenants.quotas.serializers import (
+    EnforcementWrite,
     MinRuntimeSchema,
     MinRuntimesSchema,
     MinRuntimeWrite,
@@ -29,7 +30,7 @@ from tenants.quotas.serializers import (
     RuntimeLimitsSchema,
     RuntimeLimitWrite,
 )
-from tenants.quotas.services.quotas import planned_rule, set_priority_cap
+from tenants.quotas.services.quotas import planned_rule, set_deserved_enforcement, set_priority_cap
 from tenants.quotas.services.runtime_rules import (
     NOTICE,
     owner_fields,
@@ -94,6 +95,33 @@ class PriorityCapDetail(Route):
         actor = actor_of(request)
         cap = _cap_of(_owner(Project, actor, unit_id), priority_name)
         set_priority_cap(project=cap.project, priority=cap.priority, gpu_limit=None, actor=actor)
+        return Response(status=204)
+
+
+class DeservedEnforcement(Route):
+    """Whether projects of a department keep within what it deserves."""
+
+    access = {"PUT": RoutePermission("manage_department_quota", "department")}
+
+    def planned(self, request: Request, unit_id: int) -> PlannedWrite:
+        """What the body sets."""
+        department = _owner(Department, actor_of(request), unit_id)
+        body = validated_body(EnforcementWrite, request.data)
+        kept = body["enforceDeserved"]
+        return "enforce_deserved", planned_rule(department, body.get("reason") or "", enforce_deserved=kept)
+
+    @operation(
+        "set_deserved_enforcement",
+        "Enforce a department's deserved quota, or stop it",
+        status=204,
+        request=EnforcementWrite,
+    )
+    def put(self, request: Request, unit_id: int) -> Response:
+        """Quotas of its projects above it are then refused; 409 where they deserve more now."""
+        actor = actor_of(request)
+        department, body = _owner(Department, actor, unit_id), validated_body(EnforcementWrite, request.data)
+        how = {"enforced": body["enforceDeserved"], "reason": body.get("reason") or ""}
+        set_deserved_enforcement(department=department, actor=actor, **how)
         return Response(status=204)
 
 

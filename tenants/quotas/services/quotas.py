@@ -1,7 +1,7 @@
 """Set quotas and GPU caps with a reason; refuse what does not add up, warn about what becomes reclaimable."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from django.db import transaction
@@ -287,6 +287,23 @@ def department_usage(department: Department, node_pool: NodePool) -> Usage:
     """Use of all projects of a department in a pool."""
     used = usage_by_queue(list(department.projects.values_list("pk", flat=True)))
     return sum((use for (_project, pool), use in used.items() if pool == node_pool.name), Usage())
+
+
+@transaction.atomic
+def set_deserved_enforcement(*, department: Department, enforced: bool, actor: Actor, reason: str = "") -> None:
+    """Make its projects keep within the department's deserved quota, or stop it. Conflict where they do not now."""
+    require(actor, Permission.MANAGE_DEPARTMENT_QUOTA, department=department)
+    row = _locked(department.pk)
+    if enforced == row.enforce_deserved:
+        return
+    check_direct(row)
+    if enforced:
+        raise_problems((replace(each, pointer="/enforceDeserved") for each in departments_overrun(row)), Conflict)
+    why = validate_text("/reason", reason, longest=MAX_REASON_LENGTH)
+    row.enforce_deserved = enforced
+    set_change_author(row, actor=actor, reason=why).save(update_fields=["enforce_deserved", "updated_at"])
+    detail = {"before": not enforced, "after": enforced, "reason": why}
+    record(actor, "department.enforce_deserved", row, detail=detail)
 
 
 def departments_overrun(department: Department) -> Iterator[Problem]:

@@ -27,12 +27,27 @@ def test_pages_open_and_offer_nothing_to_add(admin_client: Client, sandbox: Clus
     assert admin_client.get(reverse(f"admin:clusters_{page}_add")).status_code == 403
 
 
-def test_a_cluster_is_not_changed_here(admin_client: Client, sandbox: Cluster) -> None:
+def test_a_cluster_is_neither_renamed_nor_switched_nor_deleted_here(admin_client: Client, sandbox: Cluster) -> None:
     page = reverse("admin:clusters_cluster_change", args=[sandbox.pk])
     assert admin_client.get(page).status_code == 200
-    assert admin_client.post(page, {"name": "other", "flavour": "kube"}).status_code == 403
+    assert admin_client.post(page, {"name": "other", "flavour": "kube"}).status_code == 302
+    assert admin_client.post(reverse("admin:clusters_cluster_delete", args=[sandbox.pk])).status_code == 403
     sandbox.refresh_from_db()
-    assert sandbox.name == "atlas"
+    assert (sandbox.name, sandbox.flavour) == ("atlas", "kai")
+
+
+def test_saving_the_deferral_of_preemptors_opens_a_plan(admin_client: Client, sandbox: Cluster) -> None:
+    page = reverse("admin:clusters_cluster_change", args=[sandbox.pk])
+    answer = admin_client.post(page, {"defer_preemptors": "on", "name": "other"})
+    plan = Plan.objects.get()
+    assert (answer["Location"], plan.title) == (f"/plans/{plan.pk}/", "Defer preemptors on atlas")
+    sandbox.refresh_from_db()
+    assert (sandbox.name, sandbox.defer_preemptors) == ("atlas", False)
+    assert admin_client.post(f"/plans/{plan.pk}/apply/").status_code == 302
+    sandbox.refresh_from_db()
+    assert sandbox.defer_preemptors
+    assert admin_client.post(page, {"defer_preemptors": "on"})["Location"] == "/admin/clusters/cluster/"
+    assert Plan.objects.count() == 1
 
 
 def test_the_speed_is_set_and_recorded(admin_client: Client, sandbox: Cluster) -> None:

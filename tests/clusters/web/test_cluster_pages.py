@@ -16,6 +16,7 @@ from clusters.web.views.clusters import CLUSTERS
 from portal.audit.models import AuditRecord
 from tenants.access.models import User
 from tenants.organisation.models import Project
+from tests.factories.cast import applied
 from tests.factories.clusters import ClusterFactory, NodeFactory, build_cluster
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 
@@ -207,14 +208,14 @@ def test_an_admin_lets_rung_defer_preemptors_on_a_cluster(
     where, promises = "/clusters/lab/defer-preemptors/", "/clusters/lab/?tab=promises"
     assert client_of(alice).post(where, {"enabled": "on"}).status_code == 403
     assert "option Defer preemptors is off." in words(client_of(alice), promises)
-    assert client_of(admin).post(where, {"enabled": "on"})["Location"] == promises
+    applied(client_of(admin), client_of(admin).post(where, {"enabled": "on"}))
     assert Cluster.objects.get().defer_preemptors
     record = AuditRecord.objects.get(action="cluster.defer_preemptors")
     assert record.detail == {"before": False, "after": True}
     assert "so Rung defers workloads that would evict a run inside its minimum runtime" in words(
         client_of(alice), promises
     )
-    client_of(admin).post(where, {"enabled": ""})
+    applied(client_of(admin), client_of(admin).post(where, {"enabled": ""}))
     assert not Cluster.objects.get().defer_preemptors
 
 

@@ -18,6 +18,7 @@ from tenants.access.services.roles import create_role
 from tenants.organisation.models import Department, Project
 from tests.factories.cast import Ledger
 from tests.factories.tenants import PASSWORD, ServiceAccountFactory, UserFactory
+from workloads.plans.models import Plan
 
 
 @pytest.fixture
@@ -78,6 +79,23 @@ class TestDepartmentsAndProjects:
         llm_team.quotas.update(gpu_deserved=9000, gpu_limit=None)
         answer = console.post(url("department_change", research.pk), {"enforce_deserved": "on"})
         assert "9 GPUs" in str(errors_of(answer))
+
+    def test_saving_enforcement_opens_a_plan_and_saves_the_description_at_once(
+        self, console: Client, research: Department
+    ) -> None:
+        page, form = url("department_change", research.pk), {"description": "Labs", "reason": "Audit"}
+        answer = console.post(page, {**form, "enforce_deserved": "on"})
+        plan = Plan.objects.get()
+        assert (answer["Location"], plan.kind) == (f"/plans/{plan.pk}/", "enforce_deserved")
+        research.refresh_from_db()
+        assert (research.description, research.enforce_deserved) == ("Labs", False)
+        assert console.post(f"/plans/{plan.pk}/apply/").status_code == 302
+        research.refresh_from_db()
+        assert research.enforce_deserved
+        assert research.history.latest().history_change_reason == "Audit"
+        console.post(page, {**form, "description": "Rooms", "enforce_deserved": "on"})
+        research.refresh_from_db()
+        assert (research.description, Plan.objects.count()) == ("Rooms", 1)
 
     def test_a_project_in_use_stays(self, console: Client, llm_team: Project, ledger: Ledger) -> None:
         ledger.live[llm_team.pk] = 2

@@ -9,12 +9,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from clusters.inventory.models import Cluster, NodePool
-from tenants.access.models import User
-from tenants.organisation.models import Project
+from tenants.access.models import Role, User
+from tenants.organisation.models import Department, Project
 from tenants.quotas.services.quota_values import QuotaValues
 from tenants.quotas.services.quotas import set_priority_cap, set_project_quota
-from tests.factories.cast import acting
-from tests.factories.tenants import ProjectFactory, ProjectQuotaFactory
+from tests.factories.cast import acting, applied
+from tests.factories.tenants import MembershipFactory, ProjectFactory, ProjectQuotaFactory
 
 pytestmark = pytest.mark.django_db
 Clients = Callable[[User], Client]
@@ -155,3 +155,20 @@ def test_the_list_is_searched_by_a_part_of_the_name(client_of: Clients, alice: U
     assert listed(client_of(alice), "/projects/?q=LLM") == ["llm-team"]
     assert listed(client_of(alice), "/projects/?q=vision") == []
     assert "No project of yours has “vision” in its name." in words(client_of(alice), "/projects/?q=vision")
+
+
+def test_the_department_page_plans_enforcement_and_members_cannot(
+    client_of: Clients, admin: User, alice: User, research: Department, llm_team: Project
+) -> None:
+    page, act = f"/departments/{research.pk}/", f"/departments/{research.pk}/enforce-deserved/"
+    assert client_of(alice).post(act, {"enforced": "on"}).status_code == 404
+    client = client_of(admin)
+    assert "Its projects together may deserve more than the department." in words(client, page)
+    applied(client, client.post(act, {"enforced": "on"}))
+    assert "cannot deserve more than the department." in words(client, page)
+    applied(client, client.post(act, {"enforced": ""}))
+    research.refresh_from_db()
+    assert not research.enforce_deserved
+    viewer = client_of(MembershipFactory(role=Role.VIEWER, project=None, department=research).user)
+    assert "Enforce…" not in words(viewer, page)
+    assert viewer.post(act, {"enforced": "on"}).status_code == 403

@@ -10,6 +10,7 @@ from scheduling.model.resources import Resources
 from tenants.access.models import Role, User
 from tenants.organisation import services as organisation_services
 from tenants.organisation.models import Department, Project
+from tenants.quotas.services.quotas import set_deserved_enforcement
 from tenants.usage.selectors import Usage
 from tests.factories.cast import Ledger, acting
 from tests.factories.tenants import MembershipFactory, ProjectFactory
@@ -109,18 +110,18 @@ def test_control_characters_in_a_description_are_refused(llm_team: Project) -> N
 
 
 def test_a_department_is_bound_with_author_and_reason(research: Department, admin: User) -> None:
-    organisation_services.update_department(
-        department=research, description="Labs", enforce_deserved=True, actor=acting(admin), reason="Audit"
-    )
+    set_deserved_enforcement(department=research, enforced=True, actor=acting(admin), reason="Audit")
     research.refresh_from_db()
     assert research.enforce_deserved
     assert research.history.latest().history_change_reason == "Audit"
-    entry = AuditRecord.objects.get(action="department.update")
-    assert entry.detail["after"] == {"description": "Labs", "enforce_deserved": True}
+    entry = AuditRecord.objects.get(action="department.enforce_deserved")
+    assert entry.detail == {"before": False, "after": True, "reason": "Audit"}
+    set_deserved_enforcement(department=research, enforced=True, actor=acting(admin))
+    assert AuditRecord.objects.count() == 1
 
 
 def test_a_description_that_stays_leaves_no_record(research: Department, llm_team: Project) -> None:
-    organisation_services.update_department(department=research, description="", enforce_deserved=False, actor=SYSTEM)
+    organisation_services.update_department(department=research, description="", actor=SYSTEM)
     organisation_services.update_project(project=llm_team, description="", default_node_pools=[], actor=SYSTEM)
     assert not AuditRecord.objects.exists()
 
@@ -179,9 +180,7 @@ class TestWhoMay:
         Department.objects.update(enforce_deserved=True)
         boss = acting(MembershipFactory(role=Role.DEPARTMENT_ADMIN, project=None, department=research).user)
         with pytest.raises(Forbidden):
-            organisation_services.update_department(
-                department=research, description="", enforce_deserved=False, actor=boss
-            )
+            set_deserved_enforcement(department=research, enforced=False, actor=boss)
 
     def test_owners_do_not_remove_their_project(self, llm_team: Project, alice: User) -> None:
         with pytest.raises(Forbidden):

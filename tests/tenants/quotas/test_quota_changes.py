@@ -10,10 +10,15 @@ from portal.kit.security.actors import SYSTEM
 from scheduling.model.resources import Limit, Resources
 from tenants.access.models import User
 from tenants.organisation.models import Department, Project
-from tenants.organisation.services import update_department
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Rank
 from tenants.quotas.services.quota_values import QuotaValues
-from tenants.quotas.services.quotas import reset_quota, set_department_quota, set_priority_cap, set_project_quota
+from tenants.quotas.services.quotas import (
+    reset_quota,
+    set_department_quota,
+    set_deserved_enforcement,
+    set_priority_cap,
+    set_project_quota,
+)
 from tenants.usage.selectors import Usage
 from tests.factories.cast import Ledger, acting
 from tests.factories.clusters import NodePoolFactory
@@ -192,7 +197,7 @@ class TestSums:
     ) -> None:
         set_project_quota(project=llm_team, node_pool=h100, values=gpus(10), actor=SYSTEM)
         with pytest.raises(Conflict) as refusal:
-            update_department(department=research, actor=SYSTEM, description="", enforce_deserved=True)
+            set_deserved_enforcement(department=research, actor=SYSTEM, enforced=True)
         assert refusal.value.code == "sum_over_department"
         research.refresh_from_db()
         assert not research.enforce_deserved

@@ -142,6 +142,8 @@ def test_no_writer_gets_around_an_approval(
         ("PUT", f"{project}/min-runtime", {"minutes": 5}),
         ("PUT", f"{department}/time-limits/Train", {"minutes": 60}),
         ("PUT", f"{department}/idle-limits/Build", {"minutes": 60}),
+        ("PUT", f"{department}/enforce-deserved", {"enforceDeserved": True}),
+        ("PUT", f"v1/clusters/{cluster}/defer-preemptors", {"deferPreemptors": True}),
         ("POST", f"v1/quota-requests/{asked.pk}/approve", {"base": asked.base}),
         ("PUT", "v2/policy/trainings", policy),
         ("PATCH", "v2/policy/trainings", policy),

@@ -12,8 +12,8 @@ from clusters.inventory.services.inventory import POOL_LABEL
 from clusters.sync.services.reconcile import reconcile
 from clusters.watch.models import ObservedPod
 from portal.audit.models import AuditRecord
-from tenants.organisation.models import Project
-from tenants.quotas.models import IdleLimit, MinRuntime, PriorityCap, TimeLimit
+from tenants.organisation.models import Department, Project
+from tenants.quotas.models import IdleLimit, MinRuntime, PriorityCap, ProjectQuota, TimeLimit
 from tests.factories.tenants import GPU
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.support.rest_clients import Robot
@@ -74,6 +74,16 @@ KINDS: list[tuple[str, dict[str, Any], Callable[[], object]]] = [
         lambda: sorted(NodePool.objects.values_list("name", "label_value", "is_default")),
     ),
     ("scheduler", {"cluster": "lab", "flavour": "kube"}, lambda: Cluster.objects.get().flavour),
+    (
+        "enforce_deserved",
+        {"department": "research", "enforceDeserved": True},
+        lambda: Department.objects.get(name="research").enforce_deserved,
+    ),
+    (
+        "defer_preemptors",
+        {"cluster": "lab", "deferPreemptors": True},
+        lambda: Cluster.objects.get().defer_preemptors,
+    ),
     ("approval", {"department": "research", "required": True}, lambda: None),
 ]
 
@@ -146,6 +156,43 @@ def test_a_shorter_minimum_runtime_names_runs_that_lose_their_protection(robot: 
     plan = planned(robot, "min_runtime", department="research", minutes=20)
     assert [each["name"] for each in plan["workloads"]["evictable"]["examples"]] == ["covered"]
     assert plan["gpuHoursAtRisk"] == 0.5
+
+
+def test_deferring_preemptors_names_runs_that_it_protects_and_stopping_it_what_is_sent(
+    robot: Robot, llm_team: Project
+) -> None:
+    Cluster.objects.update(flavour="kube")
+    MinRuntime.objects.create(project=llm_team, minutes=60)
+    running(llm_team, "covered", minutes=30)
+    running(llm_team, "done", minutes=90)
+    plan = planned(robot, "defer_preemptors", cluster="lab", deferPreemptors=True)
+    assert [each["name"] for each in plan["workloads"]["protected"]["examples"]] == ["covered"]
+    assert plan["settings"] == [
+        ["defer preemptors on lab", "off", "on"],
+        ["minimum runtimes are enforced", "no", "partly"],
+    ]
+    assert plan["warnings"]
+    applied(robot, plan)
+    WorkloadFactory(project=llm_team, name="held", phase_reason="HeldBack")
+    back = robot.send("POST", f"{PATH}/{plan['id']}/rollback").json()
+    assert [each["name"] for each in back["workloads"]["sent"]["examples"]] == ["held"]
+    assert [each["name"] for each in back["workloads"]["evictable"]["examples"]] == ["covered"]
+    assert back["gpuHoursAtRisk"] == 0.5
+
+
+def test_enforcing_a_deserved_quota_shows_the_sums_and_is_refused_where_projects_deserve_more(
+    robot: Robot, llm_team: Project
+) -> None:
+    plan = planned(robot, "enforce_deserved", department="research", enforceDeserved=True)
+    assert plan["settings"] == [["deserved quota of department research", "not enforced", "enforced"]]
+    sums = {each["pool"]: (each["of"], each["after"], each["bound"], each["most"]) for each in plan["sums"]}
+    assert sums["h100"] == ("projects of research", 4, "department quota", 8)
+    assert plan["objects"] == []
+    ProjectQuota.objects.update(gpu_deserved=9 * GPU, gpu_limit=None)
+    change = {"department": "research", "enforceDeserved": True}
+    refused = robot.send("POST", PATH, {"kind": "enforce_deserved", "change": change})
+    assert (refused.status_code, refused.json()["details"]) == (409, "sum_over_department")
+    assert refused.json()["errors"][0]["pointer"] == "/change/enforceDeserved"
 
 
 def test_a_policy_names_workloads_that_could_not_be_submitted_again(robot: Robot, llm_team: Project) -> None:
@@ -222,6 +269,17 @@ def test_a_plan_whose_setting_moved_is_refused_with_what_moved(robot: Robot, llm
         ("node_pool", {**POOL, "labelValue": "no spaces"}, 422, "/change/label_value", "invalid"),
         ("scheduler", {"cluster": "lab", "flavour": "cron"}, 422, "/change/flavour", "unknown"),
         ("scheduler", {"cluster": "lab", "flavour": "kai"}, 422, "/change/flavour", "same"),
+        ("enforce_deserved", {"department": "research"}, 422, "/change/enforceDeserved", "required"),
+        ("enforce_deserved", {"enforceDeserved": True}, 422, "/change/department", "required"),
+        (
+            "enforce_deserved",
+            {"department": "research", "enforceDeserved": "often"},
+            422,
+            "/change/enforceDeserved",
+            "invalid",
+        ),
+        ("defer_preemptors", {"cluster": "lab"}, 422, "/change/deferPreemptors", "required"),
+        ("defer_preemptors", {"cluster": "lab", "deferPreemptors": None}, 422, "/change/deferPreemptors", "null"),
         ("policy", {"workloadKind": "party", "policy": RULES}, 422, "/change/workloadKind", "unknown_kind"),
         ("policy", {"workloadKind": "training", "policy": RULES}, 422, "/change/meta/name", "bad_name"),
     ],
@@ -253,6 +311,8 @@ def test_a_member_can_neither_plan_nor_see_such_changes(
         ("min_runtime", {"department": "no-such", "minutes": 1}),
         ("node_pool", {**POOL, "cluster": "no-such"}),
         ("scheduler", {"cluster": "no-such", "flavour": "kube"}),
+        ("enforce_deserved", {"department": "no-such", "enforceDeserved": True}),
+        ("defer_preemptors", {"cluster": "no-such", "deferPreemptors": True}),
         ("policy", {"workloadKind": "training", "policy": RULES, "project": "no-such"}),
         ("approval", {"department": "no-such", "required": True}),
     ],
@@ -277,6 +337,20 @@ def test_a_dry_run_of_every_write_answers_the_plan_that_posting_it_would(robot: 
             scheduler,
             "scheduler",
             {"cluster": "lab", "flavour": "kube"},
+        ),
+        (
+            "PUT",
+            f"v1/org-unit/departments/{llm_team.department_id}/enforce-deserved",
+            {"enforceDeserved": True},
+            "enforce_deserved",
+            {"department": "research", "enforceDeserved": True},
+        ),
+        (
+            "PUT",
+            f"v1/clusters/{llm_team.cluster_id}/defer-preemptors",
+            {"deferPreemptors": True},
+            "defer_preemptors",
+            {"cluster": "lab", "deferPreemptors": True},
         ),
         ("PUT", "v2/policy/trainings", {**place, "policy": RULES}, "policy", KINDS[4][1]),
         (

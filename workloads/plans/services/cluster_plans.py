@@ -1,14 +1,21 @@
-"""Plans of node pools and of the scheduler of a cluster."""
+"""Plans of node pools, of the scheduler of a cluster, and of deferring preemptors there."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+from clusters.connection.services.scheduler_config import guarantee_on
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, Node, NodePool
-from clusters.inventory.services.inventory import create_node_pool, delete_node_pool, update_node_pool
+from clusters.inventory.services.inventory import (
+    create_node_pool,
+    delete_node_pool,
+    set_defer_preemptors,
+    update_node_pool,
+)
 from clusters.inventory.services.workload_hooks import WorkloadSample
+from clusters.ports.flavour import MIN_RUNTIME
 from clusters.ports.gateway import ClusterError
 from clusters.sync.services.scheduler_switch import KindPlan, SwitchPlan, plan_switch, switch_flavour
 from clusters.watch.models import ObservedPod
@@ -20,9 +27,10 @@ from tenants.access.rules import Permission
 from tenants.organisation.models import Project
 from workloads.plans.models import PlanScope
 from workloads.plans.selectors import Change, Effect, Facts, blank_effect, counted, group_of
+from workloads.plans.services.limit_plans import inside_min_runtime
 from workloads.plans.services.setting_plans import Groups, Reach, SettingPlan, devices, effect_sentence, pool_sums
 from workloads.state.models import DesiredPhase
-from workloads.state.rules import WAITING
+from workloads.state.rules import HELD_BACK, WAITING
 from workloads.state.selectors.usage import live
 from workloads.state.selectors.workloads import workload_ids
 
@@ -170,6 +178,42 @@ def _too_big(reach: Reach, amounts: Mapping[str, Amounts]) -> list[UUID]:
     return [pk for pk, pools, gpus in columns if all(gpus > amounts.get(name, (0, 0))[1] for name in pools)]
 
 
+class DeferralPlan(ClusterSetting):
+    """`defer_preemptors`: does Rung defer workloads that would evict a run inside its minimum runtime?"""
+
+    def title(self, change: Change) -> str:
+        return f"{'Defer' if change['defer_preemptors'] else 'Stop deferring'} preemptors on {change['cluster']}"
+
+    def facts(self, change: Change) -> Facts:
+        cluster = cluster_named(change)
+        return {f"defer preemptors on {cluster.name}": "on" if cluster.defer_preemptors else "off"}
+
+    def figures(self, change: Change) -> Facts:
+        kept = guarantee_on(cluster_named(change), MIN_RUNTIME)
+        return {"minimum runtimes are enforced": kept.enforced}
+
+    def apply(self, change: Change, actor: Actor) -> Iterable[Problem]:
+        set_defer_preemptors(cluster=cluster_named(change), enabled=change["defer_preemptors"], actor=actor)
+        return ()
+
+    def undo(self, change: Change) -> Change:
+        return {**change, "defer_preemptors": cluster_named(change).defer_preemptors}
+
+    def groups(self, change: Change, reach: Reach) -> Groups:
+        """Runs that their minimum runtime protects, and workloads that wait for the end of one."""
+        del change
+        (cluster,) = reach.clusters
+        held = live(list(reach.projects)).filter(running_pods=0, phase_reason=HELD_BACK).order_by("created_at")
+        kept = guarantee_on(cluster, MIN_RUNTIME).enforced != "no"
+        return {
+            "protected": inside_min_runtime(reach) if kept else [],
+            "deferred": list(held.values_list("pk", flat=True)) if cluster.defer_preemptors else [],
+        }
+
+    def notes(self, change: Change) -> Iterable[str]:
+        yield str(guarantee_on(cluster_named(change), MIN_RUNTIME).explanation)
+
+
 VictimsOfSwitch = Callable[[Cluster, str], dict[str, Any]]
 """Who may evict whom there now and under that scheduler, as `Effect.victims`."""
 
@@ -264,4 +308,8 @@ def _switch_warnings(plan: SwitchPlan) -> Iterable[str]:
 
 def kinds_with(victims: VictimsOfSwitch) -> Mapping[str, SettingPlan]:
     """The kinds of this module."""
-    return {"node_pool": NodePoolPlan(), "scheduler": SchedulerPlan(victims)}
+    return {
+        "node_pool": NodePoolPlan(),
+        "scheduler": SchedulerPlan(victims),
+        "defer_preemptors": DeferralPlan(),
+    }

@@ -1,7 +1,8 @@
-"""Plans of caps per priority, time limits, idle limits, minimum runtimes, and of the approval that plans need."""
+"""Plans of caps per priority, time limits, idle limits, minimum runtimes, enforcement, and of required approvals."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from django.utils import timezone
 
@@ -17,7 +18,7 @@ from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, MinRuntime, PriorityCap, RuntimeLimit, TimeLimit
 from tenants.quotas.selectors.runtime_rules import allowances, min_runtimes_of
 from tenants.quotas.services.quota_values import amount_text
-from tenants.quotas.services.quotas import set_priority_cap
+from tenants.quotas.services.quotas import set_deserved_enforcement, set_priority_cap
 from tenants.quotas.services.runtime_rules import (
     NOTICE,
     owner_fields,
@@ -29,6 +30,7 @@ from tenants.quotas.services.runtime_rules import (
 from workloads.plans.models import PlanScope
 from workloads.plans.selectors import Change, Facts, approval_of, approval_place
 from workloads.plans.services.plans import set_approval
+from workloads.plans.services.quota_plans import department_sum
 from workloads.plans.services.setting_plans import (
     Groups,
     OwnedSetting,
@@ -155,6 +157,54 @@ class LimitPlan(OwnedSetting):
         return f"{row.minutes} min, notice {row.notice_minutes} min" if row else "none"
 
 
+class EnforcementPlan(OwnedSetting):
+    """`enforce_deserved`: do the projects of a `department` have to deserve no more than it does, in every pool?"""
+
+    def title(self, change: Change) -> str:
+        verb = "Enforce" if change["enforce_deserved"] else "Stop enforcing"
+        return f"{verb} the deserved quota of {change['department']}"
+
+    def facts(self, change: Change) -> Facts:
+        row = self._department(change)
+        return {f"deserved quota of {self.label(change)}": "enforced" if row.enforce_deserved else "not enforced"}
+
+    def apply(self, change: Change, actor: Actor) -> Iterable[Problem]:
+        how = {"enforced": change["enforce_deserved"], "reason": reason_of(change)}
+        set_deserved_enforcement(department=self._department(change), actor=actor, **how)
+        return ()
+
+    def undo(self, change: Change) -> Change:
+        return self.inverse(change, enforce_deserved=self._department(change).enforce_deserved)
+
+    def groups(self, change: Change, reach: Reach) -> Groups:
+        """It bounds later changes of quotas, and no workload."""
+        del change, reach
+        return {}
+
+    def sums(self, change: Change) -> list[dict[str, Any]]:
+        department = self._department(change)
+        pools = department.cluster.node_pools.select_related("cluster").order_by("name")
+        return [department_sum(department, pool) for pool in pools]
+
+    def _department(self, change: Change) -> Department:
+        owner = owner_named({**change, "project": ""})
+        assert isinstance(owner, Department)  # noqa: S101 - a project is not read
+        return owner
+
+
+def inside_min_runtime(reach: Reach) -> list[UUID]:
+    """Preemptible runs inside the minimum runtime of their project or department, the longest first."""
+    rules, now = min_runtimes_of(reach.clusters[0]), timezone.now()
+    rows = live(list(reach.projects)).filter(running_pods__gt=0).exclude(started_at=None)
+    rows = rows.exclude(preemptibility=Preemptibility.NON_PREEMPTIBLE).order_by("started_at")
+    return [
+        pk
+        for pk, project, started in rows.values_list("pk", "project_id", "started_at")
+        if started
+        and (now - started).total_seconds() < 60 * rules.effective(project, reach.projects[project].department_id)
+    ]
+
+
 class MinRuntimePlan(OwnedSetting):
     """`minutes`; None removes the rule."""
 
@@ -183,18 +233,7 @@ class MinRuntimePlan(OwnedSetting):
 
     def groups(self, change: Change, reach: Reach) -> Groups:
         del change
-        rules, now = min_runtimes_of(reach.clusters[0]), timezone.now()
-        rows = live(list(reach.projects)).filter(running_pods__gt=0).exclude(started_at=None)
-        rows = rows.exclude(preemptibility=Preemptibility.NON_PREEMPTIBLE).order_by("started_at")
-        return {
-            "protected": [
-                pk
-                for pk, project, started in rows.values_list("pk", "project_id", "started_at")
-                if started
-                and (now - started).total_seconds()
-                < 60 * rules.effective(project, reach.projects[project].department_id)
-            ]
-        }
+        return {"protected": inside_min_runtime(reach)}
 
     def notes(self, change: Change) -> Iterable[str]:
         kept = guarantee_on(owner_named(change).cluster, MIN_RUNTIME)
@@ -251,5 +290,6 @@ KINDS: Final[Mapping[str, SettingPlan]] = {
     "time_limit": LimitPlan(TimeLimit),
     "idle_limit": LimitPlan(IdleLimit),
     "min_runtime": MinRuntimePlan(),
+    "enforce_deserved": EnforcementPlan(),
     "approval": ApprovalPlan(),
 }

@@ -348,12 +348,13 @@ def _sums(edits: Sequence[QuotaEdit]) -> list[dict[str, Any]]:
     """Deserved GPUs that are bounded together: of a department's projects, and of a pool."""
     departments = dict.fromkeys((edit.department, edit.pool) for edit in edits)
     pools = dict.fromkeys(edit.pool for edit in edits)
-    return [_department_sum(*each) for each in departments] + [
+    return [department_sum(*each) for each in departments] + [
         row for pool in pools for row in pool_sums(pool, physical_gpus(pool))
     ]
 
 
-def _department_sum(department: Department, pool: NodePool) -> dict[str, Any]:
+def department_sum(department: Department, pool: NodePool) -> dict[str, Any]:
+    """GPUs that the department's projects deserve in a pool, against its own."""
     parent = DepartmentQuota.objects.filter(department=department, node_pool=pool).first()
     return {
         "of": f"projects of {department.name}",

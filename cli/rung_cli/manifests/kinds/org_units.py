@@ -16,6 +16,7 @@ RULES: Final = (
     "trainingJobMaxIdleDurationSeconds",
 )
 PARTS: Final = ("gpu", "cpu", "memory")
+ENFORCED: Final = "enforceDeserved"
 QUOTA: Final = (*PARTS, "overQuotaWeight", "rank")
 
 
@@ -97,7 +98,37 @@ class DepartmentResource(OrgUnitResource):
     title = "department"
     path = "v1/org-unit/departments"
     required = ("name", "cluster")
-    fields = ("description", "schedulingRules", "quotas")
+    fields = ("description", "enforceDeserved", "schedulingRules", "quotas")
+
+    def shape_errors(self, metadata: Mapping[str, str], spec: Mapping[str, Any]) -> Iterator[str]:
+        yield from super().shape_errors(metadata, spec)
+        if not isinstance(spec.get(ENFORCED, False), bool):
+            yield f"/spec/{ENFORCED} must be true or false."
+
+    def declared(self, row: Mapping[str, Any], metadata: dict[str, str], spec: Spec) -> DeclaredObject:
+        found = {**spec, ENFORCED: row.get(ENFORCED, False)}
+        return DeclaredObject(self, metadata, {name: found[name] for name in self.fields}, extra=row)
+
+    def create(self, server: ServerState, thing: DeclaredObject, *, dry_run: bool) -> Mapping[str, Any]:
+        made = super().create(server, thing, dry_run=dry_run)
+        if thing.spec.get(ENFORCED) and not dry_run:
+            self._enforce(server, self.id_of(made), thing, dry_run=False)
+        return made
+
+    def change(self, server: ServerState, thing: DeclaredObject, now: DeclaredObject, *, dry_run: bool) -> None:
+        """Enforcement ends before quotas that it would refuse, and begins after those that it needs."""
+        changed = {each.field for each in self.differences(thing.spec, now.spec)}
+        enforced = bool(thing.spec.get(ENFORCED))
+        if ENFORCED in changed and not enforced:
+            self._enforce(server, now.id, thing, dry_run=dry_run)
+        if changed - {ENFORCED}:
+            super().change(server, thing, now, dry_run=dry_run)
+        if ENFORCED in changed and enforced:
+            self._enforce(server, now.id, thing, dry_run=dry_run)
+
+    def _enforce(self, server: ServerState, department: str, thing: DeclaredObject, *, dry_run: bool) -> None:
+        body = {ENFORCED: bool(thing.spec[ENFORCED])}
+        server.api.put(f"{self.path}/{department}/enforce-deserved", body, dry_run=dry_run)
 
 
 class ProjectResource(OrgUnitResource):

@@ -143,6 +143,7 @@ SERVED = {
     "/api/v1/org-unit/projects/{unit_id}/metrics": {"get"},
     "/api/v1/org-unit/projects/{unit_id}/borrowing": {"get"},
     "/api/v1/org-unit/departments/{unit_id}/borrowing": {"get"},
+    "/api/v1/org-unit/departments/{unit_id}/enforce-deserved": {"put"},
     "/api/v1/org-unit/departments/telemetry": {"get"},
     "/api/v1/org-unit/departments/node-pool-resources": {"get"},
     "/api/v1/org-unit/departments/node-pool-resources/count": {"get"},
