@@ -204,8 +204,11 @@ def test_an_admin_chooses_the_pod_security_of_a_cluster(
 def test_an_admin_lets_rung_defer_preemptors_on_a_cluster(
     client_of: Clients, admin: User, alice: User, cluster: Cluster
 ) -> None:
-    Cluster.objects.update(flavour="kube")
     where, promises = "/clusters/lab/defer-preemptors/", "/clusters/lab/?tab=promises"
+    assert "KAI Scheduler keeps minimum runtimes itself, so this changes nothing here." in words(
+        client_of(alice), promises
+    )
+    Cluster.objects.update(flavour="kube")
     assert client_of(alice).post(where, {"enabled": "on"}).status_code == 403
     assert "option Defer preemptors is off." in words(client_of(alice), promises)
     applied(client_of(admin), client_of(admin).post(where, {"enabled": "on"}))

@@ -180,13 +180,22 @@ def test_deferring_preemptors_names_runs_that_it_protects_and_stopping_it_what_i
     assert back["gpuHoursAtRisk"] == 0.5
 
 
+def test_where_the_scheduler_enforces_minimum_runtimes_the_plan_says_that_deferring_changes_nothing(
+    robot: Robot, llm_team: Project
+) -> None:
+    (warning,) = planned(robot, "defer_preemptors", cluster="lab", deferPreemptors=True)["warnings"]
+    assert warning == "KAI Scheduler enforces minimum runtimes itself on lab, so this changes nothing there."
+
+
 def test_enforcing_a_deserved_quota_shows_the_sums_and_is_refused_where_projects_deserve_more(
     robot: Robot, llm_team: Project
 ) -> None:
+    running(llm_team, "run")
     plan = planned(robot, "enforce_deserved", department="research", enforceDeserved=True)
     assert plan["settings"] == [["deserved quota of department research", "not enforced", "enforced"]]
     sums = {each["pool"]: (each["of"], each["after"], each["bound"], each["most"]) for each in plan["sums"]}
     assert sums["h100"] == ("projects of research", 4, "department quota", 8)
+    assert plan["workloads"]["running"]["count"] == 0
     assert plan["objects"] == []
     ProjectQuota.objects.update(gpu_deserved=9 * GPU, gpu_limit=None)
     change = {"department": "research", "enforceDeserved": True}

@@ -211,7 +211,12 @@ class DeferralPlan(ClusterSetting):
         }
 
     def notes(self, change: Change) -> Iterable[str]:
-        yield str(guarantee_on(cluster_named(change), MIN_RUNTIME).explanation)
+        cluster = cluster_named(change)
+        kept, flavour = guarantee_on(cluster, MIN_RUNTIME), flavour_for(cluster.flavour)
+        if kept.enforced == "yes" or flavour.traits.protects_minimum_runtime == "queues":
+            yield f"{flavour.title} enforces minimum runtimes itself on {cluster.name}, so this changes nothing there."
+        else:
+            yield str(kept.explanation)
 
 
 VictimsOfSwitch = Callable[[Cluster, str], dict[str, Any]]

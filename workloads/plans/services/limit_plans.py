@@ -176,10 +176,9 @@ class EnforcementPlan(OwnedSetting):
     def undo(self, change: Change) -> Change:
         return self.inverse(change, enforce_deserved=self._department(change).enforce_deserved)
 
-    def groups(self, change: Change, reach: Reach) -> Groups:
+    def reach(self, change: Change) -> Reach:
         """It bounds later changes of quotas, and no workload."""
-        del change, reach
-        return {}
+        return Reach((self._department(change).cluster,))
 
     def sums(self, change: Change) -> list[dict[str, Any]]:
         department = self._department(change)
