@@ -281,7 +281,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "sync: a quota is lowered before another is raised",
-        "clusters/sync/rules/apply_order.py",
+        "clusters/sync/rules/changes.py",
         "LOWERING, BUILDING, CLEARING, RETIRING = 0, 1, 2, 3",
         "LOWERING, BUILDING, CLEARING, RETIRING = 1, 0, 2, 3",
         ("tests/clusters/sync/test_apply_order.py",),

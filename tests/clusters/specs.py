@@ -8,7 +8,7 @@ from clusters.inventory.models import Cluster
 from clusters.ports.flavour import DesiredState, JobSpec, PoolSpec, PriorityLevel, ProjectSpec, QueueSpec
 from clusters.ports.gateway import Manifest
 from clusters.ports.pod_templates import FoundPart, TemplateShape, WorkloadKind, parts_in
-from clusters.sync.rules.apply_order import in_waves
+from clusters.sync.rules.changes import in_waves
 from clusters.sync.rules.diff import Change
 from scheduling.model.resources import Amount, Limit
 

@@ -22,8 +22,8 @@ from clusters.ports.gateway import Manifest
 from clusters.ports.objects import hash_of, kind_of, stamped
 from clusters.ports.pod_templates import OnChange
 from clusters.ports.workload_kinds import kind_for
+from clusters.sync.rules.changes import scheduling_changes, with_pods_hash, written_scheduling
 from clusters.sync.rules.diff import Changes
-from clusters.sync.rules.pod_changes import scheduling_changes, with_pods_hash, written_scheduling
 from clusters.sync.selectors import pool_spec
 from clusters.sync.services.scheduler_migration import former_flavour_of
 from clusters.watch.models import ObservedObject, ObservedPod

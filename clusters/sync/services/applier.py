@@ -21,7 +21,7 @@ from clusters.ports.gateway import (
     WaitsForSuccessor,
 )
 from clusters.ports.objects import NAMESPACE, POD, WORKLOAD_KINDS, is_managed, owner_of
-from clusters.sync.rules.apply_order import body_of, in_waves, is_lowering, is_raising, is_retiring
+from clusters.sync.rules.changes import body_of, in_waves, is_lowering, is_raising, is_retiring
 from clusters.sync.rules.diff import (
     Change,
     Create,

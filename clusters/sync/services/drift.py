@@ -17,9 +17,8 @@ from clusters.ports.flavour import PriorityLevel
 from clusters.ports.gateway import ObjectRef
 from clusters.ports.objects import is_managed, owner_of
 from clusters.sync.models import Adoption, Drift, DriftKind
-from clusters.sync.rules.apply_order import body_of
+from clusters.sync.rules.changes import body_of, scheduling_changes
 from clusters.sync.rules.diff import Change, Create, Delete, Fenced, NameConflict, Replace
-from clusters.sync.rules.pod_changes import scheduling_changes
 from clusters.watch.models import ObservedPod
 from portal.audit.services import record
 from portal.kit.errors import Conflict as StateConflict

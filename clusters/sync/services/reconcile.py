@@ -26,7 +26,7 @@ from clusters.ports.gateway import (
 )
 from clusters.ports.objects import owner_of
 from clusters.sync.models import SyncRun
-from clusters.sync.rules.apply_order import body_of
+from clusters.sync.rules.changes import body_of
 from clusters.sync.rules.diff import Change
 from clusters.sync.services import scheduler_migration, sync_runs
 from clusters.sync.services.applier import Applier, dry_run_changes

@@ -17,7 +17,7 @@ from clusters.inventory.services.dirty_owners import notify_sync
 from clusters.ports.gateway import ClusterError
 from clusters.ports.objects import owner_of
 from clusters.sync.models import SyncOutcome, SyncRun, SyncState
-from clusters.sync.rules.apply_order import body_of
+from clusters.sync.rules.changes import body_of
 from clusters.sync.rules.diff import Change, Create, Delete, Fenced, NameConflict, Replace, Update
 
 DEAD_AFTER: Final = timedelta(seconds=60)

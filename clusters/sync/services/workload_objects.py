@@ -30,14 +30,14 @@ from clusters.ports.gateway import (
 from clusters.ports.objects import NAMESPACE, generation_of, is_managed, kind_of, owner_of, ref_of, stamped
 from clusters.ports.pod_templates import FoundPart, TemplateShape, parts_in
 from clusters.ports.workload_kinds import kind_for
-from clusters.sync.rules.diff import field_changes
-from clusters.sync.rules.pod_changes import (
+from clusters.sync.rules.changes import (
     has_same_pods_hash,
     needs_replacing,
     with_pods_hash,
     writable,
     written_scheduling,
 )
+from clusters.sync.rules.diff import field_changes
 from clusters.sync.services import scheduler_migration
 
 TRIES: Final = 3

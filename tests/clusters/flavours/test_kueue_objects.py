@@ -11,8 +11,8 @@ from clusters.ports.gateway import Manifest
 from clusters.ports.objects import stamped
 from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.workload_kinds import KINDS, kind_named
+from clusters.sync.rules.changes import with_pods_hash, writable
 from clusters.sync.rules.diff import diff
-from clusters.sync.rules.pod_changes import with_pods_hash, writable
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.resources import Limit
 from tests.clusters.samples import sample

@@ -12,7 +12,7 @@ from clusters.ports.gateway import Manifest
 from clusters.ports.objects import VOLCANO_QUEUE, stamped
 from clusters.ports.pod_templates import WorkloadKind
 from clusters.ports.workload_kinds import KINDS, kind_named
-from clusters.sync.rules.apply_order import in_waves, is_lowering, is_raising
+from clusters.sync.rules.changes import in_waves, is_lowering, is_raising
 from clusters.sync.rules.diff import Change, Update, diff
 from scheduling.model.resources import Limit
 from tests.clusters.samples import sample

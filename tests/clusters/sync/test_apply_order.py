@@ -9,7 +9,7 @@ from clusters.flavours.registry import FLAVOURS
 from clusters.ports.flavour import PriorityLevel
 from clusters.ports.gateway import Manifest
 from clusters.ports.objects import stamped
-from clusters.sync.rules.apply_order import is_lowering, is_raising
+from clusters.sync.rules.changes import is_lowering, is_raising
 from clusters.sync.rules.diff import Update, diff
 from scheduling.model.resources import Limit
 from tests.clusters.specs import in_order, level, project, queue, state

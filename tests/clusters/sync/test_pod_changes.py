@@ -7,7 +7,7 @@ import pytest
 from clusters.flavours.registry import flavour_for
 from clusters.ports.gateway import Manifest
 from clusters.ports.workload_kinds import kind_named
-from clusters.sync.rules.pod_changes import (
+from clusters.sync.rules.changes import (
     needs_replacing,
     scheduling_changes,
     with_pods_hash,

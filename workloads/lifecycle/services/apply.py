@@ -23,7 +23,7 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import ClusterState
 from clusters.ports.flavour import JobSpec, PodStatusReason
 from clusters.ports.gateway import AdmissionDenied, ClusterError, Invalid, ObjectConflict
-from clusters.sync.rules.pod_changes import AT_ONCE
+from clusters.sync.rules.changes import AT_ONCE
 from clusters.sync.services.scheduler_migration import former_flavour_of
 from clusters.sync.services.workload_objects import apply_job, delete_job, dropped_fields, is_there
 from clusters.watch.models import ObservedPod
