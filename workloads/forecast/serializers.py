@@ -9,10 +9,9 @@ from rest_framework import serializers
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from portal.kit.api.parsers import rfc3339
-from workloads.forecast.rules.eviction_risk import CheaperVictim, EvictionOdds, RunOdds
+from workloads.forecast.rules.estimates import CheaperVictim, EvictionOdds, RunOdds, StartEstimate
 from workloads.forecast.rules.forecast import Alternative, Forecast, ForecastVictim
 from workloads.forecast.rules.messages import DoubtCode
-from workloads.forecast.rules.start_estimates import StartEstimate
 from workloads.forecast.selectors.waiting import Holder, QueueRank
 
 

@@ -13,7 +13,7 @@ from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory
 from tests.workloads.forecast.test_preview import ask
 from tests.workloads.sandbox_lab import Lab
-from workloads.forecast.rules.eviction_risk import VICTIM_ORDER
+from workloads.forecast.rules.estimates import VICTIM_ORDER
 from workloads.forecast.serializers import forecast_json
 from workloads.state.models import Workload
 

@@ -10,7 +10,7 @@ from portal.kit.security.actors import SYSTEM
 from tenants.organisation.models import Project
 from tests.factories.workloads import WorkloadFactory, pytorch_job, spec_of
 from tests.workloads.sandbox_lab import Lab, fresh
-from workloads.forecast.rules.eviction_risk import EvictionOdds, RunOdds
+from workloads.forecast.rules.estimates import EvictionOdds, RunOdds
 from workloads.forecast.selectors.eviction_risk import eviction_odds
 from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.serializers import forecast_json

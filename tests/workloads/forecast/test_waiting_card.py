@@ -17,7 +17,7 @@ from tests.factories.cast import acting
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.support.rest_clients import Robot
 from workloads.forecast.models import ForecastCount, StoredStartEstimate
-from workloads.forecast.rules.start_estimates import EstimateBasis, RunClass, StartEstimate
+from workloads.forecast.rules.estimates import EstimateBasis, RunClass, StartEstimate
 from workloads.forecast.selectors.accuracy import start_calibration
 from workloads.forecast.selectors.waiting import holders, pool_rank, queue_rank
 from workloads.forecast.services.start_scoring import score_starts, shown_estimate

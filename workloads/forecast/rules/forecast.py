@@ -17,7 +17,7 @@ from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.shortage import PODS
 from workloads.dictionary.rules.resolution import Effective
-from workloads.forecast.rules.eviction_risk import CheaperVictim, EvictionOdds
+from workloads.forecast.rules.estimates import CheaperVictim, EvictionOdds
 from workloads.forecast.rules.messages import Doubt, DoubtCode, amount_text, doubt, gpu_time_text, gpus_text
 from workloads.forecast.rules.reasons import short_of_quota
 

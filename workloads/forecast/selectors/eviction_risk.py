@@ -21,7 +21,7 @@ from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.min_runtime import is_guaranteed
 from scheduling.state.workspace import OutOfTime
 from tenants.access.selectors import Access, access_for
-from workloads.forecast.rules.eviction_risk import PERIOD, WITHIN, CheaperVictim, EvictionOdds, RunOdds
+from workloads.forecast.rules.estimates import PERIOD, WITHIN, CheaperVictim, EvictionOdds, RunOdds
 from workloads.forecast.rules.forecast import ForecastBasis, ForecastVictim
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.preemption.models import PreemptionCause, PreemptionRecord

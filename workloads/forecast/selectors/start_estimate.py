@@ -23,7 +23,7 @@ from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.workspace import OutOfTime
 from tenants.organisation.models import Project
 from tenants.quotas.selectors.runtime_rules import Allowance, allowances
-from workloads.forecast.rules.start_estimates import (
+from workloads.forecast.rules.estimates import (
     ENOUGH_RUNS,
     HORIZON,
     SAMPLES,

@@ -7,7 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from workloads.forecast.models import ForecastQuestion, StartResult, StoredStartEstimate
-from workloads.forecast.rules.start_estimates import StartEstimate
+from workloads.forecast.rules.estimates import StartEstimate
 from workloads.forecast.selectors.start_estimate import start_estimate
 from workloads.forecast.services.scoring import AT_ONCE, RETENTION, UNWATCHED, count_result
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
