@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from scheduling.forecast.cycle import preview
-from scheduling.forecast.sequel import MOST, sequel
+from scheduling.forecast.cycle import MAX_CYCLES, preview, sequel
 from scheduling.model.decisions import Cause, Evict, Outcome, OutcomeKind, Start, Wait
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
@@ -59,7 +58,7 @@ def test_it_is_told_as_it_stands_where_it_is_never_settled() -> None:
         return [gone, Wait(mine, PendingReason(Reason.NO_ROOM))]
 
     found = sequel(there, {"x"}, [gone, Wait(mine, PendingReason(Reason.EVICTING), {"x-0": "n"})], decide)
-    assert (len(asked), len(found.victims), found.waiting, found.first) == (MOST, MOST + 1, 1, ())
+    assert (len(asked), len(found.victims), found.waiting, found.first) == (MAX_CYCLES, MAX_CYCLES + 1, 1, ())
 
 
 def test_who_starts_in_its_place_has_its_node_and_its_time_in_the_next_cycle() -> None:
