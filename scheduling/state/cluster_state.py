@@ -211,12 +211,10 @@ class SchedulingState:
 
     def has_weaker(self, group: PodGroup) -> bool:
         """Whether preemptible work of lower priority in the same queue has pods on nodes."""
-        lowest = self.cached(("queue", group.queue), "lowest priority", lambda: self._lowest_priority(group.queue))
+        held = self.holders[group.queue].values()
+        priorities = (each.priority for each in held if each.preemptible)
+        lowest = self.cached(("queue", group.queue), "lowest priority", lambda: min(priorities, default=None))
         return lowest is not None and lowest < group.priority
-
-    def _lowest_priority(self, queue: str) -> int | None:
-        groups = self.holders[queue].values()
-        return min((group.priority for group in groups if group.preemptible), default=None)
 
     def usable(self, group: PodGroup) -> list[SnapshotNode]:
         """Nodes that the group may use, ready or not."""
