@@ -10,7 +10,7 @@ import io
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -37,11 +37,18 @@ TRIES: Final = 5
 PLAIN: Final = json.dumps(["a" * 10] * (SIZE // 14))
 
 
-def seconds(read: Callable[[Any], object], data: Any) -> float:
-    """Of processor time, without the collector's look at what other tests left, and without the coverage's tracer."""
-    trace = sys.gettrace()
+@pytest.fixture(scope="module", autouse=True)
+def without_garbage_of_other_tests() -> Iterator[None]:
+    """Exclude what other tests left from garbage collection, once: a full collection of it takes up to a second."""
     gc.collect()
     gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def seconds(read: Callable[[Any], object], data: Any) -> float:
+    """Of processor time, without the coverage's tracer."""
+    trace = sys.gettrace()
     sys.settrace(None)
     try:
         start = time.process_time()
@@ -50,7 +57,6 @@ def seconds(read: Callable[[Any], object], data: Any) -> float:
         return time.process_time() - start
     finally:
         sys.settrace(trace)
-        gc.unfreeze()
 
 
 def check_cost(read: Callable[[Any], object], data: Any, allowed: float = ALLOWED) -> None:
