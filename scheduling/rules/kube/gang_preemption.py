@@ -75,26 +75,20 @@ class GangTrial:
 
     def evict_all(self, units: Sequence[EvictionUnit]) -> None:
         """Evict these units."""
+        self._slots = {}  # counted once at the end
         for unit in units:
-            self._change(unit, 1, count=False)
+            self.change(unit, 1)
         self._settle()
 
-    def evict(self, unit: EvictionUnit) -> None:
-        """Evict the unit."""
-        self._change(unit, 1, count=True)
-
-    def reprieve(self, unit: EvictionUnit) -> None:
-        """Reprieve the unit."""
-        self._change(unit, -1, count=True)
-
-    def _change(self, unit: EvictionUnit, sign: int, *, count: bool) -> None:
+    def change(self, unit: EvictionUnit, sign: int) -> None:
+        """Evict the unit (sign 1), or reprieve it (-1)."""
         for name, (gpu, cpu, memory) in unit.parts:
             if free := self._free.get(name):
                 free[0] += gpu * sign
                 free[1] += cpu * sign
                 free[2] += memory * sign
                 free[3] += sign
-                if count and name in self._slots:
+                if name in self._slots:
                     found = self._count(free)
                     self._total += found - self._slots[name]
                     self._slots[name] = found
@@ -143,8 +137,8 @@ def minimal_victims(trial: GangTrial, units: Sequence[EvictionUnit], needed: int
     gone: list[EvictionUnit] = []
     for unit in units:
         check_time()
-        trial.reprieve(unit)
+        trial.change(unit, -1)
         if trial.fitting() < needed:
-            trial.evict(unit)
+            trial.change(unit, 1)
             gone.append(unit)
     return gone

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import merge
 from itertools import takewhile
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from scheduling.model.decisions import Cause
 from scheduling.model.preemptibility import QueuePreemptionPolicy
@@ -60,8 +60,7 @@ class AdmittedWorkload:
         return (self.group.priority, -self.group.age_key, self.group.name)
 
 
-@dataclass(frozen=True, slots=True)
-class PreemptionTarget:
+class PreemptionTarget(NamedTuple):
     """A potential victim. common: the lowest common cohort, None in the own queue."""
 
     claim: AdmittedWorkload
