@@ -36,6 +36,7 @@ from workloads.plans.services.setting_plans import (
     OwnedSetting,
     Reach,
     SettingPlan,
+    department_named,
     owner_named,
     reason_of,
 )
@@ -165,30 +166,25 @@ class EnforcementPlan(OwnedSetting):
         return f"{verb} the deserved quota of {change['department']}"
 
     def facts(self, change: Change) -> Facts:
-        row = self._department(change)
+        row = department_named(change)
         return {f"deserved quota of {self.label(change)}": "enforced" if row.enforce_deserved else "not enforced"}
 
     def apply(self, change: Change, actor: Actor) -> Iterable[Problem]:
         how = {"enforced": change["enforce_deserved"], "reason": reason_of(change)}
-        set_deserved_enforcement(department=self._department(change), actor=actor, **how)
+        set_deserved_enforcement(department=department_named(change), actor=actor, **how)
         return ()
 
     def undo(self, change: Change) -> Change:
-        return self.inverse(change, enforce_deserved=self._department(change).enforce_deserved)
+        return self.inverse(change, enforce_deserved=department_named(change).enforce_deserved)
 
     def reach(self, change: Change) -> Reach:
         """It bounds later changes of quotas, and no workload."""
-        return Reach((self._department(change).cluster,))
+        return Reach((department_named(change).cluster,))
 
     def sums(self, change: Change) -> list[dict[str, Any]]:
-        department = self._department(change)
+        department = department_named(change)
         pools = department.cluster.node_pools.select_related("cluster").order_by("name")
         return [department_sum(department, pool) for pool in pools]
-
-    def _department(self, change: Change) -> Department:
-        owner = owner_named({**change, "project": ""})
-        assert isinstance(owner, Department)  # noqa: S101 - a project is not read
-        return owner
 
 
 def inside_min_runtime(reach: Reach) -> list[UUID]:

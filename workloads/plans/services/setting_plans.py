@@ -269,6 +269,12 @@ def owner_named(entry: Mapping[str, Any], pointer: str = "") -> Project | Depart
         if project is None:
             raise NotFound
         return project
+    return department_named(entry, pointer)
+
+
+def department_named(entry: Mapping[str, Any], pointer: str = "") -> Department:
+    """The same for a department, which needs its cluster if another cluster has one of that name."""
+    on = {"cluster__name": entry["cluster"]} if entry.get("cluster") else {}
     departments = list(Department.objects.filter(name=entry.get("department", ""), **on).select_related("cluster"))
     if not departments:
         raise NotFound
