@@ -84,9 +84,9 @@ class PotentialVictims:
         return self._slots + sum(gained) >= self._wanted
 
     def _may_all_fit(self, removed: Collection[Assignment]) -> bool:
-        """Whether a place for each pod of the candidate's size or larger may be left, for itself and what is removed.
+        """Whether all nodes together may hold the candidate and the removed pods of its size or larger.
 
-        Counts GPUs of all nodes: no node has places for more such pods than its GPUs divided by their smallest size.
+        Compares GPUs only. A node holds at most its GPUs divided by the candidate's size of such pods.
         """
         each, freed = self._asked.gpu, dict[int, int]()
         large = 0
@@ -101,7 +101,7 @@ class PotentialVictims:
 
     @cached_property
     def _places_before(self) -> int:
-        """Places for such pods on all nodes before anything is removed."""
+        """How many pods of the candidate's size fit all nodes before anything is removed, by GPUs."""
         return sum(gpu // self._asked.gpu for gpu in self._line.free if gpu > 0)
 
     def _gain(self, index: int, before: Resources, more: Resources) -> int:

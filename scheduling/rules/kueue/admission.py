@@ -218,7 +218,10 @@ class _KueueCycle:
         yield from (active[case.share] for case in fair_turns(plan.case for plan in active.values()))
 
     def _planned(self, case: KueueCandidate) -> _Plan:
-        """Plan it, or refuse it as an equal workload of its queue if nothing was admitted since; nodes differ by it."""
+        """The plan. A workload equal to a refused one of its queue is refused without a search, until one is admitted.
+
+        Where nodes count, each workload is searched for: topology and node selectors differ.
+        """
         if self._places.matter(case.group):
             return self._plan(case)
         search = _search(case)
@@ -304,7 +307,7 @@ _Search = tuple[str, Resources, int, int]
 
 
 def _search(case: KueueCandidate) -> _Search:
-    """What a refusal depends on, besides the state and places on nodes: queue, amount and rank of the workload."""
+    """What a refusal depends on beside the state: queue, amount, priority, and the age where a policy compares ages."""
     queue = case.queue
     by_age = QueuePreemptionPolicy.LOWER_OR_NEWER in (queue.preempts, queue.reclaims, queue.reclaims_over_quota)
     return (queue.name, case.needed, case.group.priority, case.group.created if by_age else 0)

@@ -86,7 +86,7 @@ class _VolcanoCycle:
         self.snapshot = snapshot
         self.state = state
         self.ordering = VolcanoOrder(snapshot, self.state)
-        self._vain: set[tuple[object, ...]] = set()
+        self._failed_searches: set[tuple[object, ...]] = set()
         """Searches for victims that found none since the state last changed."""
 
     def run(self) -> Iterator[Decision]:
@@ -214,7 +214,7 @@ class _VolcanoCycle:
         """Evict for the rest of the minimum; all of it or nothing."""
         mark, capacities, victims = self.state.mark(), dict[str, str](), list[Assignment]()
         for pod in case.left:
-            if pod.name not in case.kept and self._starving(case) and (served := self._served(case, pod, cause)):
+            if pod.name not in case.kept and self._starving(case) and (served := self._evict_for_pod(case, pod, cause)):
                 capacities[pod.name] = served[0].node.name
                 victims += served[1]
         missed = self._starving(case)
@@ -227,22 +227,24 @@ class _VolcanoCycle:
             waits_on = not victims or self.ordering.order.is_beyond(case.group.queue)
             case.victims, case.cause, case.pend = victims, cause, case.pend if waits_on else None
 
-    def _served(self, case: _VolcanoCandidate, pod: Pod, cause: Cause) -> tuple[NodeCapacity, list[Assignment]] | None:
-        """The node on which room was made for the pod, and the victims; the same search is not repeated in vain."""
+    def _evict_for_pod(
+        self, case: _VolcanoCandidate, pod: Pod, cause: Cause
+    ) -> tuple[NodeCapacity, list[Assignment]] | None:
+        """The pod's node and the victims there; None: none found, or an equal search has failed in this state."""
         search = (cause, case.group.queue, case.group.priority, selection(case.group), pod.requests)
-        if search in self._vain:
+        if search in self._failed_searches:
             return None
         served = self._preempt(case, pod) if cause is Cause.PREEMPT else self._reclaim(case, pod)
         if served:
-            self._vain.clear()
+            self._failed_searches.clear()
         else:
-            self._vain.add(search)
+            self._failed_searches.add(search)
         return served
 
     def _undo(self, mark: int) -> None:
         """Undo what the action did since the mark."""
         if self.state.mark() > mark:
-            self._vain.clear()
+            self._failed_searches.clear()
             self.state.undo(mark)
 
     def _reclaim_for(self, case: _VolcanoCandidate) -> None:
@@ -259,7 +261,7 @@ class _VolcanoCycle:
         while self._starving(case):
             mark, gone = self.state.mark(), list[Assignment]()
             for pod in case.left:
-                if self._starving(case) and (served := self._served(case, pod, Cause.RECLAIM)):
+                if self._starving(case) and (served := self._evict_for_pod(case, pod, Cause.RECLAIM)):
                     gone += served[1]
             missed = self._starving(case)
             self._undo(mark)
@@ -270,7 +272,7 @@ class _VolcanoCycle:
             case.victims, case.cause = [*case.victims, *gone], Cause.RECLAIM
             case.untried, case.pend = list(case.left), None
             self._place(case)
-            self._vain.clear()
+            self._failed_searches.clear()
 
     def _preempt(self, case: _VolcanoCandidate, pod: Pod) -> tuple[NodeCapacity, list[Assignment]] | None:
         weaker, asked = self.ordering.weaker(case.group), pod.requests
@@ -290,7 +292,7 @@ class _VolcanoCycle:
             if capacity is None or not self._fits(case.group, pod, capacity):
                 break
             self.state.place(case.group, pod, capacity, now=False)
-            self._vain.clear()
+            self._failed_searches.clear()
             case.kept[pod.name] = capacity.node.name
         if not self._starving(case):
             case.promise(case.kept)

@@ -183,7 +183,7 @@ class VolcanoOrder:
         return {capacity: self._grown(assignments, Cause.PREEMPT) for capacity, assignments in gives.items()}
 
     def reclaim_nodes(self, group: PodGroup, asked: Resources) -> list[NodeCapacity]:
-        """Nodes, in their order, on which reclaim may find enough GPUs; may contain more. All without a GPU request."""
+        """Nodes, in order, on which reclaim could free enough GPUs; a superset. For pods without GPUs: all nodes."""
         capacities = self._state.capacities
         if not asked.gpu:
             return capacities.matching(group)
