@@ -235,12 +235,16 @@ class ClusterReplay:
             heappush(self._events, (self._next, _Kind.WAKE, "", 0))
 
     def _decide_one_by_one(self, backlog: Backlog, now: int) -> None:
-        if self._urgent and self._snapshot.waiting:
+        """Decide by priority. While a popped group is decided, nominated pods of lower priority are left out."""
+        is_due = self._urgent
+        while (group := backlog.pop()) is not None:
+            is_due = True
+            lower = [each.name for each in self._snapshot.waiting if each.priority < group.priority]
+            trial = self._snapshot.changed(lower, (group,), now=now)
+            self._apply(cycle(trial, flavour=self._flavour, about=()), now)
+        if is_due and self._snapshot.waiting:
             self._apply(cycle(self._snapshot, flavour=self._flavour, about=()), now)
         self._urgent = False
-        while (group := backlog.pop()) is not None:
-            trial = self._snapshot.changed((), (group,), now=now)
-            self._apply(cycle(trial, flavour=self._flavour, about=()), now)
 
     def _apply(self, decisions: Sequence[Decision], now: int) -> None:
         for decision in decisions:

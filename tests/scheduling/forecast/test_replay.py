@@ -153,6 +153,16 @@ def test_a_gang_that_evicts_is_tried_again_when_its_victims_are_gone() -> None:
     assert times(found) == {"a": (0, 160), "b": (0, 160), "gang": (30, 60)}
 
 
+def test_a_gang_gets_freed_capacity_before_a_nominated_pod_of_lower_priority() -> None:
+    trace = (
+        sent("low", 0, 1000, 8, priority=40),
+        sent("mid", 10, 20, 8, priority=65),
+        sent("gang", 20, 50, 4, workers=2, priority=90),
+    )
+    found = replayed(team(), *trace, flavour="kube-gangs", grace=30)
+    assert (times(found)["gang"], times(found)["mid"], found["mid"].evictions) == ((40, 90), (90, 110), 0)
+
+
 def test_a_class_that_never_preempts_waits() -> None:
     trace = (sent("weak", 0, 100, 8), sent("polite", 40, 50, 8, priority=90, never_preempts=True))
     assert times(replayed(team(), *trace, flavour="kube")) == {"weak": (0, 100), "polite": (100, 150)}
