@@ -6,6 +6,8 @@ pods that differ are placed one by one, each on the emptiest node that takes it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod
@@ -24,28 +26,19 @@ Part = tuple[str, tuple[int, int, int]]
 
 @dataclass(frozen=True, slots=True)
 class EvictionUnit:
-    """Pods that are evicted together: a gang of mode PodGroup, or one pod. parts: what each of them holds."""
+    """Pods that are evicted together: a gang of mode PodGroup, or one pod. parts: what each of them holds.
+
+    importance: order of reprieve: higher priority, pods of gangs, the larger gang, the earlier start. Of a gang, the
+    scheduler considers only the start of the pod on the first node.
+    """
 
     assignments: tuple[Assignment, ...]
     parts: tuple[Part, ...]
+    importance: tuple[int, bool, int, int]
 
     @property
     def priority(self) -> int:
         return self.assignments[0].group.priority
-
-    @property
-    def importance(self) -> tuple[int, bool, int, int]:
-        """Order of reprieve: higher priority, pods of gangs, the larger gang, the earlier start.
-
-        Of a gang, the scheduler considers only the start of the pod on the first node.
-        """
-        owner = self.assignments[0].group
-        size = len(self.assignments) if owner.gang else 0
-        _node, start = min(
-            (assignment.capacity.index if assignment.capacity else NO_LIMIT, start_time(assignment))
-            for assignment in self.assignments
-        )
-        return (-owner.priority, not owner.gang, -size, start)
 
 
 class GangTrial:
@@ -54,7 +47,7 @@ class GangTrial:
     def __init__(self, spaces: Mapping[str, Space], pods: Sequence[Pod]) -> None:
         self._free = {name: [free.gpu, free.cpu, free.memory, left] for name, (free, left) in spaces.items()}
         self._pods = pods
-        self.alike = pods[0].requests if len({pod.requests for pod in pods}) == 1 else None
+        self.alike = alike_request(pods)
         asked = self.alike or Resources()
         self._asked = [(place, part) for place, part in enumerate((asked.gpu, asked.cpu, asked.memory)) if part]
         self._slots: dict[str, int] = {}
@@ -63,7 +56,8 @@ class GangTrial:
     def _settle(self) -> None:
         """Count the pods that fit on every node from the present free amounts."""
         if self.alike is not None:
-            self._slots = {name: self._count(free) for name, free in self._free.items()}
+            place, least = self._asked[0] if self._asked else (3, 1)
+            self._slots = {name: self._count(free) if free[place] >= least else 0 for name, free in self._free.items()}
         self._total = sum(self._slots.values())
 
     def _count(self, free: list[int]) -> int:
@@ -88,10 +82,10 @@ class GangTrial:
                 free[1] += cpu * sign
                 free[2] += memory * sign
                 free[3] += sign
-                if name in self._slots:
-                    found = self._count(free)
-                    self._total += found - self._slots[name]
-                    self._slots[name] = found
+                before = self._slots.get(name, 0)
+                if before or (sign > 0 and self._slots):  # a reprieve makes no slots
+                    self._slots[name] = self._count(free)
+                    self._total += self._slots[name] - before
 
     def fitting(self) -> int:
         """How many of the pods fit."""
@@ -99,7 +93,8 @@ class GangTrial:
 
     def places(self) -> dict[str, str]:
         """Node by pod name, in the order of the pods; pods that do not fit are left out."""
-        spaces, found = {name: list(free) for name, free in self._free.items()}, dict[str, str]()
+        names = self._free if self.alike is None else [name for name, slots in self._slots.items() if slots]
+        spaces, found = {name: list(self._free[name]) for name in names}, dict[str, str]()
         for pod in self._pods:
             asked = (pod.requests.gpu, pod.requests.cpu, pod.requests.memory, 1)
             needed = [(place, part) for place, part in enumerate(asked) if part]
@@ -111,6 +106,11 @@ class GangTrial:
         return found
 
 
+def alike_request(pods: Sequence[Pod]) -> Resources | None:
+    """What each of these pods asks for; None if they differ."""
+    return pods[0].requests if len({pod.requests for pod in pods}) == 1 else None
+
+
 def all_units(state: SchedulingState) -> Sequence[EvictionUnit]:
     """All units that hold capacity, the most important first."""
     return state.cached(ALL_PODS, "eviction units", lambda: _all_units(state))
@@ -118,15 +118,31 @@ def all_units(state: SchedulingState) -> Sequence[EvictionUnit]:
 
 def _all_units(state: SchedulingState) -> list[EvictionUnit]:
     found: list[EvictionUnit] = []
-    for assignments in state.assignments_of.values():
-        whole = len(assignments) > 1 and assignments[0].group.gang and assignments[0].group.whole
-        found += [_unit(assignments)] if whole else [_unit([assignment]) for assignment in assignments]
-    return sorted(found, key=lambda unit: unit.importance)
+    for name, assignments in state.assignments_of.items():
+        found += state.cached(("group", name), "eviction units", partial(_units, assignments))
+    return sorted(found, key=attrgetter("importance"))
+
+
+def _units(assignments: Sequence[Assignment]) -> list[EvictionUnit]:
+    """The units of one pod group."""
+    whole = len(assignments) > 1 and assignments[0].group.gang and assignments[0].group.whole
+    return [_unit(assignments)] if whole else [_unit([assignment]) for assignment in assignments]
 
 
 def _unit(assignments: Sequence[Assignment]) -> EvictionUnit:
     asked = [(assignment.pod.node or "", assignment.pod.requests) for assignment in assignments]
-    return EvictionUnit(tuple(assignments), tuple((name, (part.gpu, part.cpu, part.memory)) for name, part in asked))
+    parts = tuple((name, (part.gpu, part.cpu, part.memory)) for name, part in asked)
+    return EvictionUnit(tuple(assignments), parts, _importance(assignments))
+
+
+def _importance(assignments: Sequence[Assignment]) -> tuple[int, bool, int, int]:
+    owner = assignments[0].group
+    size = len(assignments) if owner.gang else 0
+    _node, start = min(
+        (assignment.capacity.index if assignment.capacity else NO_LIMIT, start_time(assignment))
+        for assignment in assignments
+    )
+    return (-owner.priority, not owner.gang, -size, start)
 
 
 def minimal_victims(trial: GangTrial, units: Sequence[EvictionUnit], needed: int) -> list[EvictionUnit] | None:

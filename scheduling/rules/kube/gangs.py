@@ -25,10 +25,17 @@ from scheduling.model.decisions import Cause, Decision, Evict, Start, Until, Wai
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
-from scheduling.rules.kube.gang_preemption import EvictionUnit, GangTrial, Space, all_units, minimal_victims
+from scheduling.rules.kube.gang_preemption import (
+    EvictionUnit,
+    GangTrial,
+    Space,
+    alike_request,
+    all_units,
+    minimal_victims,
+)
 from scheduling.rules.kube.preemption import KubePreemption, Nominations, kube_state, schedule_order
 from scheduling.state.assignments import evictions
-from scheduling.state.cluster_state import SchedulingState
+from scheduling.state.cluster_state import NODES, SchedulingState
 from scheduling.state.node_capacity import NO_LIMIT, Selection, empty, selection
 from scheduling.state.refusals import impossible, never_fits, no_room
 from scheduling.state.workspace import workspace
@@ -125,10 +132,11 @@ class _Gangs:
 
     def _given_up(self, group: PodGroup, pods: tuple[Pod, ...], missing: int) -> list[EvictionUnit]:
         """First for the missing pods, then for one more pod at a time."""
+        alike = alike_request(pods)
+        if alike and self._hopeless.get((selection(group), alike), NO_LIMIT) <= missing:
+            return []
         capacities = self.state.capacities.matching(group)
         trial = GangTrial({capacity.node.name: (capacity.future, capacity.pods_left) for capacity in capacities}, pods)
-        if trial.alike and self._hopeless.get((selection(group), trial.alike), NO_LIMIT) <= missing:
-            return []
         units = self._weaker(group)
         gone: list[EvictionUnit] = []
         needed = missing
@@ -137,8 +145,8 @@ class _Gangs:
             without = set(found)
             units = [unit for unit in units if unit not in without]
             needed = trial.fitting() + 1
-        if trial.alike and not gone:
-            self._hopeless[selection(group), trial.alike] = missing
+        if alike and not gone:
+            self._hopeless[selection(group), alike] = missing
         return gone
 
     def _weaker(self, group: PodGroup) -> Sequence[EvictionUnit]:
@@ -148,11 +156,15 @@ class _Gangs:
 
     def _stays(self, group: PodGroup, least: tuple[Pod, ...], *, could: bool) -> PendingReason:
         """Why no pod is evicted: too large for empty nodes, bound to a domain, policy Never, or no lower priority."""
-        spaces = {node.name: empty(node) for node in self.state.usable(group)}
-        never = all(GangTrial(domain, least).fitting() < len(least) for domain in self._domains(group, spaces))
         if group.topology:
-            also = (Reason.NEVER_FITS,) if never else ()
+            also = () if self._fits_empty(group, least) else (Reason.NEVER_FITS,)
             return replace(no_room(self.state, group, least), also=also)
-        if never:
+        key = ("fits empty nodes", selection(group), tuple(pod.requests for pod in least))
+        if not self.state.cached(NODES, key, lambda: self._fits_empty(group, least)):
             return never_fits(self.state, group, least)
         return no_room(self.state, group, least, Reason.PREEMPTION_NEVER if could else Reason.NO_ROOM)
+
+    def _fits_empty(self, group: PodGroup, least: tuple[Pod, ...]) -> bool:
+        """Whether these pods fit together once the nodes are empty."""
+        spaces = {node.name: empty(node) for node in self.state.usable(group)}
+        return any(GangTrial(domain, least).fitting() == len(least) for domain in self._domains(group, spaces))
