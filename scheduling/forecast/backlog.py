@@ -51,6 +51,7 @@ class Backlog:
         self._taken: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         self._shapes: dict[tuple[Selection, Resources, int, bool], _Shape] = {}
         self._lines: dict[tuple[_Shape, str, bool], _Line] = {}
+        self._over: dict[str, list[_Line]] = defaultdict(list)
         self._ready: set[_Line] = set()
         self._expecting: list[PodGroup] = []
 
@@ -76,6 +77,7 @@ class Backlog:
         line = self._line(group)
         if pend.reason in OF_QUOTA:
             line.over = pend.queue or group.queue
+            self._over[line.over].append(line)
         else:
             line.shape.in_vain = max(line.shape.in_vain, group.priority)
             self._review([each for each in self._ready if each.shape is line.shape])  # no other one becomes ready
@@ -89,10 +91,9 @@ class Backlog:
         """Record that these pods left their nodes and freed their quota."""
         for pod in pods:
             self._change(group, pod, -pod.requests.gpu)
-        for line in self._lines.values():
-            if line.over in queues:
-                line.over = ""
-                self._review([line])
+        for line in [line for queue in queues for line in self._over.pop(queue, ())]:
+            line.over = ""
+            self._review([line])
         self.freed({pod.node for pod in pods})
         while self._expecting:
             self.add(self._expecting.pop())

@@ -147,7 +147,7 @@ class ClusterReplay:
         self._come: dict[str, PodGroup] = {}
         self._held = self._waiting = 0
         self._next = self._events[0][0] if self._events else 0
-        self._open = self._urgent = False
+        self._open = self._urgent = self._vacated = False
 
     def advance(self, moments: int) -> bool:
         """Process up to this many times. Return False if none is left."""
@@ -192,7 +192,7 @@ class ClusterReplay:
         """Remove its pods from their nodes."""
         left = [group for group, _since in run.placed.values()]
         run.placed.clear()
-        self._open = True
+        self._open = self._vacated = True
         for group in left:
             held = tuple(pod for pod in group.pods if pod.node is not None)
             self._held -= sum(pod.requests.gpu for pod in held)
@@ -236,15 +236,15 @@ class ClusterReplay:
 
     def _decide_one_by_one(self, backlog: Backlog, now: int) -> None:
         """Decide by priority. While a popped group is decided, nominated pods of lower priority are left out."""
-        is_due = self._urgent
+        is_due, self._vacated = self._vacated, False
         while (group := backlog.pop()) is not None:
-            is_due = True
             lower = [each.name for each in self._snapshot.waiting if each.priority < group.priority]
             trial = self._snapshot.changed(lower, (group,), now=now)
-            self._apply(cycle(trial, flavour=self._flavour, about=()), now)
+            decisions = cycle(trial, flavour=self._flavour, about=())
+            is_due = is_due or (bool(lower) and any(not isinstance(each, Wait) for each in decisions))
+            self._apply(decisions, now)
         if is_due and self._snapshot.waiting:
             self._apply(cycle(self._snapshot, flavour=self._flavour, about=()), now)
-        self._urgent = False
 
     def _apply(self, decisions: Sequence[Decision], now: int) -> None:
         for decision in decisions:
@@ -306,15 +306,20 @@ class ClusterReplay:
     def _keep(self, backlog: Backlog, group: PodGroup, wait: Wait) -> None:
         """Keep nominated pods in the state; put the others back into the backlog."""
         before = {pod.nominated for pod in group.waiting if pod.nominated}
-        if wait.nominated:
+        now, known = set(wait.nominated.values()), self._snapshot.group(group.name)
+        if before or now:
             pods = tuple(replace(pod, nominated=wait.nominated.get(pod.name)) for pod in group.pods)
-            self._come[group.name] = replace(group, pods=pods)
+            after = replace(group, pods=pods)
         else:
-            if self._snapshot.group(group.name) is not None:
+            after = group
+        if not now:
+            if known is not None:
                 self._gone.add(group.name)
-            free = replace(group, pods=tuple(replace(pod, nominated=None) for pod in group.pods))
-            backlog.refused(free, wait.pend)
-        backlog.freed(before - set(wait.nominated.values()))
+            backlog.refused(after, wait.pend)
+        elif known is not group or before != now:
+            self._come[group.name] = after
+        if left := before - now:
+            backlog.freed(left)
 
 
 def _owner(group: PodGroup) -> str:
