@@ -274,7 +274,7 @@ class _KueueCycle:
         if any(claim not in self._claims[claim.line] for claim in claims):
             return False
         with without_targets(claims):
-            placed = self._places.find(case.group) if case.needed.served_by(case.share.free()) else None
+            placed = self._places.find(case.group) if case.share.has_free(case.needed) else None
         if placed is None or not plan.now:
             return placed is not None
         return placed.now and case.needed.served_by(case.share.free(now=True))

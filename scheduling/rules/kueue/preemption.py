@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 
 from scheduling.model.decisions import Cause
 from scheduling.model.preemptibility import QueuePreemptionPolicy
-from scheduling.model.resources import ZERO, Resources
+from scheduling.model.resources import Resources
 from scheduling.model.snapshot import PodGroup, Queue
 from scheduling.rules.kueue.quota import QuotaShare
 from scheduling.rules.kueue.topology import TopologyCapacity
@@ -41,7 +41,7 @@ class AdmittedWorkload:
 
     def go(self) -> None:
         """Remove its use."""
-        self.share.charge(ZERO - self.amount)
+        self.share.release(self.amount)
         self.places.leave(self.group)
 
     def come_back(self) -> None:
@@ -105,7 +105,7 @@ class PreemptingWorkload(KueueCandidate):
     def fits(self, *, borrowing: bool) -> bool:
         """Whether quota and capacity suffice now. borrowing: borrowed quota counts."""
         check_time()
-        quota = (borrowing or self.share.deserves(self.needed)) and self.needed.served_by(self.share.free())
+        quota = (borrowing or self.share.deserves(self.needed)) and self.share.has_free(self.needed)
         return quota and self.places.suffice(self.group)
 
     def needed_of(self, taken: Sequence[PreemptionTarget], *, borrowing: bool) -> list[PreemptionTarget]:

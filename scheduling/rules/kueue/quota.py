@@ -57,6 +57,11 @@ class QuotaShare:
         self.used = ZERO
         self.leaving = ZERO
 
+    def release(self, amount: Resources) -> None:
+        """Subtract `amount` from the use at every level."""
+        for share in self.path:
+            share.used -= amount
+
     def charge(self, amount: Resources, *, leaving: Resources = ZERO) -> None:
         """Add `amount` to the use at every level; negative amounts subtract."""
         for share in self.path:
@@ -73,6 +78,19 @@ class QuotaShare:
             cpu = min(cpu, most.cpu - used.cpu)
             memory = min(memory, most.memory - used.memory)
         return Resources(gpu, cpu, memory)
+
+    def has_free(self, needed: Resources) -> bool:
+        """Whether `needed` more fits into `free()`."""
+        gpu, cpu, memory = needed.gpu, needed.cpu, needed.memory
+        for share in self.path:
+            most, used = share.most, share.used
+            if (
+                (gpu and gpu > most.gpu - used.gpu)
+                or (cpu and cpu > most.cpu - used.cpu)
+                or (memory and memory > most.memory - used.memory)
+            ):
+                return False
+        return True
 
     def deserves(self, needed: Resources) -> bool:
         """Whether `needed` more stays inside its nominal quota in the requested dimensions."""
