@@ -27,7 +27,7 @@ from scheduling.rules.kai.reclaim import ReclaimCheck, may_reclaim
 from scheduling.rules.kai.solver import FailureMemo, Solution, Solver, VictimSearchMemo
 from scheduling.rules.kai.victims import Piece, VictimQueue, by_unit, of_pieces, pieces_of
 from scheduling.state.assignments import Assignment, evictions
-from scheduling.state.cluster_state import PlacedPods, SchedulingState, packed_state
+from scheduling.state.cluster_state import ALL_PODS, PlacedPods, SchedulingState, packed_state
 from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.queue_usage import fits_quota
 from scheduling.state.refusals import impossible, no_room
@@ -271,7 +271,7 @@ class _KaiCycle:
         return kept[least]
 
     def _units(self, queue: str, least: int) -> VictimQueue:
-        """The same; cached across cycles if no minimum runtime applies and the queue has lost nothing in this one."""
+        """The same; cached across cycles if no minimum runtime applies and only whole groups were evicted."""
         if self._protection.spares_work(least):
             groups = map(self._staying, self._preemptible(queue))
             return by_unit(groups, spares=lambda group: self._protection.spares(group.started, least))
@@ -281,7 +281,10 @@ class _KaiCycle:
         units = self.state.cached(
             ("queue", queue), "units", lambda: of_pieces(map(self._pieces, self._preemptible(queue)))
         )
-        return units.only(lambda assignment: not assignment.leaving) if robbed else units
+        if not robbed:
+            return units
+        key = ("units left", queue, frozenset(robbed))  # orders of victims are kept by the identity of their queues
+        return self.state.cached(ALL_PODS, key, lambda: units.only(lambda assignment: not assignment.leaving))
 
     def _lasting(self, group: PodGroup) -> list[Assignment]:
         """Its pods that were not terminating before this cycle."""

@@ -22,8 +22,8 @@ from scheduling.state.cluster_state import ALL_PODS
 from scheduling.state.workspace import check_time
 
 Unit = tuple[Assignment, ...]
-MOST_ORDERS: Final = 64
-"""Orders that are kept for one set of pods."""
+MOST_ORDERS: Final = 256
+"""Orders that are kept for one set of pods. A forecast beside 60 waiting groups searches some 30 times."""
 AT_ONCE: Final = 32
 """Victims by which an order grows."""
 UNKNOWN: Final = ((-1, 0),)
