@@ -148,11 +148,17 @@ def draw_reclaims(arrows: Sequence[ReclaimArrow]) -> tuple[list[ReclaimLine], in
 def eviction_matrix(request: HttpRequest) -> HttpResponse:
     """Who can evict whom on a cluster, and with a project what it can win and lose."""
     actor, query = actor_of(request), request.GET
-    projects = visible_projects(actor).select_related("cluster", "department").order_by("name")
-    project = get_object_or_404(projects, name=query["project"]) if query.get("project") else None
-    clusters = list(Cluster.objects.order_by("name"))
-    named = project.cluster.name if project else query.get("cluster") or (clusters[0].name if clusters else "")
-    context: dict[str, Any] = {"clusters": clusters, "projects": projects[:LISTED], "project": project}
+    projects = visible_projects(actor).order_by("name")
+    whole = projects.select_related("cluster", "department")
+    project = get_object_or_404(whole, name=query["project"]) if query.get("project") else None
+    clusters = list(Cluster.objects.order_by("name").values("pk", "name"))
+    named = project.cluster.name if project else query.get("cluster") or (clusters[0]["name"] if clusters else "")
+    context: dict[str, Any] = {
+        "clusters": clusters,
+        "projects": projects.values("pk", "name")[:LISTED],
+        "project": project,
+        "project_id": project.pk if project else None,
+    }
     if named:
         cluster = get_object_or_404(Cluster, name=named)
         matrix, reclaims = matrix_on(cluster), reclaims_on(cluster, actor, project=project)

@@ -1,5 +1,6 @@
 """The page and REST of who can evict whom: cells with rules, reclaims with the names that the reader may see."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -265,6 +266,14 @@ def test_the_page_has_the_table_its_rules_and_a_text_for_each_drawing(
     assert "KAI preempts inside the project" in page
     assert 'aria-labelledby="graph-title"' in page
     assert "Every level can evict preemptible workloads of every level" in page
+
+
+def test_the_page_shows_which_project_and_cluster_are_chosen(
+    kai: Cluster, alice: User, llm_team: Project, client_of: Clients
+) -> None:
+    page = client_of(alice).get("/eviction-matrix/", {"project": llm_team.name}).text
+    chosen = re.findall(r'<option value="([^"]*)"\s+selected>', page)
+    assert chosen == [kai.name, llm_team.name]
 
 
 def test_the_page_says_why_there_is_nothing_without_a_cluster(admin: User, client_of: Clients) -> None:
