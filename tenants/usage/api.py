@@ -18,7 +18,15 @@ from portal.kit.security.request_identity import actor_of
 from tenants.access.selectors import visible_departments, visible_projects
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
-from tenants.usage.selectors import DEPARTMENT, PROJECT, SPANS, Usage, basis_of_borrowing, borrowing_of, usage_by_queue
+from tenants.usage.selectors import (
+    DEPARTMENT,
+    PROJECT,
+    SPANS,
+    Usage,
+    allocated_by_queue,
+    basis_of_borrowing,
+    borrowing_of,
+)
 from tenants.usage.serializers import (
     NOT_GROUPED,
     POOL,
@@ -287,9 +295,9 @@ def _use_sums(
     sums = dict.fromkeys(rows.order_by(*order).values_list(*columns).distinct() if by else [()], Usage())
     found = {
         (row["pk"], row["pool_called"]): tuple(row[column] for column in columns)
-        for row in projects.values("pk", "pool_called", *columns)
+        for row in projects.order_by().values("pk", "pool_called", *columns)
     }
-    for queue, use in usage_by_queue({project for project, _pool in found}).items():
+    for queue, use in allocated_by_queue(Project.objects.filter(pk__in=projects.values("pk"))).items():
         if queue in found:
             sums[found[queue]] += use
     read = OF_USE[name]

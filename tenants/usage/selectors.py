@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -59,44 +60,53 @@ class EvictableWork:
 
 
 UsageByQueue = Mapping[tuple[int, str], Usage]
-"""Keys: (project id, node pool name). A missing key is no use at all."""
+UsageByPool = Mapping[tuple[UUID, str], Usage]
+"""Keys: the id of a project or cluster, and the name of a node pool. A missing key is no use at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageProvider:
     """What the app above answers, each in a constant number of queries.
 
-    usage: per (project id, pool name), for these projects.
+    usage: per (project id, pool name), for these projects. allocated: the same without what is requested.
+    pool_usage: per (cluster id, pool name), of all projects of these clusters together.
     live_workloads: how many workloads that are not finished or deleted each project has; missing is none.
     priority_names, category_names: names of the priority dictionary and of its categories.
     preemptible_work: what these projects hold in the pool of that name and may lose, in the order in which it is taken.
     """
 
-    usage: Callable[[Collection[int]], UsageByQueue]
-    live_workloads: Callable[[Collection[int]], Mapping[int, int]]
-    priority_names: Callable[[], Collection[str]]
+    usage: Callable[[Collection[int]], UsageByQueue] = lambda _ids: {}
+    live_workloads: Callable[[Collection[int]], Mapping[int, int]] = lambda _ids: {}
+    priority_names: Callable[[], Collection[str]] = tuple
+    allocated: Callable[[QuerySet[Project]], UsageByQueue] = lambda _projects: {}
+    pool_usage: Callable[[Collection[UUID]], UsageByPool] = lambda _clusters: {}
     category_names: Callable[[], Collection[str]] = tuple
     preemptible_work: Callable[[Collection[int], str], Sequence[EvictableWork]] = lambda _ids, _pool: ()
 
 
-NO_PROVIDER: Final = UsageProvider(usage=lambda _ids: {}, live_workloads=lambda _ids: {}, priority_names=lambda: ())
-_registered: list[UsageProvider] = []
+_registered: list[UsageProvider] = [UsageProvider()]
 
 
 def register_provider(provider: UsageProvider) -> UsageProvider:
     """Make this provider the source of every answer; returns the one it replaces."""
-    previous = _provider()
+    previous = _registered[0]
     _registered[:] = [provider]
     return previous
 
 
-def _provider() -> UsageProvider:
-    return _registered[0] if _registered else NO_PROVIDER
-
-
 def usage_by_queue(project_ids: Collection[int]) -> UsageByQueue:
     """Use of these projects per (project id, pool name)."""
-    return _provider().usage(project_ids)
+    return _registered[0].usage(project_ids)
+
+
+def allocated_by_queue(projects: QuerySet[Project]) -> UsageByQueue:
+    """`usage_by_queue` without what is requested, for any number of projects."""
+    return _registered[0].allocated(projects)
+
+
+def usage_by_pool(clusters: Collection[UUID]) -> UsageByPool:
+    """Use of all projects of these clusters together per (cluster id, pool name)."""
+    return _registered[0].pool_usage(clusters)
 
 
 def usage_of(project: Project, pool: str) -> Usage:
@@ -106,22 +116,22 @@ def usage_of(project: Project, pool: str) -> Usage:
 
 def live_workloads(project_ids: Collection[int]) -> int:
     """How many workloads of these projects are neither finished nor deleted."""
-    return sum(_provider().live_workloads(project_ids).values())
+    return sum(_registered[0].live_workloads(project_ids).values())
 
 
 def priority_names() -> frozenset[str]:
     """Names of the priority dictionary; empty when nobody has registered one."""
-    return frozenset(_provider().priority_names())
+    return frozenset(_registered[0].priority_names())
 
 
 def category_names() -> frozenset[str]:
     """Names of the categories of workloads; empty when nobody has registered one."""
-    return frozenset(_provider().category_names())
+    return frozenset(_registered[0].category_names())
 
 
 def preemptible_work(project_ids: Collection[int], pool: str) -> Sequence[EvictableWork]:
     """What these projects hold in a pool and may lose: lowest priority first, of equals the youngest."""
-    return _provider().preemptible_work(project_ids, pool)
+    return _registered[0].preemptible_work(project_ids, pool)
 
 
 DEPARTMENT: Final = "department"
@@ -263,9 +273,7 @@ def _ledger_grain(projects: int, span: timedelta) -> int:
 
 def _held_quotas(figures: Mapping[str, Figures], pool: str) -> dict[int, HeldQuota]:
     there = {int(owner): each.get(pool, {}) for owner, each in figures.items()}
-    return {
-        key: HeldQuota(each.get(Metric.GPU_DESERVED, 0), each.get(Metric.GPU_HELD, 0)) for key, each in there.items()
-    }
+    return {key: HeldQuota(row.get(Metric.GPU_DESERVED, 0), row.get(Metric.GPU_HELD, 0)) for key, row in there.items()}
 
 
 def _loan_rows(

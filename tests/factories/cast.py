@@ -4,14 +4,18 @@ admin sees everything; alice owns the project llm-team; bob is a member of it; c
 another department. Both projects are on one cluster with the node pools h100 (default, 16 GPUs) and a100 (8 GPUs).
 """
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.test import Client
 
 from clusters.inventory.models import Cluster, NodePool
 from portal.kit.security.actors import Actor, ActorKind, Channel
+from scheduling.model.resources import ZERO
 from tenants.access.models import Role, User
 from tenants.organisation.models import Department, Project
 from tenants.usage import selectors as usage_selectors
@@ -144,6 +148,15 @@ class Ledger:
         self.queues[project.pk, pool.name] = use
         self.live[project.pk] = 1
 
+    def of_pools(self, clusters: Collection[UUID]) -> Mapping[tuple[UUID, str], Usage]:
+        """What all projects of these clusters use together, by cluster and pool."""
+        found: defaultdict[tuple[UUID, str], Usage] = defaultdict(Usage)
+        for (pk, pool), use in self.queues.items():
+            cluster = Project.objects.get(pk=pk).cluster_id
+            if cluster in clusters:
+                found[cluster, pool] += use
+        return found
+
 
 @pytest.fixture
 def ledger() -> Iterator[Ledger]:
@@ -153,6 +166,12 @@ def ledger() -> Iterator[Ledger]:
         UsageProvider(
             usage=lambda ids: {key: use for key, use in ledger.queues.items() if key[0] in ids},
             live_workloads=lambda ids: {pk: count for pk, count in ledger.live.items() if pk in ids},
+            allocated=lambda projects: {
+                key: replace(use, requested=ZERO)
+                for key, use in ledger.queues.items()
+                if projects.filter(pk=key[0]).exists()
+            },
+            pool_usage=ledger.of_pools,
             priority_names=lambda: ("low", "high", "very-high"),
             preemptible_work=lambda ids, pool: [row for pk in ids for row in ledger.work.get((pk, pool), [])],
         )

@@ -1,5 +1,6 @@
 """What people see: their own workloads, in a constant number of queries, and the dictionary with its clusters."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,9 @@ from portal.kit.security.actors import Actor
 from scheduling.model.resources import Resources
 from tenants.organisation.models import Project
 from tenants.usage import selectors as usage_selectors
+from tests.factories.clusters import ObservedPodFactory as ForeignPodFactory
 from tests.factories.clusters import build_cluster
+from tests.factories.tenants import ProjectFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from workloads.dictionary.selectors import dictionary_rows, type_rows
 from workloads.forecast.selectors.waiting import queue_position, why_waiting
@@ -204,6 +207,23 @@ def test_use_is_told_to_the_quotas_per_project_and_pool(llm_team: Project, visio
     assert usage_selectors.usage_of(vision_team, "h100").allocated == Resources()
     assert usage_selectors.live_workloads([llm_team.pk, vision_team.pk]) == 3
     assert "medium" in usage_selectors.priority_names()
+
+
+def test_use_of_many_projects_and_of_whole_pools_are_the_same_figures(llm_team: Project, vision_team: Project) -> None:
+    for project in (llm_team, vision_team, ProjectFactory()):
+        workload = WorkloadFactory(project=project, gpu_milli=4000, phase=Phase.RUNNING)
+        ObservedPodFactory(workload=workload, gpu_milli=2000, preemptible=False)
+        ObservedPodFactory(workload=workload, gpu_milli=1000)
+    ForeignPodFactory(
+        cluster=llm_team.cluster, namespace="kube-system", node_name="n", pool_name="h100", gpu_milli=8000
+    )
+    use = usage_selectors.usage_by_queue([llm_team.pk, vision_team.pk])
+    assert set(use) == {(llm_team.pk, "h100"), (vision_team.pk, "h100")}
+    assert usage_selectors.allocated_by_queue(Project.objects.filter(pk__in=[llm_team.pk, vision_team.pk])) == {
+        queue: replace(amounts, requested=Resources()) for queue, amounts in use.items()
+    }
+    cluster = llm_team.cluster_id
+    assert usage_selectors.usage_by_pool([cluster]) == {(cluster, "h100"): sum(use.values(), usage_selectors.Usage())}
 
 
 def test_the_timeline_is_newest_first(llm_team: Project) -> None:

@@ -7,7 +7,19 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Case, Count, DurationField, ExpressionWrapper, F, QuerySet, Sum, Value, When
+from django.db.models import (
+    Case,
+    Count,
+    DurationField,
+    Exists,
+    ExpressionWrapper,
+    F,
+    OuterRef,
+    QuerySet,
+    Sum,
+    Value,
+    When,
+)
 from django.utils import timezone
 
 from clusters.inventory.models import NodePool
@@ -46,30 +58,61 @@ def live(project_ids: Collection[int]) -> QuerySet[Workload]:
 
 def usage(project_ids: Collection[int]) -> Mapping[Key, Usage]:
     """Per (project id, pool name): pods on nodes, the never-evicted part of them, and what live workloads ask for."""
-    found: dict[Key, Usage] = {}
-    for key, amount, preemptible in _allocated(project_ids):
-        fixed = Resources() if preemptible else amount
-        found[key] = found.get(key, Usage()) + Usage(allocated=amount, non_preemptible=fixed)
-    for key, amount in _requested(project_ids):
-        found[key] = found.get(key, Usage()) + Usage(requested=amount)
-    return found
-
-
-def _allocated(project_ids: Collection[int]) -> Iterable[tuple[Key, Resources, bool]]:
-    projects = {
-        (cluster, namespace): pk
-        for pk, cluster, namespace in Project.objects.filter(pk__in=project_ids).values_list(
-            "pk", "cluster", "namespace"
-        )
-    }
+    projects = _by_namespace(Project.objects.filter(pk__in=project_ids))
     pods = ObservedPod.objects.holding().filter(
         cluster__in={cluster for cluster, _namespace in projects},
         namespace__in={namespace for _cluster, namespace in projects},
     )
-    for row in pods.values("cluster", "namespace", "pool_name", "preemptible").annotate(**AMOUNTS).order_by():
+    found = _allocated(projects, pods)
+    rows = live(project_ids).filter(desired_phase=DesiredPhase.RUNNING)
+    for row in rows.values("project", "pool_name").annotate(**AMOUNTS).order_by():
+        found[row["project"], row["pool_name"]] += Usage(requested=_amount(row))
+    return found
+
+
+def allocated(projects: QuerySet[Project]) -> Mapping[Key, Usage]:
+    """`usage` without what is requested, of any number of projects: the queries do not list them. Two queries."""
+    return _allocated(_by_namespace(projects), ObservedPod.objects.holding().filter(_of(projects)))
+
+
+def pool_usage(clusters: Collection[UUID]) -> Mapping[tuple[UUID, str], Usage]:
+    """Per (cluster id, pool name) the sum of `usage` over all projects of the cluster. Two queries."""
+    pods = ObservedPod.objects.holding().filter(_of(Project.objects.all()), cluster__in=clusters)
+    found: defaultdict[tuple[UUID, str], Usage] = defaultdict(Usage)
+    for held in pods.values("cluster", "pool_name", "preemptible").annotate(**AMOUNTS).order_by():
+        found[held["cluster"], held["pool_name"]] += _held(held)
+    rows = Workload.objects.filter(deleted_at__isnull=True, phase__in=LIVE, desired_phase=DesiredPhase.RUNNING)
+    rows = rows.filter(project__cluster__in=clusters)
+    for row in rows.values("project__cluster", "pool_name").annotate(**AMOUNTS).order_by():
+        found[row["project__cluster"], row["pool_name"]] += Usage(requested=_amount(row))
+    return found
+
+
+def _by_namespace(projects: QuerySet[Project]) -> Mapping[tuple[UUID, str], int]:
+    """Project ids by cluster and namespace."""
+    rows = projects.order_by().values_list("pk", "cluster", "namespace")
+    return {(cluster, namespace): pk for pk, cluster, namespace in rows}
+
+
+def _of(projects: QuerySet[Project]) -> Exists:
+    """The condition that a pod is in a namespace of these projects."""
+    return Exists(projects.order_by().filter(cluster=OuterRef("cluster"), namespace=OuterRef("namespace")))
+
+
+def _allocated(projects: Mapping[tuple[UUID, str], int], pods: QuerySet[ObservedPod]) -> defaultdict[Key, Usage]:
+    """What these pods hold, per queue. projects: ids by cluster and namespace."""
+    found: defaultdict[Key, Usage] = defaultdict(Usage)
+    rows = pods.values("cluster", "namespace", "pool_name", "preemptible").annotate(**AMOUNTS).order_by()
+    for row in rows:
         project = projects.get((row["cluster"], row["namespace"]))
         if project is not None:
-            yield (project, row["pool_name"]), _amount(row), row["preemptible"]
+            found[project, row["pool_name"]] += _held(row)
+    return found
+
+
+def _held(row: Mapping[str, Any]) -> Usage:
+    amount = _amount(row)
+    return Usage(allocated=amount, non_preemptible=Resources() if row["preemptible"] else amount)
 
 
 def is_over_quota(workload: Workload) -> bool | None:
@@ -86,12 +129,6 @@ def is_over_quota(workload: Workload) -> bool | None:
     quota = ProjectQuota.objects.filter(project=project, node_pool__name=pool).first() or ProjectQuota()
     deserved = quota.deserved.gpu
     return deserved is not None and (pods.aggregate(held=Sum("gpu_milli"))["held"] or 0) > deserved
-
-
-def _requested(project_ids: Collection[int]) -> Iterable[tuple[Key, Resources]]:
-    rows = live(project_ids).filter(desired_phase=DesiredPhase.RUNNING)
-    for row in rows.values("project", "pool_name").annotate(**AMOUNTS).order_by():
-        yield (row["project"], row["pool_name"]), _amount(row)
 
 
 def _amount(row: Mapping[str, Any]) -> Resources:
@@ -128,6 +165,8 @@ def category_names() -> frozenset[str]:
 
 PROVIDER: Final = UsageProvider(
     usage=usage,
+    allocated=allocated,
+    pool_usage=pool_usage,
     live_workloads=live_workloads,
     priority_names=priority_names,
     category_names=category_names,
