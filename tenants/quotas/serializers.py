@@ -15,7 +15,7 @@ from portal.kit.errors import Problem
 from scheduling.model.resources import Resources
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import LONGEST_MINUTES, ProjectQuota
-from tenants.quotas.selectors.quota_tree import Branch, PoolQuotas, QuotaLine, key_of, over
+from tenants.quotas.selectors.quota_tree import Branch, PoolTotals, QuotaLine, key_of, over
 from tenants.quotas.services.pool_quotas import PoolWarnings, entry_json
 from tenants.quotas.services.quotas import QuotaWarning
 from tenants.quotas.services.what_if import WhatIf, rule_of, values_of
@@ -245,20 +245,19 @@ def quota_json(line: QuotaLine, branch: Branch, pool: NodePool, share: int | Non
     }
 
 
-def sums_json(quotas: PoolQuotas) -> dict[str, Any]:
+def sums_json(sums: PoolTotals) -> dict[str, Any]:
     """`PoolSumsSchema` of a pool."""
-    pool, rule = quotas.pool, rule_of(quotas.pool.cluster)
-    departments, projects = quotas.gpus_of_departments, quotas.gpus_of_projects
+    pool, rule = sums.pool, rule_of(sums.pool.cluster)
     return {
         "cluster": pool.cluster.name,
         "nodePool": {"id": str(pool.pk), "name": pool.name},
         "observedAt": rfc3339(pool.cluster.observed_at),
-        "physicalGpus": None if quotas.physical is None else quotas.physical / 1000,
-        "departmentsDeserve": departments / 1000,
-        "projectsDeserve": projects / 1000,
-        "departmentsOverCommitted": over(departments, quotas.physical) / 1000,
-        "projectsOverCommitted": over(projects, quotas.physical) / 1000,
-        "use": use_json(quotas.usage_of_all),
+        "physicalGpus": None if sums.physical is None else sums.physical / 1000,
+        "departmentsDeserve": sums.departments / 1000,
+        "projectsDeserve": sums.projects / 1000,
+        "departmentsOverCommitted": over(sums.departments, sums.physical) / 1000,
+        "projectsOverCommitted": over(sums.projects, sums.physical) / 1000,
+        "use": use_json(sums.usage),
         "rule": {"code": rule.code, "text": str(rule.text)},
     }
 
@@ -267,8 +266,8 @@ def what_if_json(found: WhatIf) -> dict[str, Any]:
     """`WhatIfSchema` of an answer."""
     pool = found.before.pool
     return {
-        "before": sums_json(found.before),
-        "after": sums_json(found.after),
+        "before": sums_json(found.before.sums),
+        "after": sums_json(found.after.sums),
         "shares": [
             {**_owner(each.owner), "before": each.before / 1000, "after": each.after / 1000} for each in found.shares
         ],

@@ -39,7 +39,15 @@ from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota, Rank
 from tenants.quotas.rules import gpu_milli, weight_of
 from tenants.quotas.selectors.quota_rows import DepartmentPool, PoolQuota, department_rows_of, quota_rows_of
-from tenants.quotas.selectors.quota_tree import branches_of, lines_of, pool_quotas, pools_named, unknown_text
+from tenants.quotas.selectors.quota_tree import (
+    branches_of,
+    lines_of,
+    pool_quotas,
+    pool_sums,
+    pools_named,
+    quotas_in_turn,
+    unknown_text,
+)
 from tenants.quotas.serializers import (
     PoolResourcesPageSchema,
     QuotasPageSchema,
@@ -242,11 +250,12 @@ class Quotas(Route):
         """One page: by cluster and pool, each department followed by its projects."""
         access = access_for(actor_of(request))
         bounds = bounds_in(request.query_params)
-        pools = pool_quotas(pools_named(access, text_in(request, "cluster"), text_in(request, "pool")))
+        pools = pools_named(access, text_in(request, "cluster"), text_in(request, "pool"))
         department, search = text_in(request, "department"), text_in(request, "search")
-        found = list(islice(lines_of(pools, access, search=search, department=department), bounds.stop + 1))
+        lines = lines_of(quotas_in_turn(pools), access, search=search, department=department)
+        found = list(islice(lines, bounds.stop + 1))
         if department and not found and not search:
-            names = {branch.department.name for each in pools for branch in branches_of(each, access)}
+            names = {branch.department.name for each in pool_quotas(pools) for branch in branches_of(each, access)}
             text = unknown_text("department", department, names)
             raise BadRequest.at("/department", "unknown_name", text, allowed=sorted(names))
         page = found[bounds]
@@ -256,7 +265,7 @@ class Quotas(Route):
             quota_json(line, branch, quotas.pool, shares[quotas.pool.pk].get(line.key)) for quotas, branch, line in page
         ]
         following = bounds.stop if len(found) > bounds.stop else None
-        return Response({"quotas": rows, "pools": [sums_json(quotas) for quotas in pools], "next": following})
+        return Response({"quotas": rows, "pools": [sums_json(sums) for sums in pool_sums(pools)], "next": following})
 
 
 class QuotaWhatIf(Route):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
 from django.db.models import Q, QuerySet, Sum
@@ -28,7 +28,7 @@ from tenants.access.selectors import Access
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tenants.quotas.selectors.desired_state import QuotaRow, no_quota, queue_weights, quotas_in
-from tenants.usage.selectors import Usage, usage_by_queue
+from tenants.usage.selectors import Usage, usage_by_pool, usage_by_queue
 
 
 class OwnerKey(NamedTuple):
@@ -113,12 +113,14 @@ class PoolQuotas:
         return sum(self.deserved_by_projects.values(), Resources())
 
     @property
-    def gpus_of_departments(self) -> int:
-        return self.deserved_of_departments.gpu
-
-    @property
-    def gpus_of_projects(self) -> int:
-        return self.deserved_of_projects.gpu
+    def sums(self) -> "PoolTotals":
+        return PoolTotals(
+            pool=self.pool,
+            physical=self.physical,
+            departments=self.deserved_of_departments.gpu,
+            projects=self.deserved_of_projects.gpu,
+            usage=self.usage_of_all,
+        )
 
     @cached_property
     def usage_of_all(self) -> Usage:
@@ -127,6 +129,20 @@ class PoolQuotas:
     def _deserved(self, key: OwnerKey) -> Resources:
         deserved = self.quota(key).deserved
         return Resources(deserved.gpu or 0, deserved.cpu or 0, deserved.memory or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolTotals:
+    """GPU thousandths of a node pool: of its nodes, and what departments and projects deserve; usage: of all projects.
+
+    physical: None while no node was observed.
+    """
+
+    pool: NodePool
+    physical: int | None
+    departments: int
+    projects: int
+    usage: Usage
 
 
 def over(promised: int, available: int | None) -> int:
@@ -183,6 +199,38 @@ def pool_quotas(pools: Sequence[NodePool]) -> list[PoolQuotas]:
     ]
 
 
+def pool_sums(pools: Sequence[NodePool]) -> list[PoolTotals]:
+    """`PoolQuotas.sums` of each of these pools, added up by the database."""
+    departments, projects, nodes = (
+        dict(rows.filter(**{f"{column}__in": pools}).order_by().values_list(column).annotate(Sum(amount)))
+        for rows, column, amount in (
+            (DepartmentQuota.objects.all(), "node_pool", "gpu_deserved"),
+            (ProjectQuota.objects.all(), "node_pool", "gpu_deserved"),
+            (Node.objects.all(), "pool", "gpu_milli"),
+        )
+    )
+    used = usage_by_pool({pool.cluster_id for pool in pools})
+    return [
+        PoolTotals(
+            pool=pool,
+            physical=nodes.get(pool.pk),
+            departments=departments.get(pool.pk) or 0,
+            projects=projects.get(pool.pk) or 0,
+            usage=used.get((pool.cluster_id, pool.name), Usage()),
+        )
+        for pool in pools
+    ]
+
+
+def quotas_in_turn(pools: Sequence[NodePool]) -> Iterator[PoolQuotas]:
+    """`pool_quotas`, read as far as they are taken: first of a few pools, then of twice as many each time."""
+    start, count = 0, POOLS_AT_FIRST
+    while start < len(pools):
+        yield from pool_quotas(pools[start : start + count])
+        start, count = start + count, 2 * count
+
+
+POOLS_AT_FIRST: Final = 4
 Sums = Sequence[int | None]
 
 

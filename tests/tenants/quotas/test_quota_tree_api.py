@@ -13,7 +13,8 @@ from tenants.organisation.models import Department, Project
 from tenants.quotas.models import ProjectQuota
 from tenants.usage.selectors import EvictableWork, Usage
 from tests.factories.cast import Ledger
-from tests.factories.tenants import ProjectFactory
+from tests.factories.clusters import NodePoolFactory
+from tests.factories.tenants import GPU, ProjectFactory, ProjectQuotaFactory
 from tests.support.rest_clients import Person, Robot
 
 pytestmark = pytest.mark.django_db
@@ -69,6 +70,19 @@ class TestList:
         assert names == [
             (pool, name) for pool in ("h100", "a100") for name in ("perception", "vision-team", "research", "llm-team")
         ]
+
+    def test_a_page_reaches_over_many_pools_and_sums_up_those_of_other_pages(
+        self, robot: Robot, cluster: Cluster, llm_team: Project
+    ) -> None:
+        last = [NodePoolFactory(cluster=cluster, name=f"pool-{number}") for number in range(6)][-1]
+        ProjectQuotaFactory(project=llm_team, node_pool=last, gpu_deserved=3 * GPU)
+        whole = robot.get("v1/quotas").json()
+        assert [each["nodePool"]["name"] for each in whole["quotas"][::4]] == [
+            each["nodePool"]["name"] for each in whole["pools"]
+        ]
+        assert whole["quotas"][-1]["gpu"]["deserved"] == whole["pools"][-1]["projectsDeserve"] == 3.0
+        page = robot.get("v1/quotas?limit=2&offset=30").json()
+        assert page == {"quotas": whole["quotas"][30:], "pools": whole["pools"], "next": None}
 
     def test_queries_do_not_grow_with_projects(self, robot: Robot, research: Department) -> None:
         robot.get("v1/quotas")
