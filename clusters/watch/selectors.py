@@ -4,14 +4,14 @@ An owner has figures for all node pools together (`ALL`) and, where it is split,
 named has nothing. Units: GPU thousandths, CPU millicores, memory bytes, seconds.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
-from operator import itemgetter
-from typing import Any, Final, Protocol
+from operator import add, itemgetter
+from typing import Final, Protocol
 from uuid import UUID
 
 from django.db.models import BooleanField, Count, ExpressionWrapper, OuterRef, Q, Subquery, Sum
@@ -46,17 +46,16 @@ def free_by_pool(pools: Collection[NodePool]) -> Mapping[int, PoolCapacity]:
 
     A list of projects reads every node of many clusters: plain numbers are added up.
     """
-    clusters = {pool.pk: pool.cluster_id for pool in pools}
-    held = _held(set(clusters.values()))
+    by_cluster = _held({pool.cluster_id for pool in pools})
+    held = {pool.pk: by_cluster[pool.cluster_id] for pool in pools}
     nodes: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
     rows = Node.objects.filter(pool__in=pools).order_by().values_list(*_NODE, _TAKES_PODS)
     for pool, name, gpus, cpu, memory, most_pods, takes_pods in rows:
-        there = held.get((clusters[pool], name), _NOTHING)
-        full = most_pods is not None and there["pods"] >= most_pods
         found = nodes[pool]
-        if takes_pods and not full and gpus > there["gpus"]:
-            beside = max(cpu - there["cpu"], 0), max(memory - there["memory"], 0)
-            found.append((gpus - there["gpus"], *beside, gpus, cpu, memory))
+        held_gpus, held_cpu, held_memory, pods = held[pool].get(name, _NOTHING)
+        if takes_pods and gpus > held_gpus and (most_pods is None or pods < most_pods):
+            beside = max(cpu - held_cpu, 0), max(memory - held_memory, 0)
+            found.append((gpus - held_gpus, *beside, gpus, cpu, memory))
     return {pool: _capacity(found) for pool, found in nodes.items()}
 
 
@@ -68,18 +67,20 @@ def _capacity(nodes: Sequence[tuple[int, ...]]) -> PoolCapacity:
     return PoolCapacity(free, max(node[0] for node in nodes), Resources(0, cpu, memory), Resources(*whole))
 
 
-_NOTHING: Final[Counter[str]] = Counter()
+_Held = tuple[int, ...]
+"""GPU thousandths, CPU millicores, memory bytes and the number of pods."""
+_NOTHING: Final[_Held] = (0, 0, 0, 0)
 
 
-def _held(clusters: Collection[Any]) -> Mapping[tuple[Any, str], Counter[str]]:
-    """What pods hold, and their number, by cluster and node: those there, and those that others are evicted for."""
-    found: defaultdict[tuple[Any, str], Counter[str]] = defaultdict(Counter)
+def _held(clusters: Collection[UUID]) -> Mapping[UUID, Mapping[str, _Held]]:
+    """What pods hold by cluster and node: those there, and those that others are evicted for."""
+    found: dict[UUID, dict[str, _Held]] = {cluster: {} for cluster in clusters}
     live = ObservedPod.objects.live().filter(cluster__in=clusters)
     sums = {"gpus": Sum("gpu_milli"), "cpu": Sum("cpu_milli"), "memory": Sum("memory_bytes"), "pods": Count("pk")}
     for place, pods in (("node_name", live), ("nominated_node", live.filter(node_name=""))):
         rows = pods.exclude(**{place: ""}).values_list("cluster_id", place).order_by()
         for cluster, node, *amounts in rows.annotate(**sums):
-            found[cluster, node].update(dict(zip(sums, amounts, strict=True)))
+            found[cluster][node] = tuple(map(add, found[cluster].get(node, _NOTHING), amounts))
     return found
 
 

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from scheduling.forecast.cycle import Flavour
@@ -170,24 +171,28 @@ class Headrooms:
         sharing: Sharing,
         every_pod_asks: bool = False,
     ) -> None:
-        rows = {row.name: row for row in queues}
+        self._rows = rows = {row.name: row for row in queues}
         self._capacity, self._sharing, self._every_pod_asks = capacity, sharing, every_pod_asks
         self._parents = {name: row.parent for name, row in rows.items()}
         self._shares = tree_of(rows.values()) if sharing is Sharing.LENT else {}
-        fixed, used = Counter[str](), dict.fromkeys(rows, ZERO)
+        self._fixed, self._used = Counter[str](), dict[str, Resources]()
         for name, held in holdings.items():
             amount = Resources(held.all, held.beside.cpu, held.beside.memory)
             if name in self._shares:
                 self._shares[name].charge(amount)
             for step in self._path(name):
-                used[step] += amount
-                fixed[step] += held.fixed
-        self.levels = {name: self._level(row, used[name], fixed[name]) for name, row in rows.items()}
+                self._used[step] = self._used.get(step, ZERO) + amount
+                self._fixed[step] += held.fixed
         leaves = rows.keys() - set(self._parents.values())
         self._compared = [name for name in rows if sharing is not Sharing.RECLAIMED_BY_QUEUES or name in leaves]
         self._given: Counter[str | None] = Counter()
-        for name in self._compared:
-            self._given[self._beside(name)] += self._gives(self.levels[name])
+        for name in self._used.keys() & self._compared:  # others have nothing to give
+            self._given[self._beside(name)] += self._gives(self._level(name))
+
+    @cached_property
+    def levels(self) -> Mapping[str, QueueLevel]:
+        """Every queue by name."""
+        return {name: self._level(name) for name in self._rows}
 
     def _path(self, name: str) -> Iterator[str]:
         """The queue and its parents that have a row."""
@@ -200,7 +205,8 @@ class Headrooms:
         """Key of the queues that a queue is compared with: those of its parent, or all."""
         return None if self._sharing is Sharing.RECLAIMED_BY_QUEUES else self._parents[name]
 
-    def _level(self, row: Queue, used: Resources, fixed: int) -> QueueLevel:
+    def _level(self, name: str) -> QueueLevel:
+        row, used, fixed = self._rows[name], self._used.get(name, ZERO), self._fixed[name]
         deserved, limit = row.deserved.gpu, row.limit.gpu
         if self._sharing is Sharing.LENT:
             deserved = self._shares[row.name].nominal.gpu
@@ -209,7 +215,7 @@ class Headrooms:
 
     def of(self, queue: str) -> Headroom:
         """Headroom of a leaf queue. KeyError: unknown name."""
-        path = [self.levels[queue], *(self.levels[name] for name in self._path(queue) if name != queue)]
+        path = [self._level(queue), *(self._level(name) for name in self._path(queue) if name != queue)]
         limits = dict(zip((Bound.PROJECT_LIMIT, Bound.DEPARTMENT_LIMIT), path, strict=False))
         bounds = {bound: max(level.below, 0) for bound, level in limits.items()}
         if self._sharing is Sharing.LENT:

@@ -213,14 +213,15 @@ class HeadroomInputs:
             yield row, (Limit(gpu=deserved), limit)
 
     def holdings(self, pool: NodePool) -> Mapping[str, QueueHolding]:
-        """Where quota counts from the moment that a pod exists, pods without a node count, too."""
+        """Of queues with pods. Where quota counts from the moment that a pod exists, pods without a node count, too."""
         traits = flavour_for(pool.cluster.flavour).traits
         created = traits.queues_jobs or not traits.queues_by_pool
         names = [pool.name] if traits.queues_by_pool else None
-        return {row.queue: self._held(row, names, created=created) for row in self.rows[pool.cluster_id]}
+        rows = [row for row in self.rows[pool.cluster_id] if (row.cluster_id, row.namespace) in self._pods]
+        return {row.queue: self._held(row, names, created=created) for row in rows}
 
     def _held(self, row: _Row, pools: Collection[str] | None, *, created: bool) -> QueueHolding:
-        by_pool = self._pods.get((row.cluster_id, row.namespace), {})
+        by_pool = self._pods[row.cluster_id, row.namespace]
         found = [amounts for name, amounts in by_pool.items() if pools is None or name in pools]
         total = sum(found, Counter[str]())
         way = "created" if created else "held"
