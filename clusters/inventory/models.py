@@ -174,6 +174,7 @@ class Node(models.Model):
     class Meta:
         ordering = ["cluster", "name"]
         constraints = [models.UniqueConstraint(fields=["cluster", "name"], name="clusters_node_name_once")]
+        indexes = [models.Index(fields=["name", "id"], name="clusters_node_by_name")]  # lists over all clusters
 
     def __str__(self) -> str:
         return self.name

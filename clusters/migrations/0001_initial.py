@@ -937,6 +937,10 @@ class Migration(migrations.Migration):
             constraint=models.UniqueConstraint(fields=("cluster", "name"), name="clusters_node_name_once"),
         ),
         migrations.AddIndex(
+            model_name="node",
+            index=models.Index(fields=["name", "id"], name="clusters_node_by_name"),
+        ),
+        migrations.AddIndex(
             model_name="observedobject",
             index=models.Index(fields=["cluster", "kind"], name="clusters_object_kind"),
         ),
