@@ -30,6 +30,8 @@ from tenants.usage.serializers import parse_uuid
 from workloads.dictionary.models import Category, Priority, WorkloadType
 from workloads.dictionary.selectors import matrix_notes, matrix_on, require_dictionary, workload_types
 from workloads.dictionary.serializers import (
+    READY,
+    UPDATING,
     CategoriesSchema,
     CategorySchema,
     ChangedSchema,
@@ -214,8 +216,8 @@ class Priorities(Route):
         offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True)
         rows = offered.filter(filters(query.get("filterBy", ""), COLUMNS, actor_of(request)))
         rows = rows.order_by(ordering(query, COLUMNS, "value"), "name")
-        clusters, changing = _sync()
-        return Response({"priorities": [priority_json(row, clusters, changing) for row in rows]})
+        status = _sync()
+        return Response({"priorities": [priority_json(row, status) for row in rows]})
 
     @operation(
         "add_workload_priority", "Add a priority", ChangedSchema, 201, description=BEYOND, request=PriorityCreate
@@ -349,14 +351,15 @@ def _changed(name: str, plan: Plan, actor: Actor) -> dict[str, Any]:
 
 
 def _entry(row: Priority) -> dict[str, Any]:
-    clusters, changing = _sync()
-    return {**priority_json(row, clusters, changing), "aliasOf": row.alias_of.name if row.alias_of else ""}
+    return {**priority_json(row, _sync()), "aliasOf": row.alias_of.name if row.alias_of else ""}
 
 
-def _sync() -> tuple[list[Cluster], set[str]]:
-    """Every cluster, and the ids of those that are not in step yet."""
-    clusters = list(Cluster.objects.all())
-    return clusters, {str(each.pk) for each in clusters if each.synced_generation < each.generation}
+def _sync() -> list[dict[str, str]]:
+    """One entry per cluster: is it in step with the dictionary?"""
+    rows = Cluster.objects.values_list("pk", "synced_generation", "generation")
+    return [
+        {"clusterId": str(pk), "phase": UPDATING if synced < generation else READY} for pk, synced, generation in rows
+    ]
 
 
 def _priority_or_404(priority_id: str) -> Priority:

@@ -1,6 +1,6 @@
 """Priorities, categories and workload types as REST sends and accepts them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rest_framework import serializers
@@ -296,18 +296,16 @@ class WorkloadTypeCreate(TypeChange):
 
 
 READY: Final = "Ready"
+UPDATING: Final = "Updating"
 
 
-def priority_json(priority: Priority, clusters: list[Cluster], changing: set[str]) -> dict[str, Any]:
-    """WorkloadPriority; one status entry per cluster. `changing`: ids of clusters that are not in step yet."""
-    phases = [
-        {"clusterId": str(each.pk), "phase": "Updating" if str(each.pk) in changing else READY} for each in clusters
-    ]
+def priority_json(priority: Priority, status: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """WorkloadPriority. status: one entry per cluster, the same for every priority."""
     return rendered(
         PrioritySchema,
         priority,
-        aggregatedPhase="Updating" if changing else READY,
-        status=phases,
+        aggregatedPhase=UPDATING if any(entry["phase"] == UPDATING for entry in status) else READY,
+        status=status,
         scopeType="tenant",
         scopeId=str(TENANT_ID),
         preemptibility=by_value(priority.value).value,
