@@ -60,7 +60,7 @@ GROWTH: Final = 1.3
 P95: Final = 0.150  # seconds
 NODES: Final = 120
 RARE: Final = 60
-"""The oldest workloads, whose names are searched for: a full page on either estate."""
+"""The oldest workloads, whose names are searched for: a full page on either estate. So many more are the member's."""
 PROJECTS_PER_DEPARTMENT: Final = 5
 VARIANTS: Final[Mapping[str, Sequence[str]]] = {
     "/workloads/": ("?phase=Pending", "?q=rare", "?suggest=project&project=p1"),
@@ -83,7 +83,11 @@ REQUIRED: Final[Mapping[str, str]] = {
     "/api/v1/workload-templates/name-availability": "?templateName=new&scopeType=tenant",
 }
 """Parameters without which a route refuses."""
-FULL: Final[Mapping[str, str]] = {"/api/v1/node-pools": "?limit=2"}
+FULL: Final[Mapping[str, str]] = {
+    "/api/v1/node-pools": "?limit=2",
+    "/api/v1/org-unit/departments": "?limit=20",
+    "/api/v1/org-unit/departments/node-pool-resources": "?limit=20",
+}
 """Pages as large as the small estate can fill."""
 NAMES: Final = {"projects": "p3", "clusters": "c0", "priorities": "high", "channels": "mail", "webhooks": "hook"}
 """What `<name>` is by the word before it."""
@@ -209,6 +213,10 @@ def fill(size: Size) -> None:
     oldest = Workload.objects.order_by("created_at").values("pk")[:RARE]
     Workload.objects.filter(pk__in=list(oldest.values_list("pk", flat=True))).update(
         name=Concat(Value("rare-"), "name")
+    )
+    finished = Workload.objects.exclude(phase__in=("Running", "Pending")).order_by("-created_at").values("pk")[:RARE]
+    Workload.objects.filter(pk__in=list(finished.values_list("pk", flat=True))).update(
+        project=Project.objects.get(name="p3")
     )
     User.objects.create_superuser("admin", password="bench")
     member = User.objects.create_user("member", password="bench")

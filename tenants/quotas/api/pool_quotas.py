@@ -252,8 +252,9 @@ class Quotas(Route):
         bounds = bounds_in(request.query_params)
         pools = pools_named(access, text_in(request, "cluster"), text_in(request, "pool"))
         department, search = text_in(request, "department"), text_in(request, "search")
-        lines = lines_of(quotas_in_turn(pools), access, search=search, department=department)
-        found = list(islice(lines, bounds.stop + 1))
+        narrow = search or department  # rows can be in any pool
+        quotas_of = pool_quotas(pools) if narrow else quotas_in_turn(pools)
+        found = list(islice(lines_of(quotas_of, access, search=search, department=department), bounds.stop + 1))
         if department and not found and not search:
             names = {branch.department.name for each in pool_quotas(pools) for branch in branches_of(each, access)}
             text = unknown_text("department", department, names)

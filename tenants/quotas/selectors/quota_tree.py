@@ -1,7 +1,8 @@
 """The quotas of one node pool as a tree of departments and projects, with sums and with what is in use.
 
 `PoolQuotas` holds every row of the pool, because sums and fair shares need all of them; `branches_of` is the part that
-a reader may see. The number of queries grows with neither departments, projects nor pools.
+a reader may see. The number of queries grows with neither departments, projects nor pools, except in
+`quotas_in_turn`.
 """
 
 from collections import defaultdict
@@ -223,7 +224,7 @@ def pool_sums(pools: Sequence[NodePool]) -> list[PoolTotals]:
 
 
 def quotas_in_turn(pools: Sequence[NodePool]) -> Iterator[PoolQuotas]:
-    """`pool_quotas`, read as far as they are taken: first of a few pools, then of twice as many each time."""
+    """`pool_quotas` for a page, read as far as it reaches: of four pools, then of twice as many each time."""
     start, count = 0, POOLS_AT_FIRST
     while start < len(pools):
         yield from pool_quotas(pools[start : start + count])
