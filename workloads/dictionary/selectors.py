@@ -1,7 +1,7 @@
 """The dictionary and the types: as values for the resolution, as desired state, as pages show them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -110,7 +110,7 @@ class DictionaryRow:
 
 def dictionary_rows() -> list[DictionaryRow]:
     """Every entry, highest value first, in a constant number of queries."""
-    clusters = list(Cluster.objects.all())
+    clusters = {cluster: _dot(cluster) for cluster in Cluster.objects.all()}
     drifts = _drifts()
     rows = Priority.objects.select_related("alias_of").prefetch_related("types").order_by("-value", "name")
     return [
@@ -137,8 +137,14 @@ _STATES: Final = ("drifted", "paused", "unknown", "changing", "synced")
 """What needs attention first."""
 
 
-def _dots(clusters: Sequence[Cluster], drifts: Mapping[object, Mapping[str, str]], name: str) -> tuple[SyncDot, ...]:
-    dots = [_dot(cluster, drifts.get(cluster.pk, {}).get(name, "")) for cluster in clusters]
+def _dots(
+    clusters: Mapping[Cluster, SyncDot], drifts: Mapping[object, Mapping[str, str]], name: str
+) -> tuple[SyncDot, ...]:
+    """Of the entry of this name. clusters: each with its dot where nothing differs."""
+    dots = [
+        _dot(cluster, drifts[cluster.pk][name]) if name in drifts.get(cluster.pk, ()) else dot
+        for cluster, dot in clusters.items()
+    ]
     return tuple(sorted(dots, key=lambda dot: _STATES.index(dot.state))[:DOTS])
 
 
@@ -150,7 +156,7 @@ def _drifts() -> dict[object, dict[str, str]]:
     return found
 
 
-def _dot(cluster: Cluster, drift: str) -> SyncDot:
+def _dot(cluster: Cluster, drift: str = "") -> SyncDot:
     compared = comparison_of(cluster)
     state: str = compared.state
     detail = compared.why
