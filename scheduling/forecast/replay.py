@@ -5,8 +5,8 @@ the scheduler decides.
 
 - A submission needs all its pods to make progress: its duration counts from the start of the last one. One that loses a
   pod starts over: all its pods end, and it waits again when they are gone. What they held since their start is lost.
-- kube-scheduler decides pod by pod, or gang by gang. A refused pod is tried again once a node frees capacity that
-  it could use, or the refusing queue frees quota.
+- kube-scheduler decides pod by pod, or gang by gang, by priority. A refused pod is tried again once a node frees
+  capacity that it could use, or the refusing queue frees quota; a nominated pod or evicting gang once any pods leave.
 - For schedulers with queues, waiting work counts for the shares, so every cycle decides about all of it: at most once
   per `interval`, and once more when evicted pods are gone.
 - Kueue's admission names no nodes: admitted work runs at once.
@@ -305,21 +305,19 @@ class ClusterReplay:
 
     def _keep(self, backlog: Backlog, group: PodGroup, wait: Wait) -> None:
         """Keep nominated pods in the state; put the others back into the backlog."""
-        before = {pod.nominated for pod in group.waiting if pod.nominated}
-        now, known = set(wait.nominated.values()), self._snapshot.group(group.name)
-        if before or now:
+        before, after = {pod.nominated for pod in group.waiting if pod.nominated}, set(wait.nominated.values())
+        known, kept = self._snapshot.group(group.name), group
+        if before or after:
             pods = tuple(replace(pod, nominated=wait.nominated.get(pod.name)) for pod in group.pods)
-            after = replace(group, pods=pods)
-        else:
-            after = group
-        if not now:
+            kept = replace(group, pods=pods)
+        if not after:
             if known is not None:
                 self._gone.add(group.name)
-            backlog.refused(after, wait.pend)
-        elif known is not group or before != now:
-            self._come[group.name] = after
-        if left := before - now:
-            backlog.freed(left)
+            backlog.refused(kept, wait.pend)
+        elif known is not group or before != after:
+            self._come[group.name] = kept
+        if before - after:
+            backlog.freed(before - after)
 
 
 def _owner(group: PodGroup) -> str:
