@@ -12,31 +12,6 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name="Adoption",
-            fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("kind", models.CharField(max_length=128)),
-                ("namespace", models.CharField(blank=True, max_length=63)),
-                ("name", models.CharField(max_length=253)),
-                ("uid", models.CharField(max_length=64)),
-                ("created_by", models.CharField(max_length=150)),
-                ("created_at", models.DateTimeField(auto_now_add=True)),
-            ],
-        ),
-        migrations.CreateModel(
-            name="Average",
-            fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("kind", models.CharField(max_length=16)),
-                ("owner", models.CharField(max_length=36)),
-                ("name", models.CharField(max_length=24)),
-                ("day", models.FloatField(help_text="Over the last 24 hours.", null=True)),
-                ("week", models.FloatField(help_text="Over the last 7 days.", null=True)),
-                ("month", models.FloatField(help_text="Over the last 30 days.", null=True)),
-                ("at", models.DateTimeField()),
-            ],
-        ),
-        migrations.CreateModel(
             name="Cluster",
             fields=[
                 ("id", models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
@@ -89,8 +64,7 @@ class Migration(migrations.Migration):
                 (
                     "defer_preemptors",
                     models.BooleanField(
-                        default=False,
-                        help_text="Rung defers who would evict a run inside its minimum runtime.",
+                        default=False, help_text="Rung defers who would evict a run inside its minimum runtime."
                     ),
                 ),
                 (
@@ -144,6 +118,58 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["name"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("backend", "kubernetes"), models.Q(("uid", ""), _negated=True)),
+                        fields=("uid",),
+                        name="clusters_one_writer_per_cluster",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Adoption",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("kind", models.CharField(max_length=128)),
+                ("namespace", models.CharField(blank=True, max_length=63)),
+                ("name", models.CharField(max_length=253)),
+                ("uid", models.CharField(max_length=64)),
+                ("created_by", models.CharField(max_length=150)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="adoptions", to="clusters.cluster"
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [models.UniqueConstraint(fields=("cluster", "uid"), name="clusters_adoption_once")],
+            },
+        ),
+        migrations.CreateModel(
+            name="Average",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("kind", models.CharField(max_length=16)),
+                ("owner", models.CharField(max_length=36)),
+                ("name", models.CharField(max_length=24)),
+                ("day", models.FloatField(help_text="Over the last 24 hours.", null=True)),
+                ("week", models.FloatField(help_text="Over the last 7 days.", null=True)),
+                ("month", models.FloatField(help_text="Over the last 30 days.", null=True)),
+                ("at", models.DateTimeField()),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="averages", to="clusters.cluster"
+                    ),
+                ),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("kind", "owner", "name"), name="clusters_average_once")
+                ],
             },
         ),
         migrations.CreateModel(
@@ -163,7 +189,25 @@ class Migration(migrations.Migration):
                 ("count", models.PositiveIntegerField(default=1, help_text="How often it has happened so far.")),
                 ("resource_version", models.CharField(blank=True, max_length=32)),
                 ("at", models.DateTimeField(help_text="When it happened last.")),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="events", to="clusters.cluster"
+                    ),
+                ),
             ],
+            options={
+                "indexes": [
+                    models.Index(fields=["owner_id", "-at"], name="clusters_event_owner"),
+                    models.Index(fields=["at"], name="clusters_event_at"),
+                    models.Index(
+                        condition=models.Q(("owner_id", "")),
+                        fields=["cluster", "object_uid"],
+                        name="clusters_event_unowned",
+                    ),
+                ],
+                "constraints": [models.UniqueConstraint(fields=("cluster", "uid"), name="clusters_event_uid_once")],
+            },
         ),
         migrations.CreateModel(
             name="DirtyOwner",
@@ -183,7 +227,16 @@ class Migration(migrations.Migration):
                     "only_at",
                     models.PositiveBigIntegerField(db_default=0, help_text="The generation of which that is said."),
                 ),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="touches", to="clusters.cluster"
+                    ),
+                ),
             ],
+            options={
+                "constraints": [models.UniqueConstraint(fields=("cluster", "owner"), name="clusters_touch_once")],
+            },
         ),
         migrations.CreateModel(
             name="Drift",
@@ -218,9 +271,20 @@ class Migration(migrations.Migration):
                     models.CharField(blank=True, help_text="Of the foreign object that is in the way.", max_length=64),
                 ),
                 ("seen_at", models.DateTimeField()),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="drifts", to="clusters.cluster"
+                    ),
+                ),
             ],
             options={
                 "ordering": ["category", "kind", "namespace", "name"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("cluster", "category", "kind", "namespace", "name"), name="clusters_drift_once"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -233,9 +297,18 @@ class Migration(migrations.Migration):
                     "cleared_at",
                     models.DateTimeField(blank=True, help_text="When nothing of it was found any more.", null=True),
                 ),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="former_flavours",
+                        to="clusters.cluster",
+                    ),
+                ),
             ],
             options={
                 "ordering": ["left_at", "id"],
+                "constraints": [models.UniqueConstraint(fields=("cluster", "flavour"), name="clusters_former_once")],
             },
         ),
         migrations.CreateModel(
@@ -333,43 +406,23 @@ class Migration(migrations.Migration):
                 ("gone_at", models.DateTimeField(blank=True, null=True)),
                 ("resource_version", models.CharField(blank=True, max_length=32)),
                 ("observed_at", models.DateTimeField()),
-            ],
-        ),
-        migrations.CreateModel(
-            name="Node",
-            fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("uid", models.CharField(max_length=64)),
-                ("name", models.CharField(max_length=253)),
-                ("labels", models.JSONField(default=dict)),
-                ("gpu_type", models.CharField(blank=True, max_length=100)),
-                ("gpu_milli", models.PositiveBigIntegerField(default=0, help_text="Allocatable GPUs in thousandths.")),
-                ("cpu_milli", models.PositiveBigIntegerField(default=0, help_text="Allocatable CPU in millicores.")),
-                ("memory_bytes", models.PositiveBigIntegerField(default=0)),
                 (
-                    "max_pods",
-                    models.PositiveIntegerField(blank=True, help_text="Allocatable pods; empty: not said.", null=True),
-                ),
-                (
-                    "more_amounts",
-                    models.JSONField(
-                        blank=True,
-                        default=dict,
-                        help_text="Allocatable ephemeral storage in bytes, and devices but whole GPUs.",
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="pods", to="clusters.cluster"
                     ),
                 ),
-                (
-                    "taints",
-                    models.JSONField(blank=True, default=list, help_text="What keeps pods away: key, value, effect."),
-                ),
-                ("ready", models.BooleanField(default=True)),
-                ("unschedulable", models.BooleanField(default=False)),
-                ("resource_version", models.CharField(blank=True, max_length=32)),
-                ("joined_at", models.DateTimeField(blank=True, help_text="Its creationTimestamp.", null=True)),
-                ("observed_at", models.DateTimeField()),
             ],
             options={
-                "ordering": ["cluster", "name"],
+                "indexes": [
+                    models.Index(fields=["owner_id"], name="clusters_pod_owner"),
+                    models.Index(fields=["cluster", "gone_at", "node_name"], name="clusters_pod_live"),
+                    models.Index(
+                        condition=models.Q(("gone_at", None)), fields=["cluster", "name"], name="clusters_pod_name"
+                    ),
+                    models.Index(fields=["cluster", "observed_at"], name="clusters_pod_observed"),
+                ],
+                "constraints": [models.UniqueConstraint(fields=("cluster", "uid"), name="clusters_pod_uid_once")],
             },
         ),
         migrations.CreateModel(
@@ -405,9 +458,79 @@ class Migration(migrations.Migration):
                 ("updated_by", models.CharField(blank=True, max_length=254)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("updated_at", models.DateTimeField(auto_now=True)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="node_pools", to="clusters.cluster"
+                    ),
+                ),
             ],
             options={
                 "ordering": ["cluster", "-is_default", "name"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("cluster", "name"), name="clusters_pool_name_once"),
+                    models.UniqueConstraint(
+                        fields=("cluster", "label_key", "label_value"), name="clusters_pool_label_once"
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("is_default", True)), fields=("cluster",), name="clusters_pool_one_default"
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Node",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("uid", models.CharField(max_length=64)),
+                ("name", models.CharField(max_length=253)),
+                ("labels", models.JSONField(default=dict)),
+                ("gpu_type", models.CharField(blank=True, max_length=100)),
+                ("gpu_milli", models.PositiveBigIntegerField(default=0, help_text="Allocatable GPUs in thousandths.")),
+                ("cpu_milli", models.PositiveBigIntegerField(default=0, help_text="Allocatable CPU in millicores.")),
+                ("memory_bytes", models.PositiveBigIntegerField(default=0)),
+                (
+                    "max_pods",
+                    models.PositiveIntegerField(blank=True, help_text="Allocatable pods; empty: not said.", null=True),
+                ),
+                (
+                    "more_amounts",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text="Allocatable ephemeral storage in bytes, and devices but whole GPUs.",
+                    ),
+                ),
+                (
+                    "taints",
+                    models.JSONField(blank=True, default=list, help_text="What keeps pods away: key, value, effect."),
+                ),
+                ("ready", models.BooleanField(default=True)),
+                ("unschedulable", models.BooleanField(default=False)),
+                ("resource_version", models.CharField(blank=True, max_length=32)),
+                ("joined_at", models.DateTimeField(blank=True, help_text="Its creationTimestamp.", null=True)),
+                ("observed_at", models.DateTimeField()),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="nodes", to="clusters.cluster"
+                    ),
+                ),
+                (
+                    "pool",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="nodes",
+                        to="clusters.nodepool",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["cluster", "name"],
+                "constraints": [models.UniqueConstraint(fields=("cluster", "name"), name="clusters_node_name_once")],
+                "indexes": [models.Index(fields=["name", "id"], name="clusters_node_by_name")],
             },
         ),
         migrations.CreateModel(
@@ -448,7 +571,20 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("created_at", models.DateTimeField(blank=True, help_text="Its creationTimestamp.", null=True)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="objects_seen", to="clusters.cluster"
+                    ),
+                ),
             ],
+            options={
+                "indexes": [
+                    models.Index(fields=["cluster", "kind"], name="clusters_object_kind"),
+                    models.Index(fields=["owner_id"], name="clusters_object_owner"),
+                ],
+                "constraints": [models.UniqueConstraint(fields=("cluster", "uid"), name="clusters_object_uid_once")],
+            },
         ),
         migrations.CreateModel(
             name="ObserverSeat",
@@ -463,7 +599,18 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("flavour", models.CharField(help_text="The scheduler it was made for.", max_length=20)),
                 ("workload_id", models.CharField(max_length=64)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="left_behind", to="clusters.cluster"
+                    ),
+                ),
             ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("cluster", "workload_id"), name="clusters_left_behind_once")
+                ],
+            },
         ),
         migrations.CreateModel(
             name="Sample",
@@ -482,7 +629,17 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("figures", models.JSONField(help_text="Node pool, or * for all of them, to names and numbers.")),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="samples", to="clusters.cluster"
+                    ),
+                ),
             ],
+            options={
+                "indexes": [models.Index(fields=["grain", "at"], name="clusters_sample_age")],
+                "constraints": [models.UniqueConstraint(fields=("kind", "owner", "at"), name="clusters_sample_once")],
+            },
         ),
         migrations.CreateModel(
             name="SandboxObject",
@@ -507,27 +664,25 @@ class Migration(migrations.Migration):
                     "deleted",
                     models.BooleanField(default=False, help_text="A tombstone, so that a watch sees the deletion."),
                 ),
-            ],
-        ),
-        migrations.CreateModel(
-            name="SyncOutcome",
-            fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("action", models.CharField(help_text="create, update, replace, delete, conflict.", max_length=10)),
-                ("kind", models.CharField(max_length=128)),
-                ("namespace", models.CharField(blank=True, max_length=63)),
-                ("name", models.CharField(max_length=253)),
                 (
-                    "owner",
-                    models.CharField(
-                        blank=True, help_text="Whose object it is: the value of our label.", max_length=100
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="sandbox_objects",
+                        to="clusters.cluster",
                     ),
                 ),
-                ("ok", models.BooleanField()),
-                ("code", models.CharField(blank=True, max_length=64)),
-                ("message", models.TextField(blank=True)),
-                ("changes", models.JSONField(default=list, help_text="Changed fields: [path, observed, desired].")),
             ],
+            options={
+                "indexes": [models.Index(fields=["cluster", "kind", "version"], name="clusters_sandbox_changes")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("deleted", False)),
+                        fields=("cluster", "kind", "namespace", "name"),
+                        name="clusters_sandbox_object_once",
+                    )
+                ],
+            },
         ),
         migrations.CreateModel(
             name="SyncRun",
@@ -564,10 +719,49 @@ class Migration(migrations.Migration):
                 ("failed", models.PositiveIntegerField(default=0)),
                 ("error_code", models.CharField(blank=True, max_length=64)),
                 ("error", models.TextField(blank=True)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="sync_runs", to="clusters.cluster"
+                    ),
+                ),
             ],
             options={
                 "ordering": ["-started_at", "-id"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("dry_run", False), ("state", "running")),
+                        fields=("cluster",),
+                        name="clusters_sync_one_live",
+                    )
+                ],
             },
+        ),
+        migrations.CreateModel(
+            name="SyncOutcome",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("action", models.CharField(help_text="create, update, replace, delete, conflict.", max_length=10)),
+                ("kind", models.CharField(max_length=128)),
+                ("namespace", models.CharField(blank=True, max_length=63)),
+                ("name", models.CharField(max_length=253)),
+                (
+                    "owner",
+                    models.CharField(
+                        blank=True, help_text="Whose object it is: the value of our label.", max_length=100
+                    ),
+                ),
+                ("ok", models.BooleanField()),
+                ("code", models.CharField(blank=True, max_length=64)),
+                ("message", models.TextField(blank=True)),
+                ("changes", models.JSONField(default=list, help_text="Changed fields: [path, observed, desired].")),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="outcomes", to="clusters.syncrun"
+                    ),
+                ),
+            ],
         ),
         migrations.CreateModel(
             name="WorkerSlot",
@@ -586,7 +780,18 @@ class Migration(migrations.Migration):
                         default=0, help_text="Project that was served last: the next turn begins behind it."
                     ),
                 ),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="worker_slots", to="clusters.cluster"
+                    ),
+                ),
             ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("cluster", "number"), name="clusters_worker_slot_once")
+                ],
+            },
         ),
         migrations.CreateModel(
             name="ClusterCredential",
@@ -705,56 +910,6 @@ class Migration(migrations.Migration):
                 ("ticked_at", models.DateTimeField(blank=True, null=True)),
             ],
         ),
-        migrations.AddConstraint(
-            model_name="cluster",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("backend", "kubernetes"), models.Q(("uid", ""), _negated=True)),
-                fields=("uid",),
-                name="clusters_one_writer_per_cluster",
-            ),
-        ),
-        migrations.AddField(
-            model_name="average",
-            name="cluster",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="averages", to="clusters.cluster"
-            ),
-        ),
-        migrations.AddField(
-            model_name="adoption",
-            name="cluster",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="adoptions", to="clusters.cluster"
-            ),
-        ),
-        migrations.AddField(
-            model_name="clusterevent",
-            name="cluster",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="events", to="clusters.cluster"
-            ),
-        ),
-        migrations.AddField(
-            model_name="dirtyowner",
-            name="cluster",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="touches", to="clusters.cluster"
-            ),
-        ),
-        migrations.AddField(
-            model_name="drift",
-            name="cluster",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="drifts", to="clusters.cluster"
-            ),
-        ),
-        migrations.AddField(
-            model_name="formerflavour",
-            name="cluster",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="former_flavours", to="clusters.cluster"
-            ),
-        ),
         migrations.CreateModel(
             name="GpuUse",
             fields=[
@@ -772,220 +927,5 @@ class Migration(migrations.Migration):
                 ("idle_since", models.DateTimeField(blank=True, null=True)),
                 ("measured_at", models.DateTimeField()),
             ],
-        ),
-        migrations.AddField(
-            model_name="observedpod",
-            name="cluster",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="pods", to="clusters.cluster"
-            ),
-        ),
-        migrations.AddField(
-            model_name="node",
-            name="cluster",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="nodes", to="clusters.cluster"
-            ),
-        ),
-        migrations.AddField(
-            model_name="nodepool",
-            name="cluster",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="node_pools", to="clusters.cluster"
-            ),
-        ),
-        migrations.AddField(
-            model_name="node",
-            name="pool",
-            field=models.ForeignKey(
-                blank=True,
-                null=True,
-                on_delete=django.db.models.deletion.SET_NULL,
-                related_name="nodes",
-                to="clusters.nodepool",
-            ),
-        ),
-        migrations.AddField(
-            model_name="observedobject",
-            name="cluster",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="objects_seen", to="clusters.cluster"
-            ),
-        ),
-        migrations.AddField(
-            model_name="orphanedobject",
-            name="cluster",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="left_behind", to="clusters.cluster"
-            ),
-        ),
-        migrations.AddField(
-            model_name="sample",
-            name="cluster",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="samples", to="clusters.cluster"
-            ),
-        ),
-        migrations.AddField(
-            model_name="sandboxobject",
-            name="cluster",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="sandbox_objects", to="clusters.cluster"
-            ),
-        ),
-        migrations.AddField(
-            model_name="syncrun",
-            name="cluster",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="sync_runs", to="clusters.cluster"
-            ),
-        ),
-        migrations.AddField(
-            model_name="syncoutcome",
-            name="run",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="outcomes", to="clusters.syncrun"
-            ),
-        ),
-        migrations.AddField(
-            model_name="workerslot",
-            name="cluster",
-            field=models.ForeignKey(
-                on_delete=django.db.models.deletion.CASCADE, related_name="worker_slots", to="clusters.cluster"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="average",
-            constraint=models.UniqueConstraint(fields=("kind", "owner", "name"), name="clusters_average_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="adoption",
-            constraint=models.UniqueConstraint(fields=("cluster", "uid"), name="clusters_adoption_once"),
-        ),
-        migrations.AddIndex(
-            model_name="clusterevent",
-            index=models.Index(fields=["owner_id", "-at"], name="clusters_event_owner"),
-        ),
-        migrations.AddIndex(
-            model_name="clusterevent",
-            index=models.Index(fields=["at"], name="clusters_event_at"),
-        ),
-        migrations.AddIndex(
-            model_name="clusterevent",
-            index=models.Index(
-                condition=models.Q(("owner_id", "")), fields=["cluster", "object_uid"], name="clusters_event_unowned"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="clusterevent",
-            constraint=models.UniqueConstraint(fields=("cluster", "uid"), name="clusters_event_uid_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="dirtyowner",
-            constraint=models.UniqueConstraint(fields=("cluster", "owner"), name="clusters_touch_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="drift",
-            constraint=models.UniqueConstraint(
-                fields=("cluster", "category", "kind", "namespace", "name"), name="clusters_drift_once"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="formerflavour",
-            constraint=models.UniqueConstraint(fields=("cluster", "flavour"), name="clusters_former_once"),
-        ),
-        migrations.AddIndex(
-            model_name="observedpod",
-            index=models.Index(fields=["owner_id"], name="clusters_pod_owner"),
-        ),
-        migrations.AddIndex(
-            model_name="observedpod",
-            index=models.Index(fields=["cluster", "gone_at", "node_name"], name="clusters_pod_live"),
-        ),
-        migrations.AddIndex(
-            model_name="observedpod",
-            index=models.Index(
-                condition=models.Q(("gone_at", None)), fields=["cluster", "name"], name="clusters_pod_name"
-            ),
-        ),
-        migrations.AddIndex(
-            model_name="observedpod",
-            index=models.Index(fields=["cluster", "observed_at"], name="clusters_pod_observed"),
-        ),
-        migrations.AddConstraint(
-            model_name="observedpod",
-            constraint=models.UniqueConstraint(fields=("cluster", "uid"), name="clusters_pod_uid_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.UniqueConstraint(fields=("cluster", "name"), name="clusters_pool_name_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.UniqueConstraint(
-                fields=("cluster", "label_key", "label_value"), name="clusters_pool_label_once"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="nodepool",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("is_default", True)), fields=("cluster",), name="clusters_pool_one_default"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="node",
-            constraint=models.UniqueConstraint(fields=("cluster", "name"), name="clusters_node_name_once"),
-        ),
-        migrations.AddIndex(
-            model_name="node",
-            index=models.Index(fields=["name", "id"], name="clusters_node_by_name"),
-        ),
-        migrations.AddIndex(
-            model_name="observedobject",
-            index=models.Index(fields=["cluster", "kind"], name="clusters_object_kind"),
-        ),
-        migrations.AddIndex(
-            model_name="observedobject",
-            index=models.Index(fields=["owner_id"], name="clusters_object_owner"),
-        ),
-        migrations.AddConstraint(
-            model_name="observedobject",
-            constraint=models.UniqueConstraint(fields=("cluster", "uid"), name="clusters_object_uid_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="orphanedobject",
-            constraint=models.UniqueConstraint(fields=("cluster", "workload_id"), name="clusters_left_behind_once"),
-        ),
-        migrations.AddIndex(
-            model_name="sample",
-            index=models.Index(fields=["grain", "at"], name="clusters_sample_age"),
-        ),
-        migrations.AddConstraint(
-            model_name="sample",
-            constraint=models.UniqueConstraint(fields=("kind", "owner", "at"), name="clusters_sample_once"),
-        ),
-        migrations.AddIndex(
-            model_name="sandboxobject",
-            index=models.Index(fields=["cluster", "kind", "version"], name="clusters_sandbox_changes"),
-        ),
-        migrations.AddConstraint(
-            model_name="sandboxobject",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("deleted", False)),
-                fields=("cluster", "kind", "namespace", "name"),
-                name="clusters_sandbox_object_once",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="syncrun",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("dry_run", False), ("state", "running")),
-                fields=("cluster",),
-                name="clusters_sync_one_live",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="workerslot",
-            constraint=models.UniqueConstraint(fields=("cluster", "number"), name="clusters_worker_slot_once"),
         ),
     ]

@@ -190,8 +190,7 @@ class Migration(migrations.Migration):
                 (
                     "generation",
                     models.PositiveBigIntegerField(
-                        default=1,
-                        help_text="Increases with every change of its desired state.",
+                        default=1, help_text="Increases with every change of its desired state."
                     ),
                 ),
                 ("created_by", models.CharField(blank=True, max_length=254)),
@@ -206,6 +205,14 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["name"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("cluster", "name"),
+                        name="tenants_department_name_once",
+                        violation_error_code="unique",
+                        violation_error_message="This cluster already has a department with this name.",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -280,6 +287,32 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "department quota",
                 "ordering": ["department", "node_pool"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("department", "node_pool"), name="tenants_department_pool_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("gpu_limit__isnull", True), ("gpu_limit__gte", models.F("gpu_deserved")), _connector="OR"
+                        ),
+                        name="tenants_department_gpu_limit_covers",
+                        violation_error_message="The limit cannot be lower than the deserved quota.",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("cpu_limit__isnull", True), ("cpu_limit__gte", models.F("cpu_deserved")), _connector="OR"
+                        ),
+                        name="tenants_department_cpu_limit_covers",
+                        violation_error_message="The limit cannot be lower than the deserved quota.",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("memory_limit__isnull", True),
+                            ("memory_limit__gte", models.F("memory_deserved")),
+                            _connector="OR",
+                        ),
+                        name="tenants_department_memory_limit_covers",
+                        violation_error_message="The limit cannot be lower than the deserved quota.",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -566,8 +599,7 @@ class Migration(migrations.Migration):
                 (
                     "generation",
                     models.PositiveBigIntegerField(
-                        default=1,
-                        help_text="Increases with every change of its desired state.",
+                        default=1, help_text="Increases with every change of its desired state."
                     ),
                 ),
                 ("created_by", models.CharField(blank=True, max_length=254)),
@@ -588,6 +620,14 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["name"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("cluster", "namespace"),
+                        name="tenants_project_namespace_once",
+                        violation_error_code="unique",
+                        violation_error_message="Another project in this cluster uses this namespace.",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -610,6 +650,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "GPU cap of a priority",
                 "verbose_name_plural": "GPU caps of priorities",
                 "ordering": ["project", "priority"],
+                "constraints": [models.UniqueConstraint(fields=("project", "priority"), name="tenants_cap_once")],
             },
         ),
         migrations.CreateModel(
@@ -619,8 +660,7 @@ class Migration(migrations.Migration):
                 (
                     "minutes",
                     models.PositiveIntegerField(
-                        help_text="Minutes of protection after the start. 0 means no protection, regardless of "
-                        "the department."
+                        help_text="Minutes of protection after the start. 0 means no protection, regardless of the department."
                     ),
                 ),
                 (
@@ -648,6 +688,20 @@ class Migration(migrations.Migration):
                 "verbose_name": "minimum runtime",
                 "ordering": ["department", "project"],
                 "abstract": False,
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("department__isnull", True), ("project__isnull", True), _connector="XOR"),
+                        name="tenants_minruntime_one_owner",
+                        violation_error_message="Choose a department or a project.",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("minutes__lte", 527040)),
+                        name="tenants_minruntime_in_range",
+                        violation_error_message="At most 366 days.",
+                    ),
+                    models.UniqueConstraint(fields=("department",), name="tenants_minruntime_department_once"),
+                    models.UniqueConstraint(fields=("project",), name="tenants_minruntime_project_once"),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -658,10 +712,7 @@ class Migration(migrations.Migration):
                     "category",
                     models.CharField(help_text="Build, Train, Deploy or another of the dictionary.", max_length=40),
                 ),
-                (
-                    "minutes",
-                    models.PositiveIntegerField(help_text="Minutes until the workload is stopped."),
-                ),
+                ("minutes", models.PositiveIntegerField(help_text="Minutes until the workload is stopped.")),
                 (
                     "notice_minutes",
                     models.PositiveIntegerField(default=15, help_text="Notice given before the workload is stopped."),
@@ -691,6 +742,24 @@ class Migration(migrations.Migration):
                 "verbose_name": "idle limit",
                 "ordering": ["category", "department", "project"],
                 "abstract": False,
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("department__isnull", True), ("project__isnull", True), _connector="XOR"),
+                        name="tenants_idlelimit_one_owner",
+                        violation_error_message="Choose a department or a project.",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("minutes__gte", 1), ("minutes__lte", 527040), ("notice_minutes__lt", models.F("minutes"))
+                        ),
+                        name="tenants_idlelimit_in_range",
+                        violation_error_message="The notice must be shorter than the limit, and the limit at most 366 days.",
+                    ),
+                    models.UniqueConstraint(
+                        fields=("department", "category"), name="tenants_idlelimit_department_once"
+                    ),
+                    models.UniqueConstraint(fields=("project", "category"), name="tenants_idlelimit_project_once"),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -701,10 +770,7 @@ class Migration(migrations.Migration):
                     "category",
                     models.CharField(help_text="Build, Train, Deploy or another of the dictionary.", max_length=40),
                 ),
-                (
-                    "minutes",
-                    models.PositiveIntegerField(help_text="Minutes until the workload is stopped."),
-                ),
+                ("minutes", models.PositiveIntegerField(help_text="Minutes until the workload is stopped.")),
                 (
                     "notice_minutes",
                     models.PositiveIntegerField(default=15, help_text="Notice given before the workload is stopped."),
@@ -910,8 +976,7 @@ class Migration(migrations.Migration):
                 (
                     "minutes",
                     models.PositiveIntegerField(
-                        help_text="Minutes of protection after the start. 0 means no protection, regardless of "
-                        "the department."
+                        help_text="Minutes of protection after the start. 0 means no protection, regardless of the department."
                     ),
                 ),
                 ("history_change_reason", models.TextField(null=True)),
@@ -969,10 +1034,7 @@ class Migration(migrations.Migration):
                     "category",
                     models.CharField(help_text="Build, Train, Deploy or another of the dictionary.", max_length=40),
                 ),
-                (
-                    "minutes",
-                    models.PositiveIntegerField(help_text="Minutes until the workload is stopped."),
-                ),
+                ("minutes", models.PositiveIntegerField(help_text="Minutes until the workload is stopped.")),
                 (
                     "notice_minutes",
                     models.PositiveIntegerField(default=15, help_text="Notice given before the workload is stopped."),
@@ -1078,6 +1140,19 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["name", "id"],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("owner", "name"),
+                        name="tenants_accesskey_name_once",
+                        violation_error_code="unique",
+                        violation_error_message="You already have a key with this name.",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("department__isnull", True), ("project__isnull", True), _connector="OR"),
+                        name="tenants_accesskey_one_scope",
+                        violation_error_message="Choose a project or a department, not both.",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1152,6 +1227,32 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "project quota",
                 "ordering": ["project", "node_pool"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("project", "node_pool"), name="tenants_project_pool_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("gpu_limit__isnull", True), ("gpu_limit__gte", models.F("gpu_deserved")), _connector="OR"
+                        ),
+                        name="tenants_project_gpu_limit_covers",
+                        violation_error_message="The limit cannot be lower than the deserved quota.",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("cpu_limit__isnull", True), ("cpu_limit__gte", models.F("cpu_deserved")), _connector="OR"
+                        ),
+                        name="tenants_project_cpu_limit_covers",
+                        violation_error_message="The limit cannot be lower than the deserved quota.",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("memory_limit__isnull", True),
+                            ("memory_limit__gte", models.F("memory_deserved")),
+                            _connector="OR",
+                        ),
+                        name="tenants_project_memory_limit_covers",
+                        violation_error_message="The limit cannot be lower than the deserved quota.",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1236,6 +1337,163 @@ class Migration(migrations.Migration):
             ],
             options={
                 "ordering": ["id"],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                ("group__isnull", True), ("service_account__isnull", True), ("user__isnull", False)
+                            ),
+                            models.Q(
+                                ("group__isnull", True), ("service_account__isnull", False), ("user__isnull", True)
+                            ),
+                            models.Q(
+                                ("group__isnull", False), ("service_account__isnull", True), ("user__isnull", True)
+                            ),
+                            _connector="OR",
+                        ),
+                        name="tenants_membership_one_subject",
+                        violation_error_message="Choose a user, a service account or a group.",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(
+                                ("cluster__isnull", True), ("department__isnull", True), ("project__isnull", False)
+                            ),
+                            models.Q(
+                                ("cluster__isnull", True), ("department__isnull", False), ("project__isnull", True)
+                            ),
+                            models.Q(
+                                ("cluster__isnull", False), ("department__isnull", True), ("project__isnull", True)
+                            ),
+                            models.Q(
+                                ("cluster__isnull", True), ("department__isnull", True), ("project__isnull", True)
+                            ),
+                            _connector="OR",
+                        ),
+                        name="tenants_membership_one_scope",
+                        violation_error_message="Choose one project, department or cluster.",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("role", "platform-admin"), _negated=True),
+                            models.Q(
+                                ("cluster__isnull", True), ("department__isnull", True), ("project__isnull", True)
+                            ),
+                            _connector="OR",
+                        ),
+                        name="tenants_platform_admin_everywhere",
+                        violation_error_message="The platform admin role has no scope.",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("role", "department-admin"), _negated=True),
+                            ("department__isnull", False),
+                            ("cluster__isnull", False),
+                            _connector="OR",
+                        ),
+                        name="tenants_department_admin_in_one",
+                        violation_error_message="The department admin role needs a department, or a cluster with departments.",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("project__isnull", False), ("user__isnull", False)),
+                        fields=("user", "role", "project"),
+                        name="tenants_user_role_once_per_project",
+                        violation_error_code="unique",
+                        violation_error_message="The subject already has this role in this scope.",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("department__isnull", False), ("user__isnull", False)),
+                        fields=("user", "role", "department"),
+                        name="tenants_user_role_once_per_department",
+                        violation_error_code="unique",
+                        violation_error_message="The subject already has this role in this scope.",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("cluster__isnull", False), ("user__isnull", False)),
+                        fields=("user", "role", "cluster"),
+                        name="tenants_user_role_once_per_cluster",
+                        violation_error_code="unique",
+                        violation_error_message="The subject already has this role in this scope.",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(
+                            ("cluster__isnull", True),
+                            ("department__isnull", True),
+                            ("project__isnull", True),
+                            ("user__isnull", False),
+                        ),
+                        fields=("user", "role"),
+                        name="tenants_user_role_once_per_installation",
+                        violation_error_code="unique",
+                        violation_error_message="The subject already has this role in this scope.",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("project__isnull", False), ("service_account__isnull", False)),
+                        fields=("service_account", "role", "project"),
+                        name="tenants_account_role_once_per_project",
+                        violation_error_code="unique",
+                        violation_error_message="The subject already has this role in this scope.",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("department__isnull", False), ("service_account__isnull", False)),
+                        fields=("service_account", "role", "department"),
+                        name="tenants_account_role_once_per_department",
+                        violation_error_code="unique",
+                        violation_error_message="The subject already has this role in this scope.",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("cluster__isnull", False), ("service_account__isnull", False)),
+                        fields=("service_account", "role", "cluster"),
+                        name="tenants_account_role_once_per_cluster",
+                        violation_error_code="unique",
+                        violation_error_message="The subject already has this role in this scope.",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(
+                            ("cluster__isnull", True),
+                            ("department__isnull", True),
+                            ("project__isnull", True),
+                            ("service_account__isnull", False),
+                        ),
+                        fields=("service_account", "role"),
+                        name="tenants_account_role_once_per_installation",
+                        violation_error_code="unique",
+                        violation_error_message="The subject already has this role in this scope.",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("project__isnull", False), ("group__isnull", False)),
+                        fields=("group", "role", "project"),
+                        name="tenants_group_role_once_per_project",
+                        violation_error_code="unique",
+                        violation_error_message="The subject already has this role in this scope.",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("department__isnull", False), ("group__isnull", False)),
+                        fields=("group", "role", "department"),
+                        name="tenants_group_role_once_per_department",
+                        violation_error_code="unique",
+                        violation_error_message="The subject already has this role in this scope.",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(("cluster__isnull", False), ("group__isnull", False)),
+                        fields=("group", "role", "cluster"),
+                        name="tenants_group_role_once_per_cluster",
+                        violation_error_code="unique",
+                        violation_error_message="The subject already has this role in this scope.",
+                    ),
+                    models.UniqueConstraint(
+                        condition=models.Q(
+                            ("cluster__isnull", True),
+                            ("department__isnull", True),
+                            ("project__isnull", True),
+                            ("group__isnull", False),
+                        ),
+                        fields=("group", "role"),
+                        name="tenants_group_role_once_per_installation",
+                        violation_error_code="unique",
+                        violation_error_message="The subject already has this role in this scope.",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -1246,10 +1504,7 @@ class Migration(migrations.Migration):
                     "category",
                     models.CharField(help_text="Build, Train, Deploy or another of the dictionary.", max_length=40),
                 ),
-                (
-                    "minutes",
-                    models.PositiveIntegerField(help_text="Minutes until the workload is stopped."),
-                ),
+                ("minutes", models.PositiveIntegerField(help_text="Minutes until the workload is stopped.")),
                 (
                     "notice_minutes",
                     models.PositiveIntegerField(default=15, help_text="Notice given before the workload is stopped."),
@@ -1279,380 +1534,24 @@ class Migration(migrations.Migration):
                 "verbose_name": "time limit",
                 "ordering": ["category", "department", "project"],
                 "abstract": False,
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("department__isnull", True), ("project__isnull", True), _connector="XOR"),
+                        name="tenants_timelimit_one_owner",
+                        violation_error_message="Choose a department or a project.",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("minutes__gte", 1), ("minutes__lte", 527040), ("notice_minutes__lt", models.F("minutes"))
+                        ),
+                        name="tenants_timelimit_in_range",
+                        violation_error_message="The notice must be shorter than the limit, and the limit at most 366 days.",
+                    ),
+                    models.UniqueConstraint(
+                        fields=("department", "category"), name="tenants_timelimit_department_once"
+                    ),
+                    models.UniqueConstraint(fields=("project", "category"), name="tenants_timelimit_project_once"),
+                ],
             },
-        ),
-        migrations.AddConstraint(
-            model_name="department",
-            constraint=models.UniqueConstraint(
-                fields=("cluster", "name"),
-                name="tenants_department_name_once",
-                violation_error_code="unique",
-                violation_error_message="This cluster already has a department with this name.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="departmentquota",
-            constraint=models.UniqueConstraint(fields=("department", "node_pool"), name="tenants_department_pool_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="departmentquota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("gpu_limit__isnull", True), ("gpu_limit__gte", models.F("gpu_deserved")), _connector="OR"
-                ),
-                name="tenants_department_gpu_limit_covers",
-                violation_error_message="The limit cannot be lower than the deserved quota.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="departmentquota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("cpu_limit__isnull", True), ("cpu_limit__gte", models.F("cpu_deserved")), _connector="OR"
-                ),
-                name="tenants_department_cpu_limit_covers",
-                violation_error_message="The limit cannot be lower than the deserved quota.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="departmentquota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("memory_limit__isnull", True), ("memory_limit__gte", models.F("memory_deserved")), _connector="OR"
-                ),
-                name="tenants_department_memory_limit_covers",
-                violation_error_message="The limit cannot be lower than the deserved quota.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="project",
-            constraint=models.UniqueConstraint(
-                fields=("cluster", "namespace"),
-                name="tenants_project_namespace_once",
-                violation_error_code="unique",
-                violation_error_message="Another project in this cluster uses this namespace.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="prioritycap",
-            constraint=models.UniqueConstraint(fields=("project", "priority"), name="tenants_cap_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="minruntime",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("department__isnull", True), ("project__isnull", True), _connector="XOR"),
-                name="tenants_minruntime_one_owner",
-                violation_error_message="Choose a department or a project.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="minruntime",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("minutes__lte", 527040)),
-                name="tenants_minruntime_in_range",
-                violation_error_message="At most 366 days.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="minruntime",
-            constraint=models.UniqueConstraint(fields=("department",), name="tenants_minruntime_department_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="minruntime",
-            constraint=models.UniqueConstraint(fields=("project",), name="tenants_minruntime_project_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="idlelimit",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("department__isnull", True), ("project__isnull", True), _connector="XOR"),
-                name="tenants_idlelimit_one_owner",
-                violation_error_message="Choose a department or a project.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="idlelimit",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("minutes__gte", 1), ("minutes__lte", 527040), ("notice_minutes__lt", models.F("minutes"))
-                ),
-                name="tenants_idlelimit_in_range",
-                violation_error_message="The notice must be shorter than the limit, and the limit at most 366 days.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="idlelimit",
-            constraint=models.UniqueConstraint(
-                fields=("department", "category"), name="tenants_idlelimit_department_once"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="idlelimit",
-            constraint=models.UniqueConstraint(fields=("project", "category"), name="tenants_idlelimit_project_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="accesskey",
-            constraint=models.UniqueConstraint(
-                fields=("owner", "name"),
-                name="tenants_accesskey_name_once",
-                violation_error_code="unique",
-                violation_error_message="You already have a key with this name.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="accesskey",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("department__isnull", True), ("project__isnull", True), _connector="OR"),
-                name="tenants_accesskey_one_scope",
-                violation_error_message="Choose a project or a department, not both.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="projectquota",
-            constraint=models.UniqueConstraint(fields=("project", "node_pool"), name="tenants_project_pool_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="projectquota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("gpu_limit__isnull", True), ("gpu_limit__gte", models.F("gpu_deserved")), _connector="OR"
-                ),
-                name="tenants_project_gpu_limit_covers",
-                violation_error_message="The limit cannot be lower than the deserved quota.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="projectquota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("cpu_limit__isnull", True), ("cpu_limit__gte", models.F("cpu_deserved")), _connector="OR"
-                ),
-                name="tenants_project_cpu_limit_covers",
-                violation_error_message="The limit cannot be lower than the deserved quota.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="projectquota",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("memory_limit__isnull", True), ("memory_limit__gte", models.F("memory_deserved")), _connector="OR"
-                ),
-                name="tenants_project_memory_limit_covers",
-                violation_error_message="The limit cannot be lower than the deserved quota.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("group__isnull", True), ("service_account__isnull", True), ("user__isnull", False)),
-                    models.Q(("group__isnull", True), ("service_account__isnull", False), ("user__isnull", True)),
-                    models.Q(("group__isnull", False), ("service_account__isnull", True), ("user__isnull", True)),
-                    _connector="OR",
-                ),
-                name="tenants_membership_one_subject",
-                violation_error_message="Choose a user, a service account or a group.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("cluster__isnull", True), ("department__isnull", True), ("project__isnull", False)),
-                    models.Q(("cluster__isnull", True), ("department__isnull", False), ("project__isnull", True)),
-                    models.Q(("cluster__isnull", False), ("department__isnull", True), ("project__isnull", True)),
-                    models.Q(("cluster__isnull", True), ("department__isnull", True), ("project__isnull", True)),
-                    _connector="OR",
-                ),
-                name="tenants_membership_one_scope",
-                violation_error_message="Choose one project, department or cluster.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("role", "platform-admin"), _negated=True),
-                    models.Q(("cluster__isnull", True), ("department__isnull", True), ("project__isnull", True)),
-                    _connector="OR",
-                ),
-                name="tenants_platform_admin_everywhere",
-                violation_error_message="The platform admin role has no scope.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("role", "department-admin"), _negated=True),
-                    ("department__isnull", False),
-                    ("cluster__isnull", False),
-                    _connector="OR",
-                ),
-                name="tenants_department_admin_in_one",
-                violation_error_message="The department admin role needs a department, or a cluster with departments.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("project__isnull", False), ("user__isnull", False)),
-                fields=("user", "role", "project"),
-                name="tenants_user_role_once_per_project",
-                violation_error_code="unique",
-                violation_error_message="The subject already has this role in this scope.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("department__isnull", False), ("user__isnull", False)),
-                fields=("user", "role", "department"),
-                name="tenants_user_role_once_per_department",
-                violation_error_code="unique",
-                violation_error_message="The subject already has this role in this scope.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("cluster__isnull", False), ("user__isnull", False)),
-                fields=("user", "role", "cluster"),
-                name="tenants_user_role_once_per_cluster",
-                violation_error_code="unique",
-                violation_error_message="The subject already has this role in this scope.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(
-                    ("cluster__isnull", True),
-                    ("department__isnull", True),
-                    ("project__isnull", True),
-                    ("user__isnull", False),
-                ),
-                fields=("user", "role"),
-                name="tenants_user_role_once_per_installation",
-                violation_error_code="unique",
-                violation_error_message="The subject already has this role in this scope.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("project__isnull", False), ("service_account__isnull", False)),
-                fields=("service_account", "role", "project"),
-                name="tenants_account_role_once_per_project",
-                violation_error_code="unique",
-                violation_error_message="The subject already has this role in this scope.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("department__isnull", False), ("service_account__isnull", False)),
-                fields=("service_account", "role", "department"),
-                name="tenants_account_role_once_per_department",
-                violation_error_code="unique",
-                violation_error_message="The subject already has this role in this scope.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("cluster__isnull", False), ("service_account__isnull", False)),
-                fields=("service_account", "role", "cluster"),
-                name="tenants_account_role_once_per_cluster",
-                violation_error_code="unique",
-                violation_error_message="The subject already has this role in this scope.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(
-                    ("cluster__isnull", True),
-                    ("department__isnull", True),
-                    ("project__isnull", True),
-                    ("service_account__isnull", False),
-                ),
-                fields=("service_account", "role"),
-                name="tenants_account_role_once_per_installation",
-                violation_error_code="unique",
-                violation_error_message="The subject already has this role in this scope.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("project__isnull", False), ("group__isnull", False)),
-                fields=("group", "role", "project"),
-                name="tenants_group_role_once_per_project",
-                violation_error_code="unique",
-                violation_error_message="The subject already has this role in this scope.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("department__isnull", False), ("group__isnull", False)),
-                fields=("group", "role", "department"),
-                name="tenants_group_role_once_per_department",
-                violation_error_code="unique",
-                violation_error_message="The subject already has this role in this scope.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("cluster__isnull", False), ("group__isnull", False)),
-                fields=("group", "role", "cluster"),
-                name="tenants_group_role_once_per_cluster",
-                violation_error_code="unique",
-                violation_error_message="The subject already has this role in this scope.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="membership",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(
-                    ("cluster__isnull", True),
-                    ("department__isnull", True),
-                    ("project__isnull", True),
-                    ("group__isnull", False),
-                ),
-                fields=("group", "role"),
-                name="tenants_group_role_once_per_installation",
-                violation_error_code="unique",
-                violation_error_message="The subject already has this role in this scope.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="timelimit",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("department__isnull", True), ("project__isnull", True), _connector="XOR"),
-                name="tenants_timelimit_one_owner",
-                violation_error_message="Choose a department or a project.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="timelimit",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("minutes__gte", 1), ("minutes__lte", 527040), ("notice_minutes__lt", models.F("minutes"))
-                ),
-                name="tenants_timelimit_in_range",
-                violation_error_message="The notice must be shorter than the limit, and the limit at most 366 days.",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="timelimit",
-            constraint=models.UniqueConstraint(
-                fields=("department", "category"), name="tenants_timelimit_department_once"
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="timelimit",
-            constraint=models.UniqueConstraint(fields=("project", "category"), name="tenants_timelimit_project_once"),
         ),
     ]
