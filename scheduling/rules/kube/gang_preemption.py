@@ -91,6 +91,10 @@ class GangTrial:
         """How many of the pods fit."""
         return len(self.places()) if self.alike is None else min(self._total, len(self._pods))
 
+    def fits(self, count: int) -> bool:
+        """Whether at least so many of the pods fit."""
+        return self._total >= count if self.alike is not None else len(self.places()) >= count
+
     def places(self) -> dict[str, str]:
         """Node by pod name, in the order of the pods; pods that do not fit are left out."""
         names = self._free if self.alike is None else [name for name, slots in self._slots.items() if slots]
@@ -148,13 +152,13 @@ def _importance(assignments: Sequence[Assignment]) -> tuple[int, bool, int, int]
 def minimal_victims(trial: GangTrial, units: Sequence[EvictionUnit], needed: int) -> list[EvictionUnit] | None:
     """Return the units that must stay evicted so that `needed` pods fit; None if all together are not enough."""
     trial.evict_all(units)
-    if trial.fitting() < needed:
+    if not trial.fits(needed):
         return None
     gone: list[EvictionUnit] = []
     for unit in units:
         check_time()
         trial.change(unit, -1)
-        if trial.fitting() < needed:
+        if not trial.fits(needed):
             trial.change(unit, 1)
             gone.append(unit)
     return gone

@@ -140,10 +140,12 @@ class _Gangs:
         units = self._weaker(group)
         gone: list[EvictionUnit] = []
         needed = missing
-        while needed <= len(pods) and (found := minimal_victims(trial, units, needed)) is not None:
+        while needed <= len(pods):
+            without = set(gone)
+            left = [unit for unit in units if unit not in without] if gone else units
+            if (found := minimal_victims(trial, left, needed)) is None:
+                break
             gone += found
-            without = set(found)
-            units = [unit for unit in units if unit not in without]
             needed = trial.fitting() + 1
         if alike and not gone:
             self._hopeless[selection(group), alike] = missing
