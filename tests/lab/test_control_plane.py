@@ -60,7 +60,7 @@ def test_a_killed_start_does_not_stop_the_next_and_nothing_is_left_behind(tmp_pa
         assert len(lab.processes("once")) == 6  # five programs and what starts them again
         assert "once up" in lab.run("list")
     finally:
-        lab.run("down", "once")
+        lab.end("once")
     assert lab.processes("once") == {}
     assert list((tmp_path / "clusters").iterdir()) == []
     with pytest.raises(HTTPError):
@@ -76,7 +76,7 @@ def running(folder: Path, name: str) -> Iterator[tuple[Lab, KubeClient]]:
         yield lab, admin
         admin.close()
     finally:
-        lab.run("down", name)
+        lab.end(name)
         assert lab.processes(name) == {}
 
 

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
@@ -61,6 +62,15 @@ class Lab:
         """Bring up a cluster with scheduler, or find it up; answers its kubeconfig."""
         return Path(self.run("up", name, "--scheduler", *options))
 
+    def end(self, name: str) -> None:
+        """Bring a cluster down: a process of its own, which ends it also when a test's time is up meanwhile."""
+        command = [str(ROOT / "lab" / "cluster"), "down", name]
+        with TemporaryFile("w+") as said:
+            process = subprocess.Popen(command, env=self._env, stdout=said, stderr=said, start_new_session=True)
+            failed = process.wait()
+            said.seek(0)
+            assert not failed, said.read()
+
     @contextmanager
     def starting(self, name: str) -> Iterator[None]:
         """A start that is killed on leaving, once its first process runs."""
@@ -74,14 +84,15 @@ class Lab:
             process.wait()
 
     def processes(self, name: str) -> dict[int, str]:
-        """Every process of the cluster: their programs are started from its folder."""
+        """Every process of the cluster: their programs are started from its folder. A fork of one is none."""
         mark = f"{self.folder}/clusters/{name}/bin/".encode()
-        found = {}
+        found, parents = {}, {}
         for entry in Path("/proc").iterdir():
             with suppress(OSError):
                 if entry.name.isdigit() and (line := (entry / "cmdline").read_bytes()).startswith(mark):
                     found[int(entry.name)] = line.split(b"\0")[0].decode()
-        return found
+                    parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        return {pid: path for pid, path in found.items() if found.get(parents.get(pid, 0)) != path}
 
 
 @cache
@@ -136,31 +147,35 @@ def _run_name() -> str:
 
 
 def _sweep(lab: Lab) -> None:
-    """End what a killed test run could not."""
-    for line in lab.run("list").splitlines():
-        name = line.split()[0]
-        pid = name.split("-")[1]
-        if not Path(f"/proc/{pid}").exists():
-            lab.run("down", name)
+    """End what killed test runs could not: everything here is named for a kind and a process."""
+    names = {file.name.partition(".")[0] for file in lab.folder.glob("*-*.*")}
+    for name in names:
+        if not Path(f"/proc/{name.split('-')[1]}").exists():
+            lab.end(name)
+            _marker(name).unlink(missing_ok=True)
 
 
-@contextmanager
-def _alone(lab: Lab) -> Iterator[None]:
-    with (lab.folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _marker(name: str) -> Path:
+    """It is there once a worker has begun to start this cluster of a run, and not empty once that one is furnished."""
+    return _folder() / f"{name}.furnished"
+
+
+def _start_once(lab: Lab, name: str) -> None:
+    """The first worker starts the cluster of its run; those that come meanwhile wait for it."""
+    with _marker(name).open("a+") as marker:
+        fcntl.flock(marker, fcntl.LOCK_EX)
+        marker.seek(0)
+        if not marker.read():
+            _sweep(lab)
+            furnish(lab.start(name))
+            marker.write("furnished")
 
 
 @pytest.fixture(scope="session")
 def lab_cluster() -> Iterator[LabCluster]:
     """The control plane of this test run, with scheduler, controllers, and four nodes of eight GPUs in the pool lab."""
     lab, name = _lab(), _run_name()
-    furnished = lab.folder / f"{name}.furnished"
-    with _alone(lab):
-        if not furnished.exists():
-            _sweep(lab)
-            furnish(lab.start(name))
-            furnished.touch()
+    _start_once(lab, name)
     with reached(lab.folder / f"{name}.kubeconfig") as cluster:
         yield cluster
 
@@ -170,12 +185,11 @@ def own_lab(kind: str, *options: str) -> Iterator[Path]:
     """A bare cluster beside the run's, gone afterwards; yields its kubeconfig."""
     lab = _lab(*(["kueue"] if "--kueue" in options else []))
     name = f"{kind}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    _sweep(lab)
     try:
-        with _alone(lab):
-            kubeconfig = lab.start(name, *options)
-        yield kubeconfig
+        yield lab.start(name, *options)
     finally:
-        lab.run("down", name)
+        lab.end(name)
 
 
 @contextmanager
@@ -253,7 +267,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """The last to leave ends the cluster."""
-    furnished = _folder() / f"{_run_name()}.furnished"
-    if not hasattr(config, "workerinput") and furnished.exists():
-        _lab().run("down", _run_name())
-        furnished.unlink()
+    name = _run_name()
+    if not hasattr(config, "workerinput") and _marker(name).exists():
+        _lab().end(name)
+        _marker(name).unlink()
