@@ -31,6 +31,10 @@ NAMESPACE, ACCOUNT = "rung-system", "rung"
 POOL = "lab"
 NODES = 4
 GPUS = 8
+SECONDS = 300
+"""The limit of a test that says none itself. Clusters start one after the other on a machine, and the wait for others
+is charged to whoever happens to be the first to need one: it comes on top of what every test has (pyproject.toml).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,13 +260,17 @@ def unique() -> Callable[[str], str]:
     return lambda name: f"{name}-{mark}"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever asks for a cluster may speak to it, and is marked."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Whoever asks for a cluster may speak to it, and is marked; what is marked by anybody has more time."""
     for item in items:
         if FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.lab)
             item.add_marker(pytest.mark.enable_socket)
+    yield
+    for item in items:
+        if item.get_closest_marker("lab") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SECONDS))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
