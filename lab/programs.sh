@@ -1,6 +1,6 @@
 # Read by lab/cluster: the programs that kwokctl started, one by one. Each is started again with the command line it had.
 programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kwok-controller)
-restarted=(kube-controller-manager kube-scheduler kwok-controller) # they exit when the API server is away for long
+restarted=(kube-controller-manager kube-scheduler kwok-controller) # they may exit while the API server is away
 
 remember_programs() { # save every command line: of a program that died, /proc has none
   local program
