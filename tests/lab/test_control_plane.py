@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -67,17 +66,17 @@ def test_a_killed_start_does_not_stop_the_next_and_nothing_is_left_behind(tmp_pa
         admin.call("GET", "/readyz")
 
 
-@contextmanager
-def running(folder: Path, name: str) -> Iterator[tuple[Lab, KubeClient]]:
-    """A cluster and its admin's client; of both nothing is left."""
-    lab = Lab(folder, programs())
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, KubeClient]]:
+    """A cluster whose programs are ended, and its admin's client; every program runs again after each test."""
+    lab = Lab(tmp_path_factory.mktemp("lab"), programs())
     try:
-        admin = KubeClient(lab.start(name))
+        admin = KubeClient(lab.start("own"))
         yield lab, admin
         admin.close()
     finally:
-        lab.end(name)
-        assert lab.processes(name) == {}
+        lab.end("own")
+        assert lab.processes("own") == {}
 
 
 def pid_of(lab: Lab, name: str, program: str) -> int:
@@ -94,34 +93,35 @@ def is_ready(admin: KubeClient) -> bool:
 
 
 @pytest.mark.enable_socket
-def test_scheduler_and_controller_manager_are_started_again_when_they_die(tmp_path: Path) -> None:
-    with running(tmp_path, "again") as (lab, admin):
-        for program in ("kube-scheduler", "kube-controller-manager"):
-            before = pid_of(lab, "again", program)
-            os.kill(before, signal.SIGKILL)
-            eventually(lambda p=program, b=before: pid_of(lab, "again", p) not in {0, b}, seconds=20)
-        admin.gpu_nodes(1, GPUS, "lab")
-        ref = ref_of(admin.create(pod(admin.namespace("work"))))
-        admin.wait_until(ref, lambda found: found["status"]["phase"] == "Running", seconds=60)
+def test_scheduler_and_controller_manager_are_started_again_when_they_die(own: tuple[Lab, KubeClient]) -> None:
+    lab, admin = own
+    for program in ("kube-scheduler", "kube-controller-manager"):
+        eventually(lambda p=program: pid_of(lab, "own", p), seconds=20)  # it may have ended while the server was away
+        before = pid_of(lab, "own", program)
+        os.kill(before, signal.SIGKILL)
+        eventually(lambda p=program, b=before: pid_of(lab, "own", p) not in {0, b}, seconds=20)
+    admin.gpu_nodes(1, GPUS, "lab")
+    ref = ref_of(admin.create(pod(admin.namespace("work"))))
+    admin.wait_until(ref, lambda found: found["status"]["phase"] == "Running", seconds=60)
 
 
 @pytest.mark.enable_socket
-def test_a_stopped_program_stays_away_until_it_is_started_on_the_same_port(tmp_path: Path) -> None:
-    with running(tmp_path, "away") as (lab, admin):
-        for program in ("kube-apiserver", "kube-scheduler"):
-            lab.run("stop", "away", program)
-            assert pid_of(lab, "away", program) == 0
-        with pytest.raises(HTTPError):
-            admin.call("GET", "/readyz")
-        assert lab.start("away").exists()
-        assert "away up" in lab.run("list")
-        assert pid_of(lab, "away", "kube-apiserver") == pid_of(lab, "away", "kube-scheduler") == 0
-        for program in ("kube-apiserver", "kube-scheduler"):
-            lab.run("start", "away", program)
-        eventually(lambda: is_ready(admin), seconds=30)
-        before = pid_of(lab, "away", "etcd")
-        lab.run("restart", "away", "etcd", "TERM")
-        assert pid_of(lab, "away", "etcd") not in {0, before}
-        eventually(lambda: is_ready(admin), seconds=30)
-        with pytest.raises(AssertionError, match="no program kubelet in cluster away; there are: etcd kube-apiserver"):
-            lab.run("restart", "away", "kubelet")
+def test_a_stopped_program_stays_away_until_it_is_started_on_the_same_port(own: tuple[Lab, KubeClient]) -> None:
+    lab, admin = own
+    for program in ("kube-apiserver", "kube-scheduler"):
+        lab.run("stop", "own", program)
+        assert pid_of(lab, "own", program) == 0
+    with pytest.raises(HTTPError):
+        admin.call("GET", "/readyz")
+    assert lab.start("own").exists()
+    assert "own up" in lab.run("list")
+    assert pid_of(lab, "own", "kube-apiserver") == pid_of(lab, "own", "kube-scheduler") == 0
+    for program in ("kube-apiserver", "kube-scheduler"):
+        lab.run("start", "own", program)
+    eventually(lambda: is_ready(admin), seconds=30)
+    before = pid_of(lab, "own", "etcd")
+    lab.run("restart", "own", "etcd", "TERM")
+    assert pid_of(lab, "own", "etcd") not in {0, before}
+    eventually(lambda: is_ready(admin), seconds=30)
+    with pytest.raises(AssertionError, match="no program kubelet in cluster own; there are: etcd kube-apiserver"):
+        lab.run("restart", "own", "kubelet")

@@ -21,6 +21,12 @@ def operated_cluster(kept: Kept) -> LabCluster:
 
 
 @pytest.fixture
+def scheduled_cluster(kept: Kept) -> LabCluster:
+    """One for all pods that are put to kube-scheduler itself; each test leaves it without scenarios."""
+    return kept.cluster(own_cluster)
+
+
+@pytest.fixture
 def schedulers_cluster(kept: Kept) -> LabCluster:
     """One for all that ask for the resources of KAI and Volcano, of which neither runs."""
     return kept.cluster(cluster_with_schedulers)

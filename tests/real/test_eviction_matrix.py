@@ -27,13 +27,16 @@ def cell(seed: int, value: int, never: bool, namespace: str, victim: int) -> tup
 
 
 @pytest.mark.timeout(300)
-def test_yes_cells_evict_and_no_cells_wait(fresh_lab_cluster: LabCluster) -> None:
+def test_yes_cells_evict_and_no_cells_wait(scheduled_cluster: LabCluster) -> None:
     weak, middle, strong = (sorted(VALUES)[at] for at in (0, len(VALUES) // 2, -1))
     asked = product((weak, middle, strong), (False, True), PLACES, (weak, middle, strong))
     cells = [cell(seed, *each) for seed, each in enumerate(asked)]
-    stage = Stage(fresh_lab_cluster.admin)
-    stage.furnish([scenario for _case, scenario in cells])
-    seen = stage.decide([(scenario, scenario.candidate) for _case, scenario in cells])
+    stage = Stage(scheduled_cluster.admin)
+    try:
+        stage.furnish([scenario for _case, scenario in cells])
+        seen = stage.decide([(scenario, scenario.candidate) for _case, scenario in cells])
+    finally:
+        stage.clear()
     expected = {scenario.seed: {"victim"} if cause_of_eviction(case) else set() for case, scenario in cells}
     assert {seed: set(verdict.victims) for seed, verdict in seen.items()} == expected
     assert {bool(victims) for victims in expected.values()} == {True, False}

@@ -11,14 +11,18 @@ from tests.real.agreement import answers
 from tests.real.comparing import differing, seeds, table
 from tests.real.scenarios.generator import FAMILIES, scenario
 from tests.real.scenarios.plain import Kind
+from tests.real.scenarios.stage import Stage
 from tests.support.lab import LabCluster
 
 COUNT = 120
 
 
 @pytest.mark.timeout(600)  # half a minute on two idle cores; more scenarios take longer
-def test_same_verdict_and_same_victims_in_every_scenario(fresh_lab_cluster: LabCluster) -> None:
-    found = list(answers(fresh_lab_cluster.admin, seeds(COUNT)))
+def test_same_verdict_and_same_victims_in_every_scenario(scheduled_cluster: LabCluster) -> None:
+    try:
+        found = list(answers(scheduled_cluster.admin, seeds(COUNT)))
+    finally:
+        Stage(scheduled_cluster.admin).clear()
     explained = "\n".join([*differing(found), table(found, FAMILIES)])
     assert len({each.scenario.seed for each in found}) == len(seeds(COUNT))
     assert all(each.agrees for each in found), explained

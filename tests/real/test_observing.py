@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.postgres]
 
 @pytest.fixture
 def cluster(lab_cluster: LabCluster) -> Iterator[Cluster]:
-    """The run's cluster, registered."""
+    """The lab's cluster, registered."""
     forget_gateways()
     row = build_cluster(name="real", flavour="kube", backend="kubernetes")
     credential = ClusterCredential(cluster=row)

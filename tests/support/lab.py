@@ -1,10 +1,9 @@
-"""A real control plane for tests: one for the whole run, whatever the number of workers; nothing of it is left.
+"""Real control planes for tests: one for each unit of tests that shares it; nothing of them is left.
 
-Tests that ask for `lab_cluster` or `fresh_lab_cluster` are marked `lab` and may use sockets. Everybody shares the one
-control plane of the run, so a test works in names of its own (`unique`), or asks for a cluster of its own.
+Tests that ask for `lab_cluster` or `fresh_lab_cluster` are marked `lab` and may use sockets. Everybody in a unit shares
+`lab_cluster`, so a test works in names of its own (`unique`), or asks for a cluster of its own.
 """
 
-import fcntl
 import os
 import subprocess
 import uuid
@@ -145,64 +144,26 @@ def _lab(*more: str) -> Lab:
     return Lab(_folder(), programs(*more))
 
 
-def _run_name() -> str:
-    """One name per test run: the workers of pytest-xdist are children of the process that ends the cluster."""
-    return f"run-{os.getppid() if 'PYTEST_XDIST_WORKER' in os.environ else os.getpid()}"
-
-
 def _sweep(lab: Lab) -> None:
-    """End what killed test runs could not: everything here is named for a kind and a process."""
-    names = {file.name.partition(".")[0] for file in lab.folder.glob("*-*.*")}
-    for name in names:
+    """End what killed test runs could not: everything here is named for the process that started it."""
+    for name in {file.name.partition(".")[0] for file in lab.folder.glob("*-*.yaml*")}:
         if not Path(f"/proc/{name.split('-')[1]}").exists():
             lab.end(name)
-            _marker(name).unlink(missing_ok=True)
-
-
-def _marker(name: str) -> Path:
-    """It is there once a worker has begun to start this cluster of a run, and not empty once that one is furnished."""
-    return _folder() / f"{name}.furnished"
-
-
-def _start_once(lab: Lab, name: str) -> None:
-    """The first worker starts the cluster of its run; those that come meanwhile wait for it."""
-    with _marker(name).open("a+") as marker:
-        fcntl.flock(marker, fcntl.LOCK_EX)
-        marker.seek(0)
-        if not marker.read():
-            _sweep(lab)
-            furnish(lab.start(name))
-            marker.write("furnished")
-
-
-@pytest.fixture(scope="session")
-def lab_cluster() -> Iterator[LabCluster]:
-    """The control plane of this test run, with scheduler, controllers, and four nodes of eight GPUs in the pool lab."""
-    lab, name = _lab(), _run_name()
-    _start_once(lab, name)
-    with reached(lab.folder / f"{name}.kubeconfig") as cluster:
-        yield cluster
-
-
-@contextmanager
-def own_lab(kind: str, *options: str) -> Iterator[Path]:
-    """A bare cluster beside the run's, gone afterwards; yields its kubeconfig."""
-    lab = _lab(*(["kueue"] if "--kueue" in options else []))
-    name = f"{kind}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    _sweep(lab)
-    try:
-        yield lab.start(name, *options)
-    finally:
-        lab.end(name)
 
 
 @contextmanager
 def own_cluster(*options: str, flavour: str = "kube") -> Iterator[LabCluster]:
-    """A furnished cluster beside the run's, gone afterwards: with these options of `lab/cluster up`."""
-    with own_lab("own", *options) as kubeconfig:
+    """A furnished cluster, gone afterwards: with these options of `lab/cluster up`."""
+    lab = _lab(*(["kueue"] if "--kueue" in options else []))
+    name = f"own-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    _sweep(lab)
+    try:
+        kubeconfig = lab.start(name, *options)
         furnish(kubeconfig, flavour)
         with reached(kubeconfig) as cluster:
             yield cluster
+    finally:
+        lab.end(name)
 
 
 def program_of(cluster: LabCluster, command: str, program: str) -> None:
@@ -211,7 +172,7 @@ def program_of(cluster: LabCluster, command: str, program: str) -> None:
 
 
 class Kept:
-    """Clusters that one unit of tests shares. They end with it: one that idles on takes an eighth of a core."""
+    """Clusters that one unit of tests shares. They end with it: one that idles on takes a part of a core."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -247,6 +208,12 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.fixture
+def lab_cluster(kept: Kept) -> LabCluster:
+    """A control plane with scheduler, controllers, and four nodes of eight GPUs in the pool lab."""
+    return kept.cluster(own_cluster)
+
+
+@pytest.fixture
 def fresh_lab_cluster() -> Iterator[LabCluster]:
     """A cluster that only this test sees."""
     with own_cluster() as cluster:
@@ -271,11 +238,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     for item in items:
         if item.get_closest_marker("lab") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SECONDS))
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """The last to leave ends the cluster."""
-    name = _run_name()
-    if not hasattr(config, "workerinput") and _marker(name).exists():
-        _lab().end(name)
-        _marker(name).unlink()

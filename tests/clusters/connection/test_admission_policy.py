@@ -1,6 +1,7 @@
 """A real API server keeps Rung's account to namespaces and objects with Rung's label, whoever holds its token."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from clusters.connection.services.gateways import gateway_to
 from clusters.ports.connection import Connection
 from clusters.ports.gateway import ClusterGateway, ClusterRefused, Manifest, ObjectRef
 from clusters.ports.objects import LIMIT_RANGE, MANAGED_BY, MANAGER, NAMESPACE, PRIORITY_CLASS
-from tests.support.lab import LabCluster
+from tests.support.lab import Kept, LabCluster, own_cluster
 from tests.support.processes import eventually
 
 OURS = {MANAGED_BY: MANAGER}
@@ -27,16 +28,30 @@ def limits(namespace: str, labels: dict[str, str]) -> Manifest:
     return thing("LimitRange", "d", labels, namespace=namespace, spec={"limits": bounds})
 
 
-@pytest.fixture
-def guarded(fresh_lab_cluster: LabCluster) -> Iterator[tuple[LabCluster, ClusterGateway]]:
-    """A cluster whose policy is at work, and a gateway under Rung's account."""
-    cluster = fresh_lab_cluster
-    for manifest in admission_policy_for():
-        cluster.admin.create(manifest)
+@contextmanager
+def with_policy() -> Iterator[LabCluster]:
+    """A cluster whose policy is at work."""
+    with own_cluster() as cluster, gateway_of(cluster) as gateway:
+        for manifest in admission_policy_for():
+            cluster.admin.create(manifest)
+        eventually(lambda: _is_refused(lambda: gateway.create(thing("Namespace", "probe", {}))), seconds=20)
+        yield cluster
+
+
+@contextmanager
+def gateway_of(cluster: LabCluster) -> Iterator[ClusterGateway]:
+    """One under Rung's account."""
     gateway = gateway_to(Connection(cluster.server, ca=cluster.ca, token=cluster.token), name="guarded")
-    eventually(lambda: _is_refused(lambda: gateway.create(thing("Namespace", "probe", {}))), seconds=20)
-    yield cluster, gateway
+    yield gateway
     gateway.close()
+
+
+@pytest.fixture
+def guarded(kept: Kept) -> Iterator[tuple[LabCluster, ClusterGateway]]:
+    """It, the same for all tests of this module, and a gateway under Rung's account."""
+    cluster = kept.cluster(with_policy)
+    with gateway_of(cluster) as gateway:
+        yield cluster, gateway
 
 
 def _is_refused(act: Callable[[], object]) -> bool:
