@@ -36,8 +36,10 @@ def crowd(seed: int) -> Plan:
     dice = Random(seed)
     family = FAMILIES[seed % len(FAMILIES)]
     wished = dice.choice(KINDS)
-    plans = [plan for plan in (_plan(dice, seed, family) for _try in range(TRIES)) if plan.waiting]
-    return next((plan for plan in plans if outcome_of(plan, consolidates=True).kind is wished), plans[-1])
+    for plan in (plan for plan in (_plan(dice, seed, family) for _try in range(TRIES)) if plan.waiting):
+        if outcome_of(plan, consolidates=True).kind is wished:
+            break
+    return plan
 
 
 def _plan(dice: Random, seed: int, family: str) -> Plan:
