@@ -18,7 +18,7 @@ from workloads.forecast.selectors.preview import forecast
 from workloads.preemption.models import PreemptionRecord
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket, pytest.mark.timeout(300)]
-GRACE = 30
+GRACE = 15
 
 
 @pytest.fixture
