@@ -1,9 +1,13 @@
 """A running demo per file: the files are independent of each other and may run at the same time."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.db import connection
 
 from tests.portal.demo.installation import Demo
 
@@ -25,10 +29,26 @@ def speed() -> int:
     return 60
 
 
+@pytest.fixture(scope="session")
+def migrated(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database file with the tables of the portal, as migrations leave it: a copy of the one that tests use."""
+    file = tmp_path_factory.mktemp("migrated") / "rung.sqlite3"
+    with django_db_blocker.unblock(), closing(sqlite3.connect(file)) as copy:
+        connection.ensure_connection()
+        connection.connection.backup(copy)
+    return file
+
+
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory, speed: int) -> Iterator[Demo]:
+def database(migrated: Path) -> Path | None:
+    """What a demo starts with: every migration anew costs ten seconds. Files that test a first start say None."""
+    return migrated
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory, speed: int, database: Path | None) -> Iterator[Demo]:
     """A demo that is ready. Nothing of it is left afterwards."""
-    demo = Demo(tmp_path_factory.mktemp("demo") / "data", speed=speed)
+    demo = Demo(tmp_path_factory.mktemp("demo") / "data", speed=speed, database=database)
     try:
         demo.start()
         yield demo

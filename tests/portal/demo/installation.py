@@ -25,8 +25,11 @@ OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 class Demo:
     """`python -m portal.demo` on a free port. SQLite and a broker of folders, as they are by default."""
 
-    def __init__(self, folder: Path, *, speed: int) -> None:
+    def __init__(self, folder: Path, *, speed: int, database: Path | None = None) -> None:
         self.folder, self.port = folder, free_port()
+        if database:
+            folder.mkdir(mode=0o700)
+            shutil.copyfile(database, folder / "rung.sqlite3")
         self.origin = f"http://127.0.0.1:{self.port}"
         self.log = folder.with_suffix(".log")
         handles = {"RUNG_PORT": str(self.port), "RUNG_DEMO_PASSWORD": PASSWORD, "RUNG_DEMO_SPEED": str(speed)}

@@ -1,6 +1,7 @@
 """`make demo RUNG_LAB=1`: a real control plane beside the simulated cluster, gone with the demo."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,10 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+def demo(tmp_path_factory: pytest.TempPathFactory, database: Path | None) -> Iterator[Demo]:
     """A demo with a lab. Nothing of either is left afterwards."""
     programs()
-    demo = Demo(tmp_path_factory.mktemp("lab") / "data", speed=60)
+    demo = Demo(tmp_path_factory.mktemp("lab") / "data", speed=60, database=database)
     demo.env["RUNG_LAB"] = "1"
     try:
         demo.start()

@@ -15,6 +15,11 @@ def speed() -> int:
 
 
 @pytest.fixture(scope="module")
+def database() -> None:
+    """Likewise: there is none."""
+
+
+@pytest.fixture(scope="module")
 def robot(demo: Demo) -> Robot:
     return Robot(demo.origin)
 
