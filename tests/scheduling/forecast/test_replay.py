@@ -153,6 +153,17 @@ def test_a_gang_that_evicts_is_tried_again_when_its_victims_are_gone() -> None:
     assert times(found) == {"a": (0, 160), "b": (0, 160), "gang": (30, 60)}
 
 
+@pytest.mark.parametrize("flavour", ["kube", "kube-gangs"])
+def test_a_nominated_pod_starts_on_another_node_that_is_free_before_its_own(flavour: str) -> None:
+    trace = (
+        sent("low", 0, 100, 8, priority=40),
+        sent("top", 0, 35, 8, priority=125),
+        sent("mid", 10, 20, 8, priority=65),
+    )
+    found = replayed(team(nodes=2), *trace, flavour=flavour, grace=30)
+    assert times(found) == {"low": (0, 140), "top": (0, 35), "mid": (35, 55)}
+
+
 def test_a_gang_gets_freed_capacity_before_a_nominated_pod_of_lower_priority() -> None:
     trace = (
         sent("low", 0, 1000, 8, priority=40),
