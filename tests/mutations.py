@@ -77,11 +77,11 @@ MUTATIONS: Final = (
         (f"{_KAI_TESTS}test_order.py",),
     ),
     Mutation(
-        "kube-scheduler: equal priority is not preempted",
+        "kube-scheduler: equal priority is neither preempted nor waited for",
         "scheduling/rules/kube/preemption.py",
         "if assignment.group.priority < priority]",
         "if assignment.group.priority <= priority]",
-        ("tests/scheduling/rules/kube/test_pods.py",),
+        ("tests/scheduling/rules/kube/test_terminating_and_nominated.py",),
     ),
     Mutation(
         "kube-scheduler: the preemption policy Never preempts nobody",
