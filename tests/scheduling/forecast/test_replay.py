@@ -164,6 +164,16 @@ def test_a_nominated_pod_starts_on_another_node_that_is_free_before_its_own(flav
     assert times(found) == {"low": (0, 140), "top": (0, 35), "mid": (35, 55)}
 
 
+def test_a_nominated_pod_keeps_its_node_when_one_of_lower_priority_comes() -> None:
+    trace = (
+        sent("low", 0, 100, 8, priority=40),
+        sent("mid", 10, 20, 8, priority=65),
+        sent("late", 20, 5, 8, priority=25),
+    )
+    found = replayed(team(), *trace, flavour="kube", grace=30)
+    assert times(found) == {"low": (0, 160), "mid": (40, 60), "late": (160, 165)}
+
+
 def test_a_gang_gets_freed_capacity_before_a_nominated_pod_of_lower_priority() -> None:
     trace = (
         sent("low", 0, 1000, 8, priority=40),
