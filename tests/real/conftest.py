@@ -22,7 +22,7 @@ def operated_cluster(kept: Kept) -> LabCluster:
 
 @pytest.fixture
 def scheduled_cluster(kept: Kept) -> LabCluster:
-    """One for all pods that are put to kube-scheduler itself; each test leaves it without scenarios."""
+    """One for all tests that give pods to kube-scheduler itself; each test removes its scenarios."""
     return kept.cluster(own_cluster)
 
 

@@ -31,8 +31,8 @@ POOL = "lab"
 NODES = 4
 GPUS = 8
 SECONDS = 300
-"""The limit of a test that says none itself. Clusters start one after the other on a machine, and the wait for others
-is charged to whoever happens to be the first to need one: it comes on top of what every test has (pyproject.toml).
+"""The time limit of a lab test without a limit of its own. It exceeds the default of pyproject.toml, because clusters
+start one at a time on a machine and a test's limit includes the wait for other starts.
 """
 
 
@@ -66,7 +66,7 @@ class Lab:
         return Path(self.run("up", name, "--scheduler", *options))
 
     def end(self, name: str) -> None:
-        """Bring a cluster down: a process of its own, which ends it also when a test's time is up meanwhile."""
+        """Bring a cluster down in a session of its own, so that it completes even if the test runs out of time."""
         command = [str(ROOT / "lab" / "cluster"), "down", name]
         with TemporaryFile("w+") as said:
             process = subprocess.Popen(command, env=self._env, stdout=said, stderr=said, start_new_session=True)
@@ -87,7 +87,7 @@ class Lab:
             process.wait()
 
     def processes(self, name: str) -> dict[int, str]:
-        """Every process of the cluster: their programs are started from its folder. A fork of one is none."""
+        """Every process of the cluster: their programs are started from its folder. Forks are left out."""
         mark = f"{self.folder}/clusters/{name}/bin/".encode()
         found, parents = {}, {}
         for entry in Path("/proc").iterdir():
@@ -145,7 +145,7 @@ def _lab(*more: str) -> Lab:
 
 
 def _sweep(lab: Lab) -> None:
-    """End what killed test runs could not: everything here is named for the process that started it."""
+    """End the clusters that killed test runs left: the name of a cluster holds the process ID of its run."""
     for name in {file.name.partition(".")[0] for file in lab.folder.glob("*-*.yaml*")}:
         if not Path(f"/proc/{name.split('-')[1]}").exists():
             lab.end(name)
@@ -229,7 +229,7 @@ def unique() -> Callable[[str], str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Whoever asks for a cluster may speak to it, and is marked; what is marked by anybody has more time."""
+    """Mark tests that use a cluster and let them open sockets; give lab tests without a limit more time."""
     for item in items:
         if FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.lab)

@@ -223,6 +223,9 @@ def pool_sums(pools: Sequence[NodePool]) -> list[PoolTotals]:
     ]
 
 
+POOLS_AT_FIRST: Final = 4
+
+
 def quotas_in_turn(pools: Sequence[NodePool]) -> Iterator[PoolQuotas]:
     """`pool_quotas` for a page, read as far as it reaches: of four pools, then of twice as many each time."""
     start, count = 0, POOLS_AT_FIRST
@@ -231,7 +234,6 @@ def quotas_in_turn(pools: Sequence[NodePool]) -> Iterator[PoolQuotas]:
         start, count = start + count, 2 * count
 
 
-POOLS_AT_FIRST: Final = 4
 Sums = Sequence[int | None]
 
 

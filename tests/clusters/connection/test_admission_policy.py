@@ -40,7 +40,7 @@ def with_policy() -> Iterator[LabCluster]:
 
 @contextmanager
 def gateway_of(cluster: LabCluster) -> Iterator[ClusterGateway]:
-    """One under Rung's account."""
+    """A gateway under Rung's account."""
     gateway = gateway_to(Connection(cluster.server, ca=cluster.ca, token=cluster.token), name="guarded")
     yield gateway
     gateway.close()
@@ -48,7 +48,7 @@ def gateway_of(cluster: LabCluster) -> Iterator[ClusterGateway]:
 
 @pytest.fixture
 def guarded(kept: Kept) -> Iterator[tuple[LabCluster, ClusterGateway]]:
-    """It, the same for all tests of this module, and a gateway under Rung's account."""
+    """A cluster with the policy, shared by the tests of this module, and a gateway under Rung's account."""
     cluster = kept.cluster(with_policy)
     with gateway_of(cluster) as gateway:
         yield cluster, gateway

@@ -41,7 +41,7 @@ def migrated(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: py
 
 @pytest.fixture(scope="module")
 def database(migrated: Path) -> Path | None:
-    """What a demo starts with: every migration anew costs ten seconds. Files that test a first start say None."""
+    """The database that a demo starts with, which saves the time of all migrations. None: the demo migrates."""
     return migrated
 
 

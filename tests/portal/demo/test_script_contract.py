@@ -16,7 +16,7 @@ def speed() -> int:
 
 @pytest.fixture(scope="module")
 def database() -> None:
-    """Likewise: there is none."""
+    """None: the first start migrates."""
 
 
 @pytest.fixture(scope="module")

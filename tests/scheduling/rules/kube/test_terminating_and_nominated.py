@@ -91,7 +91,7 @@ def test_who_has_nobody_to_wait_for_any_more_evicts_again() -> None:
     assert (evict.victim.name, wait.nominated) == ("weak", {"first-0": "b"})
 
 
-def test_nobody_waits_for_a_terminating_pod_of_its_own_priority() -> None:
+def test_a_nominated_pod_does_not_wait_for_a_terminating_pod_of_equal_priority() -> None:
     work = (ending("equal", "a", priority="high"), running("weak", "b", priority="low"))
     first = gang("first", priority="high", nominated="a")
     evict, wait = cycle(snapshot(node("a", 1), node("b", 1, order=1), *work, first), flavour="kube")
