@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeVar, cast
 
 from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import ZERO, Resources, sum_of
@@ -17,6 +17,7 @@ from scheduling.state.assignments import Assignment
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, matches, selection, wants_part
 from scheduling.state.queue_usage import QueueUsageTracker, UsageEntry
 from scheduling.state.shortage import Shortage, Space, shortage
+from scheduling.state.tables import add, copied
 from scheduling.state.topology_domains import Domains
 from scheduling.state.workspace import check_time
 
@@ -44,6 +45,8 @@ class SchedulingState:
     counts_on_leaving: whether the scheduler assigns capacity that terminating pods have not freed yet.
     domains: how it finds topology domains.
     """
+
+    tables: ClassVar[tuple[str, ...]] = ("assignments_on", "holders", "_priorities", "_pods_of_kin", "_pods_by_domain")
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class SchedulingState:
         self._cache: dict[Scope, dict[Hashable, Any]] = defaultdict(dict)
         self.holders: dict[str, dict[str, PodGroup]] = defaultdict(dict)
         """Pod groups that have pods on nodes, by queue and name."""
+        self._priorities: dict[str, dict[int, int]] = defaultdict(dict)  # how many of these are preemptible
         self.about: Collection[str] | None = None
         """Names of the pod groups whose refusals need their numbers; None: all."""
         for node in self._domains.nodes:
@@ -96,15 +100,15 @@ class SchedulingState:
     def restore_point(self) -> Callable[[], None]:
         """Return a function that restores the present state. Call it between cycles."""
         names = ("active", "assignments_of", "_groups", "_entered", "_cache")
-        nested = ("assignments_on", "holders", "_pods_of_kin", "_pods_by_domain")
-        known = {name: vars(self)[name].copy() for name in names} | {name: _copied(vars(self)[name]) for name in nested}
+        known = {name: vars(self)[name].copy() for name in names}
+        known |= {name: copied(vars(self)[name]) for name in self.tables}
         uses, restore_capacities = self.usage.uses.copy(), self.capacities.restore_point()
 
         def restore() -> None:
             restore_capacities()
             self.usage.uses = uses.copy()
             vars(self).update((name, known[name].copy()) for name in names)
-            vars(self).update((name, _copied(known[name])) for name in nested)
+            vars(self).update((name, copied(known[name])) for name in self.tables)
 
         return restore
 
@@ -145,6 +149,7 @@ class SchedulingState:
         if assignments:
             self._forget_cached(group)
             del self.holders[group.queue][name]
+            self._count_priority(group, -1)
         places = []
         for assignment in assignments:
             place = 0
@@ -170,6 +175,11 @@ class SchedulingState:
         if assignments:
             self._forget_cached(group)
             self.holders[group.queue][group.name] = group
+            self._count_priority(group, 1)
+
+    def _count_priority(self, group: PodGroup, number: int) -> None:
+        if group.preemptible:
+            add(self._priorities[group.queue], group.priority, number)
 
     def _forget_cached(self, group: PodGroup) -> None:
         """Forget what was cached while other pods were on nodes."""
@@ -211,10 +221,7 @@ class SchedulingState:
 
     def has_weaker(self, group: PodGroup) -> bool:
         """Whether preemptible work of lower priority in the same queue has pods on nodes."""
-        held = self.holders[group.queue].values()
-        priorities = (each.priority for each in held if each.preemptible)
-        lowest = self.cached(("queue", group.queue), "lowest priority", lambda: min(priorities, default=None))
-        return lowest is not None and lowest < group.priority
+        return min(self._priorities[group.queue], default=group.priority) < group.priority
 
     def usable(self, group: PodGroup) -> list[SnapshotNode]:
         """Nodes that the group may use, ready or not."""
@@ -386,13 +393,6 @@ class SchedulingState:
             not self.usage.uses[queue.name].allocated.within(queue.deserved)
             for queue in self.usage.path(group.queue)[:1]
         )
-
-
-def _copied(tables: dict[str, Any]) -> dict[str, Any]:
-    """The same tables by the same names, copied one by one."""
-    found = tables.copy()
-    found.update((name, table.copy()) for name, table in tables.items())
-    return found
 
 
 def packed_state(snapshot: Snapshot) -> SchedulingState:

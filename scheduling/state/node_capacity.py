@@ -14,6 +14,7 @@ from scheduling.model.resources import MILLI, ZERO, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, SnapshotNode, Strategy, Toleration, welcome
 
 NO_LIMIT: Final = 2**31
+MOST_LOGGED: Final = 10_000
 ENTIRE: Final = MILLI  # one GPU
 
 Selection = tuple[str, tuple[tuple[str, str], ...], tuple[Toleration, ...], tuple[tuple[str, int], ...]]
@@ -155,6 +156,9 @@ class NodeCapacities:
         """Another number after every change, and the old one again when all is as it was then."""
         self.changes: list[NodeCapacity] = []
         """Rooms that have changed since all was settled, in order."""
+        self._log: list[int] = []
+        """Indexes of nodes whose amounts changed, in order; the oldest are forgotten."""
+        self._forgotten = 0
         self.moved: list[NodeCapacity] = []
         """Indexes of nodes that changed, in order."""
 
@@ -188,6 +192,16 @@ class NodeCapacities:
         self._clock += 1
         capacity.version = self.age = self._clock
         self.changes.append(capacity)
+        self._log.append(capacity.index)
+
+    @property
+    def point(self) -> int:
+        """A point for `changed_since`."""
+        return self._forgotten + len(self._log)
+
+    def changed_since(self, point: int) -> set[int] | None:
+        """Indexes of nodes whose amounts changed since then, even if they are as before again; None: not known."""
+        return None if point < self._forgotten else {*self._log[point - self._forgotten :]}
 
     def restored(self) -> None:
         """Note that all changes since `settle` were undone."""
@@ -204,6 +218,9 @@ class NodeCapacities:
         self._before.clear()
         self.changes.clear()
         self._settled = self.age
+        if len(self._log) > MOST_LOGGED:
+            self._forgotten += len(self._log)
+            self._log.clear()
 
     def restore_point(self) -> Callable[[], None]:
         """Return a function that restores the present amounts. Call it between cycles."""
@@ -218,6 +235,7 @@ class NodeCapacities:
                     capacity.idle, capacity.future, capacity.pods_left = idle, future, pods_left
                     capacity.version, capacity.shared = version, shared.copy()
                     self.moved.append(capacity)
+                    self._log.append(capacity.index)
             self.age = self._settled = age
 
         return restore

@@ -20,16 +20,16 @@ runtime.
   next cycle if there are several, so it may evict more than the gang needs, or evict for a gang that still waits.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from scheduling.model.decisions import Cause, Decision, Start, Until, Wait
 from scheduling.model.reasons import PendingReason, Reason
-from scheduling.model.resources import Resources
-from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy, total
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
 from scheduling.rules.volcano.order import VolcanoOrder
+from scheduling.rules.volcano.state import VolcanoState
+from scheduling.rules.volcano.suitability import SuitableNodes
 from scheduling.state.assignments import Assignment, evictions, held
-from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, matches, selection
 from scheduling.state.refusals import impossible, no_room
 from scheduling.state.workspace import check_time, workspace
@@ -64,11 +64,6 @@ class _VolcanoCandidate:
 Fits = Callable[[PodGroup, Pod, NodeCapacity], bool]
 
 
-def volcano_state(snapshot: Snapshot) -> SchedulingState:
-    """The state for Volcano: it spreads pods, and assigns capacity that is about to be freed."""
-    return SchedulingState(snapshot, default=Strategy.SPREAD)
-
-
 class VolcanoRules:
     """Rules of the flavour `volcano`."""
 
@@ -76,13 +71,13 @@ class VolcanoRules:
         self, snapshot: Snapshot, about: Collection[str] | None = None, _until: Until = Until.ALL
     ) -> list[Decision]:
         """Run all actions over the waiting groups, then decide in the order of the snapshot."""
-        with workspace(snapshot, volcano_state) as state:
+        with workspace(snapshot, VolcanoState) as state:
             state.about = about
             return list(_VolcanoCycle(snapshot, state).run())
 
 
 class _VolcanoCycle:
-    def __init__(self, snapshot: Snapshot, state: SchedulingState) -> None:
+    def __init__(self, snapshot: Snapshot, state: VolcanoState) -> None:
         self.snapshot = snapshot
         self.state = state
         self.ordering = VolcanoOrder(snapshot, self.state)
@@ -128,20 +123,16 @@ class _VolcanoCycle:
 
     def _by_queue(self, cases: list[_VolcanoCandidate]) -> Iterator[list[_VolcanoCandidate]]:
         """Yield the groups of one queue after the other, each time of the queue that is served next."""
-        waiting = dict.fromkeys(case.group.queue for case in cases)  # their order decides where turns form a circle
+        waiting = _grouped(cases)
         while waiting:
-            queue = min(waiting, key=self.ordering.order.turn)
-            del waiting[queue]
-            mine = [case for case in cases if case.group.queue == queue]
+            mine = waiting.pop(self.ordering.order.first(waiting))
             yield sorted(mine, key=lambda case: self.ordering.job_turn(case.group))
 
     def _allocate(self, cases: list[_VolcanoCandidate]) -> None:
         """Place one group at a time: the minimum together, then pod by pod; the queue is chosen again each time."""
-        waiting: dict[str, list[_VolcanoCandidate]] = {}
-        for case in cases:
-            waiting.setdefault(case.group.queue, []).append(case)
+        waiting = _grouped(cases)
         while waiting:
-            queue = min(waiting, key=self.ordering.order.turn)
+            queue = self.ordering.order.first(waiting)
             case = min(waiting[queue], key=lambda case: self.ordering.job_turn(case.group))
             if not (self._place(case) and case.untried):
                 waiting[queue].remove(case)
@@ -198,17 +189,7 @@ class _VolcanoCycle:
         promised = self.state.capacities.get(pod.nominated)
         if promised and promised.fits(asked, now=False) and matches(promised.node, domain):
             return promised
-        return self._best(self._with_room(domain, asked, now=True) or self._with_room(domain, asked), asked)
-
-    def _with_room(self, group: PodGroup, asked: Resources, *, now: bool = False) -> list[NodeCapacity]:
-        """Nodes that fit the pod now, else nodes that may fit it once capacity is freed."""
-        check_time()
-        capacities = self.state.capacities
-        found = capacities.with_gpus(group, asked.gpu) if asked.gpu else capacities.matching(group)
-        return [capacity for capacity in found if capacity.fits(asked, now=now)]
-
-    def _best(self, capacities: list[NodeCapacity], asked: Resources) -> NodeCapacity | None:
-        return min(capacities, key=self.ordering.by_suitability(asked), default=None)
+        return SuitableNodes.of(self.state, domain, asked).best()
 
     def _evict_for(self, case: _VolcanoCandidate, cause: Cause) -> None:
         """Evict for the rest of the minimum; all of it or nothing."""
@@ -276,9 +257,10 @@ class _VolcanoCycle:
 
     def _preempt(self, case: _VolcanoCandidate, pod: Pod) -> tuple[NodeCapacity, list[Assignment]] | None:
         weaker, asked = self.ordering.weaker(case.group), pod.requests
-        usable = {*weaker, *self._with_room(case.group, asked)}
+        nodes = SuitableNodes.of(self.state, case.group, asked)
+        usable = {*weaker, *nodes.with_room()}
         enough = [capacity for capacity in usable if asked.served_by(capacity.future + held(weaker.get(capacity, [])))]
-        best_first = sorted(enough, key=self.ordering.by_suitability(asked))
+        best_first = sorted(enough, key=nodes.key)
         made = (
             (capacity, self._make_room(case, pod, capacity, weaker.get(capacity, []), self._fits))
             for capacity in best_first
@@ -288,7 +270,7 @@ class _VolcanoCycle:
     def _fill(self, case: _VolcanoCandidate) -> None:
         """Let waiting groups hold free capacity while the next action evicts for the rest. Starts nothing."""
         for pod in () if case.group.never_preempts else tuple(case.left):
-            capacity = self._best(self._with_room(case.group, pod.requests), pod.requests)
+            capacity = SuitableNodes.of(self.state, case.group, pod.requests).best_later()
             if capacity is None or not self._fits(case.group, pod, capacity):
                 break
             self.state.place(case.group, pod, capacity, now=False)
@@ -350,6 +332,14 @@ class _VolcanoCycle:
         more = total(tuple(pod for pod in least if pod.name not in case.kept))
         over = self.state.usage.refusal(group.queue, more, preemptible=True)
         return over or impossible(self.state, group, least) or no_room(self.state, group, least)
+
+
+def _grouped(cases: Iterable[_VolcanoCandidate]) -> dict[str, list[_VolcanoCandidate]]:
+    """The groups by queue."""
+    found: dict[str, list[_VolcanoCandidate]] = {}
+    for case in cases:
+        found.setdefault(case.group.queue, []).append(case)
+    return found
 
 
 def _alike(pod: Pod, other: Pod | None) -> bool:

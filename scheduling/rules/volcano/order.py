@@ -1,4 +1,4 @@
-"""Volcano's order of queues, jobs, victims and nodes, and what its queues may reclaim from each other.
+"""Volcano's order of queues, jobs and victims, and what its queues may reclaim from each other.
 
 Source: the plugins priority, gang, conformance, capacity (with enableHierarchy), nodeorder and binpack of Volcano 1.15
 with the weights they are shipped with, and recorded decisions of it (docs/model.md).
@@ -8,24 +8,26 @@ departments by their departments. Only the rank is that of the project.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cmp_to_key, partial
-from math import sqrt
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, cmp_to_key
+from typing import Any, Final, TypeVar, cast
 
 from scheduling.model.decisions import BELOW_MINIMUM, Cause
-from scheduling.model.resources import LARGEST, Resources, sum_of
+from scheduling.model.resources import LARGEST, Resources
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot
+from scheduling.rules.volcano.state import VolcanoState
 from scheduling.state.assignments import Assignment, held
-from scheduling.state.cluster_state import ALL_PODS, NODES, SchedulingState
+from scheduling.state.cluster_state import ALL_PODS
 from scheduling.state.min_runtime import MinRuntimeProtection
-from scheduling.state.node_capacity import NodeCapacity
+from scheduling.state.node_capacity import NodeCapacity, Selection, selection
 from scheduling.state.queue_usage import QueueUsage, QueueUsageTracker, over_limit
 
-_Scores = dict[int, tuple[int, float]]
-"""Of each node, by its index: its version, and how well it suited then."""
+Value = TypeVar("Value")
+_Losing = tuple[tuple[str, bool], ...]
+"""Queues of which work may be reclaimed, and whether they exceed their deserved quota."""
+_Tier = tuple[int, tuple[float, bool]]
+"""Of a queue: minus its rank, and the used part of the deserved quota at the root of its path."""
 
-TOP_SCORE: Final = 100
 CRITICAL_NAMESPACE: Final = "kube-system"
 
 
@@ -40,23 +42,40 @@ class QueueOrder:
         self._common_ancestors: dict[tuple[str, str], int] = {}
         self._used_parts: dict[str, tuple[QueueUsage, tuple[float, bool]]] = {}
         self.deserved: Mapping[str, Resources] = {queue.name: _deserved(queue) for queue in snapshot.queues}
-        self.turn: Callable[[str], Any] = cmp_to_key(self.compare)
-        """Sort key of queues: the next one to serve comes first."""
+        self._seen: list[QueueUsage] = []
+        self._known: dict[str, Any] = {}
+        self._turn: Callable[[str], Any] = cmp_to_key(self.compare)
+
+    def first(self, names: Collection[str]) -> str:
+        """The queue that is served next. Where turns form a circle, the order of the names decides."""
+        tiers = self.tiers(names)
+        best = min(map(tiers.__getitem__, names))
+        return min((name for name in names if tiers[name] == best), key=self._turn)
+
+    def tiers(self, names: Iterable[str]) -> Mapping[str, _Tier]:
+        """Sort key of these queues at least: higher rank, then as in `compare` by the roots of their paths."""
+        tiers: dict[str, _Tier] = self.while_use_lasts("tiers", dict)
+        for name in names:
+            if name not in tiers:
+                tiers[name] = (-self._queues[name].rank, self._use(self._usage.path(name)[-1].name))
+        return tiers
+
+    def while_use_lasts(self, key: str, make: Callable[[], Value]) -> Value:
+        """Return `make()`, cached until the use of any queue changes."""
+        uses = [*self._usage.uses.values()]
+        if uses != self._seen:
+            self._seen, self._known = uses, {}
+        if key not in self._known:
+            self._known[key] = make()
+        return cast("Value", self._known[key])
 
     def compare(self, left: str, right: str) -> int:
-        """Negative if the left one is served first.
+        """Negative if the left one of a tier is served first.
 
-        Higher rank; where the paths part, the smaller used part of deserved quota, any deserved quota at all; older.
+        Where the paths part, the smaller used part of deserved quota, any deserved quota at all; older.
         """
-        mine, theirs = -self._queues[left].rank, -self._queues[right].rank
-        if mine != theirs:
-            return _sign(mine, theirs)
         above, beside = self._part(left, right)
         return _sign(self._use(above), self._use(beside)) or _sign(self._age[left], self._age[right])
-
-    def compare_victims(self, left: str, right: str, taker: str) -> int:
-        """Negative if victims of the left one go first: the queue nearer to the preemptor, then the one served last."""
-        return _sign(self._nearness(right, taker), self._nearness(left, taker)) or self.compare(right, left)
 
     def holds(self, name: str, asked: Resources) -> bool:
         """Whether that much fits under the limits of the queue and its parents."""
@@ -67,7 +86,7 @@ class QueueOrder:
         """Whether the queue or a parent uses more than its limit."""
         return any(self._usage.uses[queue.name].allocated.beyond(queue.limit) for queue in self._usage.path(name))
 
-    def _nearness(self, name: str, other: str) -> int:
+    def nearness(self, name: str, other: str) -> int:
         """Number of common ancestors."""
         if (name, other) not in self._common_ancestors:
             above = {queue.name for queue in self._usage.path(name)[1:]}
@@ -93,15 +112,16 @@ class QueueOrder:
 
 
 class VolcanoOrder:
-    """The order of queues, jobs and nodes at this moment of a cycle; it follows the state."""
+    """The order of queues and jobs at this moment of a cycle; it follows the state."""
 
-    def __init__(self, snapshot: Snapshot, state: SchedulingState) -> None:
+    def __init__(self, snapshot: Snapshot, state: VolcanoState) -> None:
         self._state = state
         self._queues = snapshot.queue_by_name
         self.order = QueueOrder(snapshot, state.usage)
         self._deserved = self.order.deserved
         self._protection = MinRuntimeProtection(snapshot, state.usage.path)
         self._keeps_minimum = BELOW_MINIMUM in snapshot.leaves_out
+        self._reclaim_nodes: dict[tuple[Selection, int, _Losing], tuple[int, list[NodeCapacity]]] = {}
 
     def _assignments(self, queue: str) -> list[tuple[Assignment, NodeCapacity]]:
         """Pods of the queue that can be preempted, with their nodes."""
@@ -114,11 +134,6 @@ class VolcanoOrder:
             if assignment.capacity
         ]
 
-    def _ending(self, node: str) -> Resources:
-        """Resources on the node of pods that were terminating before this cycle."""
-        assignments = self._state.assignments_on[node]
-        return sum_of(assignment.pod.requests for assignment in assignments if assignment.pod.terminating)
-
     def ready(self, group: PodGroup) -> bool:
         """Whether it has its minimum of pods."""
         return self._state.active[group.name] >= group.min_member
@@ -128,22 +143,32 @@ class VolcanoOrder:
         return (-group.priority, self.ready(group), group.created, group.name)
 
     def in_turn(self, victims: Iterable[Assignment], taker: str) -> Iterator[Assignment]:
-        """Victims by queue, lowest priority, gangs that have their minimum, latest start.
+        """Victims by queue (the nearest, then the one served last), lowest priority, complete gangs, latest start.
 
         The order changes with each victim; the next one was chosen just before.
         """
-        left, turn = list(victims), cmp_to_key(partial(self._compare, taker=taker))
-        coming = min(left, key=turn, default=None)
+        left, turn = list(victims), cmp_to_key(self._compare)
+        coming = min(self._first_tier(left, taker), key=turn, default=None)
         while coming is not None:
             left.remove(coming)
-            now, coming = coming, min(left, key=turn, default=None)
+            now, coming = coming, min(self._first_tier(left, taker), key=turn, default=None)
             yield now
 
-    def _compare(self, left: Assignment, right: Assignment, *, taker: str) -> int:
-        """Negative if the left one goes first."""
+    def _first_tier(self, victims: Sequence[Assignment], taker: str) -> Sequence[Assignment]:
+        """The victims of which one is next: those of the nearest queues, of these the ones that are served last."""
+        queues = {victim.group.queue for victim in victims}
+        if len(queues) < 2:
+            return victims
+        tiers = self.order.tiers(queues)
+        keys = {name: (self.order.nearness(name, taker), tiers[name]) for name in queues}
+        last = max(keys.values())
+        return [victim for victim in victims if keys[victim.group.queue] == last]
+
+    def _compare(self, left: Assignment, right: Assignment) -> int:
+        """Negative if the left one of a tier goes first: that of the queue that is served last."""
         mine, theirs = left.group, right.group
         if mine.queue != theirs.queue:
-            return self.order.compare_victims(mine.queue, theirs.queue, taker)
+            return self.order.compare(theirs.queue, mine.queue)
         one, other = self._strength(mine), self._strength(theirs)
         return int(one > other) - int(one < other)
 
@@ -187,33 +212,30 @@ class VolcanoOrder:
         capacities = self._state.capacities
         if not asked.gpu:
             return capacities.matching(group)
-        queues = [name for name, groups in self._state.holders.items() if groups and self._gives(name)]
-        losing = tuple((name, self._may_exceed_deserved(name)) for name in queues)
-        gained = self._state.cached(ALL_PODS, ("GPUs to reclaim", losing), lambda: self._gpus_to_reclaim(losing))
-        enough = {index for index, gpu in gained.items() if gpu + capacities.gpus[index] >= asked.gpu}
-        enough.update(capacity.index for capacity in capacities.with_gpus(group, asked.gpu))
-        return [capacities.all[index] for index in sorted(enough & capacities.allowed(group))]
+        key = (selection(group), asked.gpu, self.order.while_use_lasts("losing", self._losing))
+        known = self._reclaim_nodes.get(key)
+        if known is None or known[0] != capacities.age:
+            gained = self._state.cached(ALL_PODS, ("GPUs to reclaim", key[2]), lambda: self._gpus_to_reclaim(key[2]))
+            enough = {index for index, gpu in gained.items() if gpu + capacities.gpus[index] >= asked.gpu}
+            enough.update(capacity.index for capacity in capacities.with_gpus(group, asked.gpu))
+            found = [capacities.all[index] for index in sorted(enough & capacities.allowed(group))]
+            known = self._reclaim_nodes[key] = (capacities.age, found)
+        return known[1]
 
-    def _gpus_to_reclaim(self, losing: Iterable[tuple[str, bool]]) -> Mapping[int, int]:
-        """GPUs that may be reclaimed per node index. losing: queues, and whether they exceed their deserved quota."""
+    def _losing(self) -> _Losing:
+        return tuple((name, self._may_exceed_deserved(name)) for name in self._givers)
+
+    @cached_property
+    def _givers(self) -> Sequence[str]:
+        return [name for name, groups in self._state.holders.items() if groups and self._gives(name)]
+
+    def _gpus_to_reclaim(self, losing: _Losing) -> Mapping[int, int]:
+        """GPUs that may be reclaimed per node index: in queues beyond their deserved quota, else of groups above their
+        minimum."""
         found: dict[int, int] = {}
         for name, exceeds in losing:
-            held_by_node = self._state.cached(
-                ("queue", name), ("reclaimable GPUs", exceeds), partial(self._reclaimable_gpus, name, all_of=exceeds)
-            )
-            for index, gpu in held_by_node.items():
+            for index, gpu in (self._state.preemptible_gpus if exceeds else self._state.surplus_gpus)[name].items():
                 found[index] = found.get(index, 0) + gpu
-        return found
-
-    def _reclaimable_gpus(self, queue: str, *, all_of: bool) -> Mapping[int, int]:
-        """GPUs per node index that the queue's preemptible work holds; unless `all_of`, groups above their minimum."""
-        found: dict[int, int] = {}
-        for group in self._state.holders[queue].values():
-            if group.preemptible and (all_of or len(group.pods) > group.min_member):
-                for assignment in self._state.assignments_of[group.name]:
-                    if assignment.capacity:
-                        index = assignment.capacity.index
-                        found[index] = found.get(index, 0) + assignment.pod.requests.gpu
         return found
 
     def _may_exceed_deserved(self, name: str) -> bool:
@@ -290,30 +312,6 @@ class VolcanoOrder:
                 found.append(assignment)
         return found
 
-    def by_suitability(self, asked: Resources) -> Callable[[NodeCapacity], tuple[float, int]]:
-        """Sort key of nodes, the best first; cached until the node changes."""
-        scores: _Scores = self._state.cached(NODES, ("scores", asked), dict)
-
-        def key(capacity: NodeCapacity) -> tuple[float, int]:
-            known = scores.get(capacity.index)
-            if known is None or known[0] != capacity.version:
-                known = scores[capacity.index] = (capacity.version, self._suits(capacity, asked))
-            return (-known[1], capacity.index)
-
-        return key
-
-    def _suits(self, capacity: NodeCapacity, asked: Resources) -> float:
-        """Score: much free CPU and memory, evenly used resources, tightly packed CPU and memory.
-
-        GPUs count for evenness only: if nothing else is requested, a smaller used part is better.
-        """
-        size = capacity.node.capacity
-        ending = self._state.cached(("node", capacity.node.name), "ending", lambda: self._ending(capacity.node.name))
-        after = size - capacity.future + ending + asked
-        used = list(zip(_parts(after), _parts(size), strict=True))
-        least = sum(_free_part(part, whole) for part, whole in used[1:]) // 2
-        return least + _evenness(used if asked.gpu else used[1:]) + _packed(asked, size - capacity.idle, size)
-
 
 def _over(requests: Resources, used: Resources, deserved: Resources) -> bool:
     """Whether the queue exceeds its deserved quota in the pod's resources. Without deserved quota it does."""
@@ -330,24 +328,6 @@ def _parts(amount: Resources) -> tuple[int, int, int]:
 
 def _pairs(first: Resources, second: Resources) -> Iterator[tuple[int, int]]:
     return zip(_parts(first), _parts(second), strict=True)
-
-
-def _free_part(used: int, size: int) -> int:
-    return max(size - used, 0) * TOP_SCORE // size if size else TOP_SCORE
-
-
-def _evenness(used: list[tuple[int, int]]) -> int:
-    """100 minus the standard deviation of the used parts."""
-    fractions = [min(part / whole, 1.0) if whole else 0.0 for part, whole in used]
-    mean = sum(fractions) / len(fractions)
-    return int((1 - sqrt(sum((part - mean) ** 2 for part in fractions) / len(fractions))) * TOP_SCORE)
-
-
-def _packed(asked: Resources, used: Resources, size: Resources) -> float:
-    """Used part of requested CPU and memory afterwards; 0 if one does not fit."""
-    dimensions = zip(_parts(asked)[1:], _parts(used)[1:], _parts(size)[1:], strict=True)
-    parts = [(part + taken) / whole if whole else 0.0 for part, taken, whole in dimensions if part]
-    return 0.0 if not parts or max(parts) > 1 else sum(parts) / len(parts) * TOP_SCORE
 
 
 def _sign(left: Any, right: Any) -> int:

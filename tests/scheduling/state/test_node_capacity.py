@@ -7,7 +7,7 @@ import pytest
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import PodGroup, Snapshot, SnapshotNode, Strategy
 from scheduling.state.cluster_state import PlacedPods, SchedulingState
-from scheduling.state.node_capacity import slots
+from scheduling.state.node_capacity import MOST_LOGGED, slots
 from tests.builders import gang, node, running, snapshot
 
 CROWDED = (node("empty", 8, order=0), node("half", 8, order=1), node("full", 8, order=2))
@@ -167,3 +167,17 @@ def test_an_attempt_that_is_taken_back_leaves_nobody_behind() -> None:
     on.place(group, group.pods[0], on.capacities.matching(group)[2], now=True)
     on.undo(mark)
     assert chosen(on, group) == ["a", "a"]
+
+
+def test_nodes_that_changed_are_known_until_there_were_too_many_changes() -> None:
+    on = state(*CROWDED)
+    capacities, begin = on.capacities, on.capacities.point
+    half = capacities.all[1]
+    capacities.change(half, pods=1)
+    assert capacities.changed_since(begin) == {half.index}
+    assert capacities.changed_since(capacities.point) == set()
+    for _ in range(MOST_LOGGED):
+        capacities.change(half, pods=1)
+    capacities.settle()
+    assert capacities.changed_since(begin) is None
+    assert capacities.changed_since(capacities.point) == set()
