@@ -16,29 +16,25 @@ Source: Kueue 0.19, checked against recorded decisions (docs/model.md).
 - A workload that fits once the victims of this round are gone waits for them and reserves the capacity.
 """
 
-from bisect import insort
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 from scheduling.model.decisions import Decision, Evict, Start, Until, Wait, up_to
 from scheduling.model.preemptibility import QueuePreemptionPolicy
 from scheduling.model.reasons import PendingReason, Reason
-from scheduling.model.resources import ZERO, Resources, sum_of
+from scheduling.model.resources import ZERO
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.rules.kueue.fair_sharing import FairVictimSearch, fair_turns
 from scheduling.rules.kueue.preemption import (
-    AdmittedWorkload,
     KueueCandidate,
     PreemptingWorkload,
     PreemptionTarget,
     VictimSearch,
     without_targets,
 )
-from scheduling.rules.kueue.quota import QuotaShare, beyond, bounds, tree_of
-from scheduling.rules.kueue.topology import TopologyCapacity
+from scheduling.rules.kueue.quota import beyond, bounds
+from scheduling.rules.kueue.state import KueueState, QuotaTree, Search, admitted, turn_key
 from scheduling.state.workspace import check_time, workspace
 
 
@@ -58,111 +54,7 @@ class _Plan:
 
     @property
     def order(self) -> tuple[int, int, int, str]:
-        return (self.level, *_turn(self.case.group))
-
-
-class KueueState:
-    """Quotas in use, admitted work by queue, and capacity of nodes: everything except waiting work."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.rows = {name: row for name, row in snapshot.queue_by_name.items() if name not in snapshot.parents}
-        self.shares: Final = tree_of(snapshot.queues)
-        self.places: Final = TopologyCapacity(snapshot)
-        self.claims: Final[dict[tuple[str, bool], list[AdmittedWorkload]]] = defaultdict(list)
-        self._known: Final[dict[str, AdmittedWorkload]] = {}
-        self._journal: Final[list[Callable[[], object]]] = []
-        for group in snapshot.groups:
-            if (claim := self._claim(group)) is not None:
-                claim.share.charge(claim.amount)
-                self._known[group.name] = claim
-                self.claims[claim.line].append(claim)
-        for claims in self.claims.values():
-            claims.sort(key=_victim_order)
-
-    def _claim(self, group: PodGroup) -> AdmittedWorkload | None:
-        """The admitted workload; None if no queue of this tree admitted it."""
-        if group.queue not in self.rows or not admitted(group):
-            return None
-        return AdmittedWorkload(group, group.total, self.shares[group.queue], _leaving(group), self.places)
-
-    def advance(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
-        """Remove and add pod groups permanently: `restore` returns to the new state."""
-        names, groups = tuple(gone), tuple(come)
-        self.places.advance(names, groups)
-        lost: dict[QuotaShare, list[Resources]] = defaultdict(list)
-        for name in names:
-            if (claim := self._known.pop(name, None)) is not None:
-                self.claims[claim.line].remove(claim)
-                lost[claim.share].append(claim.amount)
-        for share, amounts in lost.items():
-            share.charge(ZERO - sum_of(amounts))
-        for group in groups:
-            if (claim := self._claim(group)) is not None:
-                self._know(claim)
-
-    def restore_point(self) -> Callable[[], None]:
-        """Return a function that restores the present state. Call it between cycles."""
-        restore_places, known = self.places.restore_point(), self._known.copy()
-        claims = {line: found.copy() for line, found in self.claims.items()}
-        uses = [(share, share.used, share.leaving) for share in self.shares.values()]
-
-        def restore() -> None:
-            restore_places()
-            self._known.clear()
-            self._known.update(known)
-            self.claims.clear()
-            self.claims.update((line, found.copy()) for line, found in claims.items())
-            for share, used, leaving in uses:
-                share.used, share.leaving = used, leaving
-
-        return restore
-
-    def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
-        """Remove and add pod groups until `restore`."""
-        names, groups = tuple(gone), tuple(come)
-        self.places.exchange(names, groups)
-        for name in names:
-            if (claim := self._known.get(name)) is not None:
-                self._do(partial(self._forget, claim), partial(self._know, claim))
-        for group in groups:
-            if (claim := self._claim(group)) is not None:
-                self._do(partial(self._know, claim), partial(self._forget, claim))
-
-    def _know(self, claim: AdmittedWorkload) -> None:
-        claim.share.charge(claim.amount)
-        self._known[claim.group.name] = claim
-        insort(self.claims[claim.line], claim, key=_victim_order)
-
-    def _forget(self, claim: AdmittedWorkload) -> None:
-        claim.share.charge(ZERO - claim.amount)
-        del self._known[claim.group.name]
-        self.claims[claim.line].remove(claim)
-
-    def charge(self, share: QuotaShare, amount: Resources, *, leaving: Resources) -> None:
-        """Charge as `QuotaShare.charge` does; undone by `restore`."""
-        back = partial(share.charge, ZERO - amount, leaving=ZERO - leaving)
-        self._do(partial(share.charge, amount, leaving=leaving), back)
-
-    def evict(self, claim: AdmittedWorkload) -> None:
-        """Evict: its quota is free at once, its capacity once its pods are gone."""
-        self.charge(claim.share, ZERO - claim.amount, leaving=claim.amount)
-        self.places.leave(claim.group)
-        claims = self.claims[claim.line]
-        self._do(partial(claims.remove, claim), partial(insort, claims, claim, key=_victim_order))
-
-    def _do(self, act: Callable[[], object], back: Callable[[], object]) -> None:
-        act()
-        self._journal.append(back)
-
-    def restore(self) -> None:
-        """Undo everything since the state was created or advanced."""
-        while self._journal:
-            self._journal.pop()()
-        self.places.restore()
-
-
-def _victim_order(claim: AdmittedWorkload) -> tuple[int, int, str]:
-    return claim.order
+        return (self.level, *turn_key(self.case.group))
 
 
 class KueueRules:
@@ -183,30 +75,40 @@ class _KueueCycle:
         self._fair: Final = snapshot.fair_sharing
         self._places: Final = state.places
         self._claims: Final = state.claims
-        self._lines: Final[dict[str, list[KueueCandidate]]] = {name: [] for name in state.rows}
-        self._homeless: Final[list[PodGroup]] = []
-        self._refused: Final[dict[_Search, PendingReason]] = {}
-        for group in sorted(snapshot.waiting, key=_turn, reverse=True):
-            if not admitted(group):
-                self._enter(group)
-
-    def _enter(self, group: PodGroup) -> None:
-        if row := self._state.rows.get(group.queue):
-            share = self._state.shares[group.queue]
-            self._lines[group.queue].append(KueueCandidate(group, row, share, group.total))
-        else:
-            self._homeless.append(group)
+        self._trees: Final = [*dict.fromkeys(state.trees.values())]
+        self._lines: Final[dict[str, list[KueueCandidate]]] = {}
+        self._refusals: Final[dict[QuotaTree, list[Wait]]] = {}
+        homeless = (group for group in snapshot.waiting if group.queue not in state.rows)
+        self._homeless: Final = [group for group in homeless if not admitted(group)]
 
     def run(self) -> Iterator[Iterable[Decision]]:
-        """Decide once about every waiting group."""
+        """Decide once about every waiting group: first what is admitted, then the refusals of each tree."""
         for group in self._homeless:
             yield [Wait(group, PendingReason(Reason.QUEUE_MISSING, group.total, queue=group.queue))]
+        open_trees = [tree for tree in self._trees if tree.waits is None or tree.waits[0] != tree.version]
+        yield from self._rounds(open_trees)
+        for tree in self._trees:
+            yield self._refusals.get(tree) or (tree.waits[1] if tree.waits else ())
+
+    def _rounds(self, trees: Sequence[QuotaTree]) -> Iterator[Iterable[Decision]]:
+        """Decide about what waits in these trees; keep the refusals, also for the next cycle if nothing is admitted."""
+        for tree in trees:
+            self._lines.update((name, line[::-1]) for name, line in tree.lines.items())
+            self._refusals[tree] = []
+        versions = [tree.version for tree in trees]
         while heads := [line[-1] for line in self._lines.values() if line]:
             plans = [self._planned(case) for case in heads]
             for plan in self._in_turn(plans):
-                if plan.pend is not None or self._still_holds(plan):
-                    self._lines[plan.case.queue.name].pop()
+                if plan.pend is not None:
+                    self._refusals[self._state.trees[plan.case.queue.name]].append(Wait(plan.case.group, plan.pend))
+                elif self._still_holds(plan):
                     yield self._carry_out(plan)
+                else:
+                    continue
+                self._lines[plan.case.queue.name].pop()
+        for tree, version in zip(trees, versions, strict=True):
+            unchanged = tree.version == version and not self._state.counts_nodes
+            tree.waits = (version, self._refusals[tree]) if unchanged else None
 
     def _in_turn(self, plans: list[_Plan]) -> Iterator[_Plan]:
         """The order of the heads. Under fair sharing each depends on what earlier heads took."""
@@ -218,18 +120,19 @@ class _KueueCycle:
         yield from (active[case.share] for case in fair_turns(plan.case for plan in active.values()))
 
     def _planned(self, case: KueueCandidate) -> _Plan:
-        """The plan. A workload equal to a refused one of its queue is refused without a search, until one is admitted.
+        """The plan. A workload equal to a refused one of its queue is refused without a search until use changes.
 
         Where nodes count, each workload is searched for: topology and node selectors differ.
         """
         if self._places.matter(case.group):
             return self._plan(case)
-        search = _search(case)
-        if search in self._refused:
-            return _Plan(case, pend=self._refused[search])
+        search, tree = _search(case), self._state.trees[case.queue.name]
+        known = tree.searches.get(search)
+        if known is not None and known[0] == tree.version:
+            return _Plan(case, pend=known[1])
         plan = self._plan(case)
         if plan.pend is not None:
-            self._refused[search] = plan.pend
+            tree.searches[search] = (tree.version, plan.pend)
         return plan
 
     def _plan(self, case: KueueCandidate) -> _Plan:
@@ -237,7 +140,7 @@ class _KueueCycle:
         share, needed = case.share, case.needed
         if not needed.served_by(share.capacity):
             return _Plan(case, pend=_never(case))
-        short = beyond(needed, share.free()).dimensions
+        short = share.lacking(needed)
         if not short and (placed := self._places.find(case.group)):
             free = needed.served_by(share.free(now=True))
             lack = self._places.refusal(case.group) if free and not placed.now else None
@@ -281,10 +184,6 @@ class _KueueCycle:
 
     def _carry_out(self, plan: _Plan) -> Iterator[Decision]:
         case = plan.case
-        if plan.pend is not None:
-            yield Wait(case.group, plan.pend)
-            return
-        self._refused.clear()
         over_quota = not case.share.deserves(case.needed)
         for target in plan.targets:
             self._state.evict(target.claim)
@@ -298,28 +197,11 @@ class _KueueCycle:
             yield Wait(case.group, _coming(case, plan.lack))
 
 
-def admitted(group: PodGroup) -> bool:
-    """Whether it holds quota: it has started, or one of its pods has a node."""
-    return group.started is not None or any(pod.node is not None for pod in group.pods)
-
-
-_Search = tuple[str, Resources, int, int]
-
-
-def _search(case: KueueCandidate) -> _Search:
+def _search(case: KueueCandidate) -> Search:
     """What a refusal depends on beside the state: queue, amount, priority, and the age where a policy compares ages."""
     queue = case.queue
     by_age = QueuePreemptionPolicy.LOWER_OR_NEWER in (queue.preempts, queue.reclaims, queue.reclaims_over_quota)
     return (queue.name, case.needed, case.group.priority, case.group.created if by_age else 0)
-
-
-def _leaving(group: PodGroup) -> bool:
-    """Whether it is being evicted as a whole."""
-    return any(pod.terminating for pod in group.pods) and not group.holding
-
-
-def _turn(group: PodGroup) -> tuple[int, int, str]:
-    return (-group.priority, group.created, group.name)
 
 
 def _may_evict(case: KueueCandidate, dimension: str) -> bool:

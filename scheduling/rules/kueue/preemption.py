@@ -144,7 +144,12 @@ class VictimSearch:
 
     def victims(self) -> list[PreemptionTarget]:
         """The victims; empty if evicting would not help."""
+        if not (self._deserved or self._others or self._has_victims(self._own[0])):
+            return []
         return next(filter(None, (self._attempt(borrowing=each) for each in self._attempts())), [])
+
+    def _has_victims(self, source: _Source) -> bool:
+        return any(any(self._of(source, leaving=leaving)) for leaving in (True, False))
 
     def _collect(self) -> None:
         """Collect borrowing queues, cohort by cohort on the way up, where they can be searched for victims."""
@@ -162,7 +167,7 @@ class VictimSearch:
         """Borrowing queues with victims in borrowing cohorts, except below `known`."""
         for child in cohort.children:
             if child is not known and child.over_quota(self._taker.short):
-                if any(any(self._of(_Source(child, cohort), leaving=each)) for each in (True, False)):
+                if self._has_victims(_Source(child, cohort)):
                     yield child
                 yield from self._borrowers(child)
 

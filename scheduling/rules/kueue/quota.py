@@ -79,6 +79,12 @@ class QuotaShare:
             memory = min(memory, most.memory - used.memory)
         return Resources(gpu, cpu, memory)
 
+    def lacking(self, needed: Resources) -> tuple[str, ...]:
+        """The dimensions in which `needed` more does not fit into `free()`."""
+        free = self.free()
+        pairs = (("gpu", needed.gpu, free.gpu), ("cpu", needed.cpu, free.cpu), ("memory", needed.memory, free.memory))
+        return tuple([name for name, part, left in pairs if part and part > left])
+
     def has_free(self, needed: Resources) -> bool:
         """Whether `needed` more fits into `free()`."""
         gpu, cpu, memory = needed.gpu, needed.cpu, needed.memory

@@ -159,7 +159,7 @@ def test_in_a_queue_the_stronger_comes_first_then_the_older() -> None:
 
 def test_who_is_too_big_does_not_keep_the_next_one_waiting() -> None:
     items = (queue("team", deserved=2), gang("big", gpus=3, priority="high"), gang("small"))
-    assert said(*items) == ["wait big: ExceedsMaxQuota", "start small"]
+    assert said(*items) == ["start small", "wait big: ExceedsMaxQuota"]
 
 
 def test_between_queues_who_need_not_borrow_comes_first() -> None:
@@ -218,4 +218,4 @@ def test_who_starts_now_is_nobodys_victim_in_the_same_cycle() -> None:
         gang("big", gpus=3, priority="very-high"),
         gang("own", gpus=1, priority="low"),
     )
-    assert said(*items) == ["wait big: ExceedsMaxQuota", "start loan", "wait own: WaitingForQuota"]
+    assert said(*items) == ["start loan", "wait big: ExceedsMaxQuota", "wait own: WaitingForQuota"]
