@@ -131,8 +131,10 @@ class _VolcanoCycle:
     def _allocate(self, cases: list[_VolcanoCandidate]) -> None:
         """Place one group at a time: the minimum together, then pod by pod; the queue is chosen again each time."""
         waiting = _grouped(cases)
+        queue, mark = "", -1
         while waiting:
-            queue = self.ordering.order.first(waiting)
+            if queue not in waiting or self.state.mark() != mark:  # else nothing has changed
+                queue, mark = self.ordering.order.first(waiting), self.state.mark()
             case = min(waiting[queue], key=lambda case: self.ordering.job_turn(case.group))
             if not (self._place(case) and case.untried):
                 waiting[queue].remove(case)

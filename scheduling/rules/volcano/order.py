@@ -50,7 +50,13 @@ class QueueOrder:
         """The queue that is served next. Where turns form a circle, the order of the names decides."""
         tiers = self.tiers(names)
         best = min(map(tiers.__getitem__, names))
-        return min((name for name in names if tiers[name] == best), key=self._turn)
+        equal = [name for name in names if tiers[name] == best]
+        are_siblings = len({self._queues[name].parent for name in equal}) == 1
+        return min(equal, key=self._own_turn if are_siblings else self._turn)
+
+    def _own_turn(self, name: str) -> tuple[tuple[float, bool], tuple[int, int]]:
+        """Sort key of queues of one department: as in `compare`."""
+        return (self._use(name), self._age[name])
 
     def tiers(self, names: Iterable[str]) -> Mapping[str, _Tier]:
         """Sort key of these queues at least: higher rank, then as in `compare` by the roots of their paths."""
