@@ -23,7 +23,7 @@ from typing import Final
 from scheduling.model.decisions import Decision, Evict, Start, Until, Wait, up_to
 from scheduling.model.preemptibility import QueuePreemptionPolicy
 from scheduling.model.reasons import PendingReason, Reason
-from scheduling.model.resources import ZERO
+from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.rules.kueue.fair_sharing import FairVictimSearch, fair_turns
 from scheduling.rules.kueue.preemption import (
@@ -33,7 +33,7 @@ from scheduling.rules.kueue.preemption import (
     VictimSearch,
     without_targets,
 )
-from scheduling.rules.kueue.quota import beyond, bounds
+from scheduling.rules.kueue.quota import beyond, bounds, lacking
 from scheduling.rules.kueue.state import KueueState, QuotaTree, Search, admitted, turn_key
 from scheduling.state.workspace import check_time, workspace
 
@@ -137,21 +137,21 @@ class _KueueCycle:
 
     def _plan(self, case: KueueCandidate) -> _Plan:
         check_time()
-        share, needed = case.share, case.needed
+        share, needed, unused = case.share, case.needed, case.share.free()
         if not needed.served_by(share.capacity):
             return _Plan(case, pend=_never(case))
-        short = share.lacking(needed)
+        short = lacking(needed, unused)
         if not short and (placed := self._places.find(case.group)):
             free = needed.served_by(share.free(now=True))
             lack = self._places.refusal(case.group) if free and not placed.now else None
             return _Plan(case, now=free and placed.now, level=_level(case), lack=lack)
         fair = bool(self._fair) and case.queue.reclaims is not QueuePreemptionPolicy.NEVER
         if not (fair or all(_may_evict(case, each) for each in short)):
-            return _Plan(case, pend=_short(case, Reason.LARGER_THAN_DESERVED))
+            return _Plan(case, pend=_short(case, unused, Reason.LARGER_THAN_DESERVED))
         lack = None if short else self._places.refusal(case.group)
         targets = self._victims(case, short)
         if not targets:
-            return _Plan(case, pend=lack or _short(case))
+            return _Plan(case, pend=lack or _short(case, unused))
         return _Plan(case, targets=tuple(targets), level=_level(case, targets), lack=lack)
 
     def _victims(self, case: KueueCandidate, short: tuple[str, ...]) -> list[PreemptionTarget]:
@@ -206,10 +206,11 @@ def _search(case: KueueCandidate) -> Search:
 
 def _may_evict(case: KueueCandidate, dimension: str) -> bool:
     """Whether it may evict at all for what is short in this dimension."""
-    asked = case.needed.only((dimension,))
-    if case.queue.reclaims_over_quota is not QueuePreemptionPolicy.NEVER or asked.served_by(case.share.nominal):
+    if case.queue.reclaims_over_quota is not QueuePreemptionPolicy.NEVER:
         return True
-    found = case.share.smallest_that_deserves(asked)
+    if getattr(case.needed, dimension) <= getattr(case.share.nominal, dimension):
+        return True
+    found = case.share.smallest_that_deserves(case.needed.only((dimension,)))
     return found is not None and found.parent is not None
 
 
@@ -252,7 +253,7 @@ def _never(case: KueueCandidate) -> PendingReason:
     )
 
 
-def _short(case: KueueCandidate, *also: Reason) -> PendingReason:
+def _short(case: KueueCandidate, unused: Resources, *also: Reason) -> PendingReason:
     """The refusal for lack of unused quota without possible victims."""
     return PendingReason(
         Reason.WAITING_FOR_QUOTA,
@@ -260,6 +261,6 @@ def _short(case: KueueCandidate, *also: Reason) -> PendingReason:
         queue=case.queue.name,
         allowed=case.queue.deserved,
         used=case.share.used,
-        missing=beyond(case.needed, case.share.free()),
+        missing=beyond(case.needed, unused),
         also=also,
     )

@@ -79,12 +79,6 @@ class QuotaShare:
             memory = min(memory, most.memory - used.memory)
         return Resources(gpu, cpu, memory)
 
-    def lacking(self, needed: Resources) -> tuple[str, ...]:
-        """The dimensions in which `needed` more does not fit into `free()`."""
-        free = self.free()
-        pairs = (("gpu", needed.gpu, free.gpu), ("cpu", needed.cpu, free.cpu), ("memory", needed.memory, free.memory))
-        return tuple([name for name, part, left in pairs if part and part > left])
-
     def has_free(self, needed: Resources) -> bool:
         """Whether `needed` more fits into `free()`."""
         gpu, cpu, memory = needed.gpu, needed.cpu, needed.memory
@@ -184,7 +178,17 @@ def _cohorts(share: QuotaShare) -> Iterator[QuotaShare]:
 
 def beyond(needed: Resources, free: Resources) -> Resources:
     """The requested part that is not free."""
-    return _each(min, _each(max, needed - free, ZERO), needed)
+    return Resources(
+        max(min(needed.gpu - free.gpu, needed.gpu), 0),
+        max(min(needed.cpu - free.cpu, needed.cpu), 0),
+        max(min(needed.memory - free.memory, needed.memory), 0),
+    )
+
+
+def lacking(needed: Resources, free: Resources) -> tuple[str, ...]:
+    """The dimensions in which more is requested than is free."""
+    pairs = (("gpu", needed.gpu, free.gpu), ("cpu", needed.cpu, free.cpu), ("memory", needed.memory, free.memory))
+    return tuple([name for name, part, left in pairs if part and part > left])
 
 
 def bounds(amounts: Resources) -> Limit:
