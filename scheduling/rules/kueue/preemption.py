@@ -22,9 +22,9 @@ from typing import NamedTuple, TypeAlias
 
 from scheduling.model.decisions import Cause
 from scheduling.model.preemptibility import QueuePreemptionPolicy
-from scheduling.model.resources import Resources
+from scheduling.model.resources import Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Queue
-from scheduling.rules.kueue.quota import QuotaShare
+from scheduling.rules.kueue.quota import QuotaShare, lacking
 from scheduling.rules.kueue.topology import TopologyCapacity
 from scheduling.state.workspace import check_time
 
@@ -212,7 +212,18 @@ class VictimSearch:
         share = self._taker.share
         return all(getattr(share.used, each) < getattr(share.nominal, each) for each in self._taker.short)
 
+    def _could_fit(self, *, borrowing: bool) -> bool:
+        """Whether the own queue could give up what no other queue can: what exceeds its limit, or its quota."""
+        needed, share = self._taker.needed, self._taker.share
+        unused = (share.most if borrowing else share.nominal) - share.used
+        if not lacking(needed, unused):
+            return True
+        targets = (target for leaving in (True, False) for target in self._of(self._own[0], leaving=leaving))
+        return not lacking(needed, unused + sum_of(target.claim.amount for target in targets))
+
     def _attempt(self, *, borrowing: bool) -> list[PreemptionTarget]:
+        if not self._could_fit(borrowing=borrowing):
+            return []
         taken: list[PreemptionTarget] = []
         fits = False
         for target in self._targets(borrowing=borrowing):
