@@ -92,7 +92,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "Kueue: a queue that uses exactly its quota does not borrow",
-        f"{_KUEUE}quota.py",
+        f"{_KUEUE}capacity.py",
         "getattr(self.used, each) > getattr(self.nominal, each)",
         "getattr(self.used, each) >= getattr(self.nominal, each)",
         _KUEUE_TESTS,

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from scheduling.forecast.cycle import Flavour
 from scheduling.model.resources import UNLIMITED, ZERO, Limit, Resources
 from scheduling.model.snapshot import Queue
-from scheduling.rules.kueue.quota import ENDLESS, tree_of
+from scheduling.rules.kueue.capacity import ENDLESS, tree_of
 
 
 class Bound(StrEnum):

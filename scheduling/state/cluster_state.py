@@ -17,9 +17,8 @@ from scheduling.state.assignments import Assignment
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, matches, selection, wants_part
 from scheduling.state.queue_usage import QueueUsageTracker, UsageEntry
 from scheduling.state.shortage import Shortage, Space, shortage
-from scheduling.state.tables import add, copied
 from scheduling.state.topology_domains import Domains
-from scheduling.state.workspace import check_time
+from scheduling.state.workspace import add, check_time, copied
 
 Value = TypeVar("Value")
 MOST_CACHED: Final = 64

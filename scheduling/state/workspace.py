@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from scheduling.model.snapshot import PodGroup, Snapshot
 
@@ -152,3 +152,18 @@ class SavedSnapshot:
                 self.snapshot.shards[pool] = self._shards[pool].rewind(shard)
         later.shards.clear()
         return self.snapshot
+
+
+def add(amounts: dict[int, int], key: int, amount: int) -> None:
+    """Add to one of these amounts; zero is left out."""
+    if more := amounts.get(key, 0) + amount:
+        amounts[key] = more
+    else:
+        del amounts[key]
+
+
+def copied(tables: dict[str, Any]) -> dict[str, Any]:
+    """The same tables by the same names, copied one by one."""
+    found = tables.copy()
+    found.update((name, table.copy()) for name, table in tables.items())
+    return found

@@ -4,7 +4,7 @@ Source: Kueue 0.19, checked against recorded decisions (docs/model.md).
 
 - A pod group that has started, or has a pod on a node, is admitted and counts as a whole. Preemptibility and
   preemptionPolicy have no effect. Another scheduler places its pods later, so a start names no nodes.
-- In a pool with topology levels it is admitted to places on nodes, which a start names (`topology`). A workload with
+- In a pool with topology levels it is admitted to places on nodes, which a start names (`capacity`). A workload with
   quota but without places evicts for them as it does for quota, regardless of its deserved quota, unless evicting all
   of Kueue's work there would not be enough.
 - Admission runs in rounds. The head of every queue, by priority and age, is judged on the same state; heads that need
@@ -25,6 +25,7 @@ from scheduling.model.preemptibility import QueuePreemptionPolicy
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import PodGroup, Snapshot
+from scheduling.rules.kueue.capacity import beyond, bounds, lacking
 from scheduling.rules.kueue.fair_sharing import FairVictimSearch, fair_turns
 from scheduling.rules.kueue.preemption import (
     KueueCandidate,
@@ -33,7 +34,6 @@ from scheduling.rules.kueue.preemption import (
     VictimSearch,
     without_targets,
 )
-from scheduling.rules.kueue.quota import beyond, bounds, lacking
 from scheduling.rules.kueue.state import KueueState, QuotaTree, Search, admitted, turn_key
 from scheduling.state.workspace import check_time, workspace
 

@@ -19,6 +19,7 @@ from itertools import takewhile
 
 from scheduling.model.preemptibility import FairSharingStrategy
 from scheduling.model.resources import ZERO
+from scheduling.rules.kueue.capacity import QuotaShare
 from scheduling.rules.kueue.preemption import (
     AdmittedWorkload,
     Claims,
@@ -26,7 +27,6 @@ from scheduling.rules.kueue.preemption import (
     PreemptingWorkload,
     PreemptionTarget,
 )
-from scheduling.rules.kueue.quota import QuotaShare
 
 Lines = Mapping[str, list[AdmittedWorkload]]
 """By queue, the next victim first."""

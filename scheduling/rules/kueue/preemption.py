@@ -10,7 +10,7 @@ Source: Kueue 0.19, classical preemption, checked against recorded decisions (do
   cohort on its path reclaims from borrowers outside that cohort. Other workloads evict borrowers only if their queue
   stays within its quota in the end (borrowWithinCohort Never), or else evict in their own queue only and borrow.
 - Victims are added until the workload fits, then put back, the last one first, as long as it still fits. Where nodes
-  count, it fits only with places for all its pods (`topology`).
+  count, it fits only with places for all its pods (`capacity`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,8 +24,7 @@ from scheduling.model.decisions import Cause
 from scheduling.model.preemptibility import QueuePreemptionPolicy
 from scheduling.model.resources import Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Queue
-from scheduling.rules.kueue.quota import QuotaShare, lacking
-from scheduling.rules.kueue.topology import TopologyCapacity
+from scheduling.rules.kueue.capacity import QuotaShare, TopologyCapacity, lacking
 from scheduling.state.workspace import check_time
 
 

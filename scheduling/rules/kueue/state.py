@@ -11,9 +11,8 @@ from scheduling.model.decisions import Wait
 from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import ZERO, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Snapshot
+from scheduling.rules.kueue.capacity import QuotaShare, TopologyCapacity, tree_of
 from scheduling.rules.kueue.preemption import AdmittedWorkload, KueueCandidate
-from scheduling.rules.kueue.quota import QuotaShare, tree_of
-from scheduling.rules.kueue.topology import TopologyCapacity
 
 MOST_REFUSED: Final = 1000
 """Searches of a tree to remember: more than there are workloads that wait in it at one time."""

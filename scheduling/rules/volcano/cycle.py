@@ -27,8 +27,7 @@ from scheduling.model.decisions import Cause, Decision, Start, Until, Wait
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
 from scheduling.rules.volcano.order import VolcanoOrder
-from scheduling.rules.volcano.state import VolcanoState
-from scheduling.rules.volcano.suitability import SuitableNodes
+from scheduling.rules.volcano.state import SuitableNodes, VolcanoState
 from scheduling.state.assignments import Assignment, evictions, held
 from scheduling.state.node_capacity import NodeCapacity, matches, selection
 from scheduling.state.refusals import impossible, no_room

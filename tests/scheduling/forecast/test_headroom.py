@@ -20,7 +20,7 @@ from scheduling.forecast.headroom import (
 from scheduling.model.decisions import Outcome, OutcomeKind
 from scheduling.model.resources import Limit, Resources
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot, SnapshotNode, Strategy
-from scheduling.rules.kueue.quota import ENDLESS
+from scheduling.rules.kueue.capacity import ENDLESS
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.queue_usage import QueueUsageTracker
 from tests.builders import gang, queue

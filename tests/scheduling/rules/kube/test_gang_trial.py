@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Pod
-from scheduling.rules.kube.gang_preemption import EvictionUnit, GangTrial, all_units, minimal_victims
+from scheduling.rules.kube.gangs import EvictionUnit, GangTrial, all_units, minimal_victims
 from scheduling.rules.kube.preemption import kube_state
 from tests.builders import gang, node, snapshot
 from tests.scheduling.test_invariants import modest
