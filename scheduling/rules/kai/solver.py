@@ -31,13 +31,14 @@ GENERATORS: Final[tuple[tuple[Generator, int | None], ...]] = (
 class Solution:
     """Victims, nodes by name of the candidate's pods, and the new nodes of victims that move.
 
-    units: those removed together with the victims, including pods that stay in the end.
+    units: those removed together with the victims, including pods that stay in the end. exact: no others were removed.
     """
 
     victims: tuple[Assignment, ...]
     nominated: dict[str, str]
     moves: dict[Assignment, str]
     units: tuple[Unit, ...]
+    exact: bool
 
 
 class Solver:
@@ -75,20 +76,26 @@ class Solver:
         return None
 
     def _search(self, pods: tuple[Pod, ...], generator: Generator, most: int | None) -> Solution | None:
-        """Find the largest number of pods that fits by doubling and bisecting; keep its victims for all pods."""
+        """Find the largest number of pods that fits by doubling and bisecting; keep its victims for all pods.
+
+        The last search, for all pods, is left out where it would repeat an earlier one.
+        """
         recorded: tuple[Unit, ...] = ()
         solved, failed, count = 0, len(pods) + 1, 1
+        has_failed = False  # for all pods, with the present recorded victims
         while failed - solved > 1:
             start = self._state.mark()
             found = self._solve(pods[:count], recorded, generator, most)
+            if found and found.exact and count == len(pods):
+                return found
             self._state.undo(start)
             if found:
-                recorded, solved = found.units, count
+                recorded, solved, has_failed = found.units, count, False
             else:
-                failed = count
+                failed, has_failed = count, has_failed or count == len(pods)
             doubled = min(2 * count, len(pods))
             count = doubled if failed > len(pods) else (solved + failed) // 2
-        return self._solve(pods, recorded, generator, most) if solved else None
+        return self._solve(pods, recorded, generator, most) if solved and not has_failed else None
 
     def _solve(
         self,
@@ -125,7 +132,7 @@ class Solver:
         if trial.run() and self._accepts(total(pods), [s for s in counted if s.leaving and s not in trial.moves]):
             gone = trial.gone()
             needed = tuple(unit for unit in units if not set(gone).isdisjoint(unit))
-            return Solution(tuple(gone), trial.nominated, trial.moves, needed)
+            return Solution(tuple(gone), trial.nominated, trial.moves, needed, exact=needed == units)
         self._failed.add(scenario)
         self._state.undo(start)
         return None
