@@ -6,7 +6,7 @@ its scenarios is a solution, the second starts over: it tries the smallest nodes
 more of them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -51,7 +51,7 @@ class PotentialVictims:
         self._skipped = {place for place in places if not gone.isdisjoint(line.known[place].unit)}
         self._place, self._counted = -1, 0
         self._only_moves = only_moves
-        self._first: dict[int, int] = {}
+        self._large: set[int] = set()
         self._gained: dict[int, int] = {}
         self._asked = pods[-1].requests
         self._wanted = sum(pod.requests == self._asked for pod in pods)
@@ -61,6 +61,7 @@ class PotentialVictims:
         self._slots = sum(
             slots(capacity.future, self._asked) for capacity in state.capacities.with_gpus(group, self._asked.gpu)
         )
+        self._needed = [self._asked.gpu] * len(line.free)
         self._free = list(line.free)
         for index, freed in self._recorded.items():
             self._free[index] += freed.gpu
@@ -118,28 +119,35 @@ class PotentialVictims:
         """
         if not self._could_fit(local=local):
             return
-        free, needed = self._free, [self._asked.gpu] * len(self._free)
         for place in self._places(local=local):
-            if place in self._skipped:
-                continue
-            self._place, capacities = place, self._line.known[place].capacities
-            for index, gpu in capacities:
+            if place not in self._skipped:
+                self._reach(place)
+                if self._fitting >= self._wanted and (not local or self._fits_around(place)):
+                    yield
+
+    def _reach(self, place: int) -> None:
+        """Add one victim. The search has not visited all victims on its nodes, unless these are spread or recorded."""
+        self._place, line, free, needed = place, self._line, self._free, self._needed
+        for index, gpu in line.known[place].capacities:
+            if index in self._recorded or index in line.spread:
                 free[index] += gpu
-                if free[index] >= needed[index]:  # else no more pods fit there than before
-                    needed[index] = self._count(index)
-            if self._fitting >= self._wanted and (not local or self._fits_around(capacities)):
-                yield
+            else:
+                free[index] = line.free[index] + line.filled[place]
+            if free[index] >= needed[index]:  # else no more pods fit there than before
+                needed[index] = self._count(index)
+            if free[index] + self._overdrawn(index) >= self._least:
+                self._large.add(index)
 
     def _places(self, *, local: bool) -> Iterator[int]:
-        """Places of victims on nodes that may fit a pod; once the candidate could fit, all further places."""
+        """Places of victims by which their node may fit a pod; once the candidate could fit, all further places."""
         if self._fitting < self._wanted:
-            for place in self._line.places(every=False):
+            for place in self._line.helpful(self._recorded):
                 yield place
                 if self._fitting >= self._wanted and not local:
                     break
             else:
                 return
-        yield from self._line.places(self._place, every=True)
+        yield from self._line.places(self._place)
 
     def _could_fit(self, *, local: bool) -> bool:
         """Whether the candidate fits once every potential victim is gone, by GPUs alone."""
@@ -147,14 +155,15 @@ class PotentialVictims:
         if missing <= 0 or not each:
             return True
         if local and not self._line.spread:
-            return max(self._line.most.values(), default=0) >= missing * each
-        return sum(gpu // each for gpu in self._line.most.values()) >= missing
+            return self._line.largest >= missing * each
+        return self._line.slots(each) >= missing
 
-    def _fits_around(self, capacities: Sequence[tuple[int, int]]) -> bool:
-        """Whether those on the latest victim's nodes may be enough. With groups on several nodes, always True."""
+    def _fits_around(self, place: int) -> bool:
+        """Whether those on this victim's nodes may be enough. With groups on several nodes, always True."""
         missing = self._wanted - self._slots
         return missing <= 0 or any(
-            index in self._line.spread or self._gained.get(index, 0) >= missing for index, _gpu in capacities
+            index in self._line.spread or self._gained.get(index, 0) >= missing
+            for index, _gpu in self._line.known[place].capacities
         )
 
     def _count(self, index: int) -> int:
@@ -219,34 +228,28 @@ class PotentialVictims:
     def _nodes(self) -> list[tuple[int, tuple[int, int], int]]:
         """Nodes with victims that can fit a pod: (GPUs without the victims, first place, index), sorted."""
         found = []
-        for index, first in self._reached().items():
-            capacity = self._free[index] + self._overdrawn(index)
-            if capacity >= self._least:
-                beside = [each for each, _gpu in self._line.known[first].capacities]
-                found.append((capacity, (first, beside.index(index)), index))
+        for index in self._large:
+            first = next(place for place in self._line.on[index] if place not in self._skipped)
+            beside = [each for each, _gpu in self._line.known[first].capacities]
+            found.append((self._free[index] + self._overdrawn(index), (first, beside.index(index)), index))
         return sorted(found)
-
-    def _reached(self) -> Mapping[int, int]:
-        """The place of the first victim on each node with victims that the search has reached."""
-        for place in range(self._counted, self._place + 1):
-            if place not in self._skipped:
-                for index, _gpu in self._line.known[place].capacities:
-                    self._first.setdefault(index, place)
-        self._counted = self._place + 1
-        return self._first
 
     def _overdrawn(self, index: int) -> int:
         """By how many GPUs a node is overcommitted."""
         return max(-self._line.free[index], 0)
 
     def _elsewhere(self) -> int:
-        """GPUs that are free on nodes without victims."""
-        free = self._free_before
-        return self._free_sum - sum(free[index] for index in self._reached() if index in free)
+        """GPUs that are free on nodes without victims that the search has reached."""
+        for place in range(self._counted, self._place + 1):
+            if place not in self._skipped:
+                for index, _gpu in self._line.known[place].capacities:
+                    self._free_sum -= self._free_before.pop(index, 0)
+        self._counted = self._place + 1
+        return self._free_sum
 
     @cached_property
-    def _free_before(self) -> Mapping[int, int]:
-        """Free GPUs per node without its victims, of nodes that have any."""
+    def _free_before(self) -> dict[int, int]:
+        """Free GPUs per node without its victims, of nodes that have any and no victims among those counted."""
         free = {capacity.index for capacity in self._state.capacities.with_gpus(self._group, 1)} | self._recorded.keys()
         recorded = {index: amount.gpu for index, amount in self._recorded.items()}
         return {index: max(self._line.free[index], 0) + recorded.get(index, 0) for index in free}

@@ -137,26 +137,28 @@ class VictimOrder:
     """The victims of all queues in order, as far as any search has got. A place is an index in it.
 
     on: places of the victims on a node, by node index, the last for pods on unknown nodes.
+    homes: each victim's first node; -1 if unknown. filled: GPUs that the victims hold there, up to and including it.
     spread: the nodes of groups that have victims on several nodes.
     """
 
     def __init__(self, losses: Iterator[_Loss], queues: Mapping[str, VictimQueue], nodes: int) -> None:
         self._coming = losses
         self._queues = queues.values()
-        self._nodes = nodes
+        self._reached = [0] * (nodes + 1)
         self.known: list[Victim] = []
+        self.homes: list[int] = []
+        self.filled: list[int] = []
         self.on: list[tuple[int, ...]] = [()] * (nodes + 1)  # tuples of numbers cost no garbage collection
         self.spread = frozenset[int]().union(*(queue.spread for queue in self._queues))
 
     @cached_property
-    def held(self) -> Mapping[int, int]:
-        """GPUs that all victims hold per node index."""
-        held, touched = [0] * self._nodes, set[int]()
+    def held(self) -> Sequence[int | None]:
+        """GPUs that all victims hold, by node index as in `on`; None where there are no victims."""
+        held: list[int | None] = [None] * len(self.on)
         for queue in self._queues:
-            touched.update(queue.gpus)
             for index, gpu in queue.gpus.items():
-                held[index] += gpu
-        return {index: held[index] for index in touched}
+                held[index] = (held[index] or 0) + gpu
+        return held
 
     def reaches(self, place: int) -> bool:
         """Whether there are that many victims and one more."""
@@ -166,8 +168,13 @@ class VictimOrder:
             if not more:
                 return False
             for place_of, (_gpu, _cpu, _memory, victim) in enumerate(more, start=len(self.known)):
-                for index, _held in victim.capacities or UNKNOWN:
+                capacities = victim.capacities or UNKNOWN
+                for index, gpu in capacities:
                     self.on[index] += (place_of,)
+                    self._reached[index] += gpu
+                home = capacities[0][0]
+                self.homes.append(home)
+                self.filled.append(self._reached[home])
                 self.known.append(victim)
         return True
 
@@ -247,14 +254,27 @@ class VictimLine:
 
     def __init__(self, shares: KaiQueueShares, queues: Mapping[str, VictimQueue], least: int) -> None:
         self._order = order = victim_order(shares, queues)
+        self._least = least
         self.capacities = shares.state.capacities.all
         self.free = tuple(shares.state.capacities.gpus)
-        self.known, self.on, self.spread = order.known, order.on, order.spread
-        self.most = {index: max(self.free[index], 0) + gpu for index, gpu in order.held.items()}
-        """GPUs free per node index once all potential victims are gone."""
-        self._large = {index for index, gpu in self.most.items() if gpu >= least} | self.spread
+        self.known, self.on, self.filled, self.spread = order.known, order.on, order.filled, order.spread
+        self._floor = [gpu if gpu > 0 else 0 for gpu in self.free]
+        self._floor.append(-1)  # for unknown nodes
+        self._most = [free + held for free, held in zip(self._floor, order.held, strict=True) if held is not None]
+        self._slots: dict[int, int] = {}
         self._helpful: list[int] = []
         self._seen = 0
+
+    @cached_property
+    def largest(self) -> int:
+        """Most GPUs that are free on one node once all potential victims are gone."""
+        return max(self._most, default=0)
+
+    def slots(self, gpu: int) -> int:
+        """How many pods with that many GPUs then fit the nodes of victims."""
+        if gpu not in self._slots:
+            self._slots[gpu] = sum(most // gpu for most in self._most)
+        return self._slots[gpu]
 
     def of(self, assignments: Sequence[Assignment]) -> list[int]:
         """Places of the victims of the pod group that has these assignments."""
@@ -262,24 +282,28 @@ class VictimLine:
         places = {place for index in indexes for place in self.on[index]}
         return sorted(place for place in places if self.known[place].unit[0].group is assignments[0].group)
 
-    def places(self, after: int = -1, *, every: bool) -> Iterator[int]:
-        """Places in order; unless `every`, from the first and without those on nodes that can never fit a pod."""
-        place = after + 1 if every else 0
-        while self._order.reaches(place) if every else self._finds_helpful(place):
-            known = range(len(self.known)) if every else self._helpful
-            end = len(known)
-            yield from known[place:end]
+    def places(self, after: int) -> Iterator[int]:
+        """All further places, in order."""
+        place = after + 1
+        while self._order.reaches(place):
+            end = len(self.known)
+            yield from range(place, end)
             place = end
 
-    def _finds_helpful(self, number: int) -> bool:
-        """Whether there are that many victims on nodes that may fit a pod, and one more."""
-        while number >= len(self._helpful):
-            if not self._order.reaches(self._seen):
-                return False
-            coming = range(self._seen, len(self.known))
-            self._helpful += [place for place in coming if self._helps(self.known[place].capacities)]
-            self._seen = len(self.known)
-        return True
+    def helpful(self, nodes: Collection[int]) -> Iterator[int]:
+        """Places, in order, of victims by which their node may fit a pod, and of all victims on these nodes."""
+        seen = count = 0
+        while self._order.reaches(seen):
+            self._find_helpful()
+            found, also = self._helpful[count:], [place for index in nodes for place in self.on[index] if place >= seen]
+            seen, count = len(self.known), len(self._helpful)
+            yield from sorted({*found, *also}) if also else found
 
-    def _helps(self, capacities: Sequence[tuple[int, int]]) -> bool:
-        return bool(capacities) and capacities[0][0] in self._large  # of several nodes all are
+    def _find_helpful(self) -> None:
+        """Look at the places that have become known. On nodes of spread groups, all help."""
+        homes, floor, least, spread = self._order.homes, self._floor, self._least, self.spread
+        coming = range(self._seen, len(self.known))
+        self._helpful += [
+            place for place in coming if floor[homes[place]] + self.filled[place] >= least or homes[place] in spread
+        ]
+        self._seen = len(self.known)

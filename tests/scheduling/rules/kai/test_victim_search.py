@@ -85,7 +85,7 @@ def newcomer(name: str, chance: Random) -> PodGroup:
 def every_step(potential: PotentialVictims, *, local: bool) -> Iterator[None]:
     """A scenario may be tried after each victim with which all could fit; everything is counted anew every time."""
     line = potential._line
-    for place in line.places(every=True):
+    for place in line.places(-1):
         if place in potential._skipped:
             continue
         potential._place = place
@@ -93,6 +93,8 @@ def every_step(potential: PotentialVictims, *, local: bool) -> Iterator[None]:
             before, freed = potential._recorded.get(index, ZERO), potential._freed(index)
             potential._free[index] = line.free[index] + before.gpu + freed.gpu
             potential._gained[index] = potential._gain(index, before, freed)
+            if potential._on(index) and potential._free[index] + potential._overdrawn(index) >= potential._least:
+                potential._large.add(index)
         if potential._slots + sum(potential._gained.values()) >= potential._wanted:
             yield
 
