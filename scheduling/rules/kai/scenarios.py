@@ -52,6 +52,8 @@ class PotentialVictims:
         self._place, self._counted = -1, 0
         self._only_moves = only_moves
         self._large: set[int] = set()
+        self._reached: set[int] = set()
+        self._allowed = state.capacities.allowed(group)
         self._gained: dict[int, int] = {}
         self._asked = pods[-1].requests
         self._wanted = sum(pod.requests == self._asked for pod in pods)
@@ -243,20 +245,22 @@ class PotentialVictims:
         for place in range(self._counted, self._place + 1):
             if place not in self._skipped:
                 for index, _gpu in self._line.known[place].capacities:
-                    self._free_sum -= self._free_before.pop(index, 0)
+                    if index not in self._reached:
+                        self._reached.add(index)
+                        self._unreached -= self._free_before(index)
         self._counted = self._place + 1
-        return self._free_sum
+        return self._unreached
 
     @cached_property
-    def _free_before(self) -> dict[int, int]:
-        """Free GPUs per node without its victims, of nodes that have any and no victims among those counted."""
-        free = {capacity.index for capacity in self._state.capacities.with_gpus(self._group, 1)} | self._recorded.keys()
-        recorded = {index: amount.gpu for index, amount in self._recorded.items()}
-        return {index: max(self._line.free[index], 0) + recorded.get(index, 0) for index in free}
+    def _unreached(self) -> int:
+        """GPUs that are free on all nodes; without those that `_elsewhere` has reached."""
+        return sum(map(self._free_before, self._allowed | self._recorded.keys()))
 
-    @cached_property
-    def _free_sum(self) -> int:
-        return sum(self._free_before.values())
+    def _free_before(self, index: int) -> int:
+        """GPUs that are free on a node without its victims."""
+        if index in self._recorded:
+            return self._line.floor[index] + self._recorded[index].gpu
+        return self._line.floor[index] if index in self._allowed else 0
 
 
 Generator = Callable[[PotentialVictims], Iterator[list[Unit]]]

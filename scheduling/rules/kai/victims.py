@@ -69,7 +69,9 @@ class VictimQueue:
             return self._among.spread
         homes: dict[str, set[int]] = defaultdict(set)
         for victim in self.victims:
-            homes[victim.unit[0].group.name].update(index for index, _gpu in victim.capacities)
+            group = victim.unit[0].group
+            if len(group.pods) > 1:
+                homes[group.name].update(index for index, _gpu in victim.capacities)
         return frozenset(index for capacities in homes.values() if len(capacities) > 1 for index in capacities)
 
     def below(self, priority: int) -> "VictimQueue":
@@ -152,12 +154,12 @@ class VictimOrder:
         self.spread = frozenset[int]().union(*(queue.spread for queue in self._queues))
 
     @cached_property
-    def held(self) -> Sequence[int | None]:
-        """GPUs that all victims hold, by node index as in `on`; None where there are no victims."""
-        held: list[int | None] = [None] * len(self.on)
+    def held(self) -> Mapping[int, int]:
+        """GPUs that all victims hold per node index."""
+        held: dict[int, int] = {}
         for queue in self._queues:
             for index, gpu in queue.gpus.items():
-                held[index] = (held[index] or 0) + gpu
+                held[index] = held.get(index, 0) + gpu
         return held
 
     def reaches(self, place: int) -> bool:
@@ -258,12 +260,15 @@ class VictimLine:
         self.capacities = shares.state.capacities.all
         self.free = tuple(shares.state.capacities.gpus)
         self.known, self.on, self.filled, self.spread = order.known, order.on, order.filled, order.spread
-        self._floor = [gpu if gpu > 0 else 0 for gpu in self.free]
-        self._floor.append(-1)  # for unknown nodes
-        self._most = [free + held for free, held in zip(self._floor, order.held, strict=True) if held is not None]
+        self._most = [max(self.free[index], 0) + gpu for index, gpu in order.held.items()]
         self._slots: dict[int, int] = {}
         self._helpful: list[int] = []
         self._seen = 0
+
+    @cached_property
+    def floor(self) -> Sequence[int]:
+        """Free GPUs by node index, not below zero; the last is for pods on unknown nodes."""
+        return [*(gpu if gpu > 0 else 0 for gpu in self.free), -1]
 
     @cached_property
     def largest(self) -> int:
@@ -301,7 +306,7 @@ class VictimLine:
 
     def _find_helpful(self) -> None:
         """Look at the places that have become known. On nodes of spread groups, all help."""
-        homes, floor, least, spread = self._order.homes, self._floor, self._least, self.spread
+        homes, floor, least, spread = self._order.homes, self.floor, self._least, self.spread
         coming = range(self._seen, len(self.known))
         self._helpful += [
             place for place in coming if floor[homes[place]] + self.filled[place] >= least or homes[place] in spread
