@@ -196,8 +196,9 @@ def victim_order(shares: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> V
     if key not in orders:
         if len(orders) >= MOST_ORDERS:
             del orders[next(iter(orders))]  # the oldest
-        nodes = len(shares.state.capacities.all)
-        orders[key] = VictimOrder(_merged(shares, queues, children, None), queues, nodes)
+        # merged once a search looks at the first victim: most end before
+        losses = chain.from_iterable(_merged(shares, queues, children, top) for top in (None,))
+        orders[key] = VictimOrder(losses, queues, len(shares.state.capacities.all))
     return orders[key]
 
 
