@@ -32,6 +32,7 @@ class KaiQueueShares:
         self.total = state.capacities.capacity()
         requested = {name: use.requested for name, use in state.usage.uses.items()}
         self.fair = fair_shares(snapshot.queues, requested, self.total)
+        self._keys: dict[tuple[str, int, int, int, int, int, int], QueueKey] = {}
         self._frames: dict[str, tuple[Resources, Head, Tail]] = {}
         self._allocatable = {queue.name: self._may_use(queue) for queue in snapshot.queues}
         self._shares = {name: _share(bounds) for name, bounds in self._allocatable.items()}
@@ -74,10 +75,18 @@ class KaiQueueShares:
         return any(bound is not None and part > bound for part, bound in bounds)
 
     def key(self, queue: Queue, *, job: Resources = ZERO) -> QueueKey:
-        """Sort key: the smallest is served first. `job`: the amount that would start next."""
+        """Sort key: the smallest is served first. `job`: the amount that would start next.
+
+        Kept, because trials try the same few amounts again and again.
+        """
         used = self.allocated(queue.name)
-        with_job = used + job
-        return (*self.head(queue, used, with_job), self.dominant(queue, with_job), *self.tail(queue, used))
+        state = (queue.name, used.gpu, used.cpu, used.memory, job.gpu, job.cpu, job.memory)
+        known = self._keys.get(state)
+        if known is None:
+            with_job = used + job
+            head = self.head(queue, used, with_job)
+            known = self._keys[state] = (*head, self.dominant(queue, with_job), *self.tail(queue, used))
+        return known
 
     def head(self, queue: Queue, used: Resources, with_job: Resources) -> Head:
         """First part of the key."""
