@@ -22,7 +22,7 @@ from scheduling.model.decisions import Cause, Decision, Evict, Start, Until, Wai
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
-from scheduling.rules.kai.order import KaiQueueShares, Leaf, ScheduleOrder, groups_by_queue
+from scheduling.rules.kai.order import KaiQueueShares, ScheduleOrder, WaitingLeaf, groups_by_queue
 from scheduling.rules.kai.reclaim import ReclaimCheck, may_reclaim
 from scheduling.rules.kai.solver import FailureMemo, Solution, Solver, VictimSearchMemo
 from scheduling.rules.kai.victims import Piece, VictimQueue, by_unit, of_pieces, pieces_of
@@ -91,7 +91,7 @@ class _KaiCycle:
         self._protection = MinRuntimeProtection(snapshot, self.state.usage.path)
         self._leaves: dict[str, dict[int, VictimQueue]] = {}
         self._moves: dict[str, VictimQueue] | None = None
-        self._line: dict[str, Leaf[PodGroup]] | None = None
+        self._line: dict[str, WaitingLeaf] | None = None
 
     def run(self) -> Iterator[Decision]:
         """Run all actions, then yield the decisions in the order of the snapshot."""
@@ -211,11 +211,11 @@ class _KaiCycle:
         only_moves = cause is Cause.CONSOLIDATE
         return Solver(self.shares, group, victims, accepts, self._in_line(), only_moves=only_moves)
 
-    def _in_line(self) -> dict[str, Leaf[PodGroup]]:
+    def _in_line(self) -> dict[str, WaitingLeaf]:
         """Groups that still wait, by queue; computed again once one is placed."""
         if self._line is None:
             left = [(each.group, total(self._chunk(each))) for each in self.cases.values() if each.left]
-            self._line = groups_by_queue(self.shares, left)
+            self._line = {name: WaitingLeaf.of(leaf) for name, leaf in groups_by_queue(self.shares, left).items()}
         return self._line
 
     def _weaker(self, group: PodGroup) -> dict[str, VictimQueue]:

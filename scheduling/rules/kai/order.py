@@ -5,8 +5,8 @@ hand, higher rank, no use without a share, smaller dominant share with and witho
 Inside a queue: higher priority, gangs below their minimum first, older. Victims come in exactly the reverse order.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, Self, TypeVar
 
 from scheduling.model.resources import MILLI, ZERO, Resources
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot
@@ -211,13 +211,34 @@ def groups_by_queue(shares: KaiQueueShares, waiting: Iterable[tuple[PodGroup, Re
     return leaves
 
 
+class WaitingLeaf(NamedTuple):
+    """The groups of one queue that wait, the next one last. distinct: without those that cannot matter if no group of
+    the queue is placed: of several consecutive groups with the same amount one is enough.
+    """
+
+    every: Leaf[PodGroup]
+    distinct: Leaf[PodGroup]
+
+    @classmethod
+    def of(cls, every: Leaf[PodGroup]) -> Self:
+        return cls(every, _distinct(every, ()))
+
+
+def _distinct(leaf: Leaf[PodGroup], placed: Collection[str]) -> Leaf[PodGroup]:
+    """A queue's position depends on the next amount only."""
+    return [
+        each
+        for each, before in zip(leaf, [None, *leaf], strict=False)
+        if not before or each[0].name in placed or before[0].name in placed or each[1] != before[1]
+    ]
+
+
 def with_waiting(
-    shares: KaiQueueShares, leaves: Mapping[str, Leaf[PodGroup]], waiting: Mapping[str, Leaf[PodGroup]]
+    shares: KaiQueueShares, leaves: Mapping[str, Leaf[PodGroup]], waiting: Mapping[str, WaitingLeaf]
 ) -> Mapping[str, Leaf[PodGroup]]:
     """Add the other waiting groups that decide when the groups of `leaves` are served.
 
-    They matter below the queues in which the paths of the leaves part. Of several consecutive groups with the same
-    amount one is enough: a queue's position depends on the next amount only.
+    They matter below the queues in which the paths of the leaves part.
     """
     paths = {name: shares.state.usage.path(name)[::-1] for name in leaves}
     parted = {found[0].name for found in _below_the_common(list(paths.values())) if found}
@@ -225,17 +246,15 @@ def with_waiting(
         return leaves
     result = dict(leaves)
     for name, others in waiting.items():
-        if not any(queue.name in parted for queue in shares.state.usage.path(name)):
+        if parted.isdisjoint([queue.name for queue in shares.state.usage.path(name)]):
             continue
-        mine = leaves.get(name, [])
-        known = {group.name for group, _amount in mine}
-        every = [*mine, *(each for each in others if each[0].name not in known)]
+        if name not in leaves:
+            result[name] = others.distinct
+            continue
+        placed = {group.name for group, _amount in leaves[name]}
+        every = [*leaves[name], *(each for each in others.every if each[0].name not in placed)]
         every.sort(key=lambda item: shares.job_key(item[0]), reverse=True)
-        result[name] = [
-            each
-            for each, before in zip(every, [None, *every], strict=False)
-            if not before or each[0].name in known or before[0].name in known or each[1] != before[1]
-        ]
+        result[name] = _distinct(every, placed)
     return result
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, total
-from scheduling.rules.kai.order import KaiQueueShares, Leaf, ScheduleOrder, groups_by_queue, with_waiting
+from scheduling.rules.kai.order import KaiQueueShares, ScheduleOrder, WaitingLeaf, groups_by_queue, with_waiting
 from scheduling.rules.kai.scenarios import MOST_TRIES, Generator, PotentialVictims
 from scheduling.rules.kai.victims import Unit, VictimLine, VictimQueue
 from scheduling.state.assignments import Assignment, held
@@ -53,7 +53,7 @@ class Solver:
         group: PodGroup,
         victims: Mapping[str, VictimQueue],
         accepts: Callable[[Resources, Sequence[Assignment]], bool],
-        waiting: Mapping[str, Leaf[PodGroup]],
+        waiting: Mapping[str, WaitingLeaf],
         *,
         only_moves: bool,
     ) -> None:
@@ -150,7 +150,7 @@ class _Trial:
         group: PodGroup,
         pods: tuple[Pod, ...],
         removed: Sequence[Assignment],
-        waiting: Mapping[str, Leaf[PodGroup]],
+        waiting: Mapping[str, WaitingLeaf],
         *,
         only_moves: bool,
     ) -> None:
