@@ -5,6 +5,7 @@ first, counting what it has lost by then. A department is compared by its use wi
 whose victim is next.
 """
 
+from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,6 +45,7 @@ class VictimQueue:
     def __init__(self, victims: Sequence[Victim], among: "VictimQueue | None" = None) -> None:
         self.victims = victims
         self._among = among
+        self._below: dict[int, VictimQueue] = {}
 
     @cached_property
     def gpus(self) -> Mapping[int, int]:
@@ -76,8 +78,10 @@ class VictimQueue:
 
     def below(self, priority: int) -> "VictimQueue":
         """The victims of lower priority, which come first."""
-        end = bisect_left(self.victims, priority, key=lambda victim: victim.unit[0].group.priority)
-        return VictimQueue(self.victims[:end], self)
+        if priority not in self._below:
+            end = bisect_left(self.victims, priority, key=lambda victim: victim.unit[0].group.priority)
+            self._below[priority] = VictimQueue(self.victims[:end], self)
+        return self._below[priority]
 
     def only(self, goes: Callable[[Assignment], bool]) -> "VictimQueue":
         """The victims whose first pod passes the filter."""
@@ -148,8 +152,7 @@ class VictimOrder:
         self._queues = queues.values()
         self._reached = [0] * (nodes + 1)
         self.known: list[Victim] = []
-        self.homes: list[int] = []
-        self.filled: list[int] = []
+        self.homes, self.filled = array("q"), array("q")  # a list would hold an object per number
         self.on: list[tuple[int, ...]] = [()] * (nodes + 1)  # tuples of numbers cost no garbage collection
         self.spread = frozenset[int]().union(*(queue.spread for queue in self._queues))
 
