@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import accumulate, combinations
 from typing import Final
 
 from scheduling.model.resources import DIMENSIONS, ZERO, Resources, sum_of
@@ -69,7 +69,8 @@ def _fit(spaces: Sequence[Space], pods: Sequence[Resources], without: tuple[str,
     asked = [pod.without(without) for pod in pods]
     left = [(free, len(pods)) for free, _more in spaces] if PODS in without else list(spaces)
     if len(set(asked)) == 1:
-        return sum(_slots(free, more, asked[0]) for free, more in left) >= len(pods)
+        fitting = accumulate(_slots(free, more, asked[0]) for free, more in left)
+        return any(count >= len(pods) for count in fitting)  # mostly the first nodes are enough
     for each in sorted(asked, key=by_size, reverse=True):
         found = next((index for index, (free, more) in enumerate(left) if more > 0 and each.served_by(free)), None)
         if found is None:
