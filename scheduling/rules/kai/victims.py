@@ -264,7 +264,8 @@ class VictimLine:
         self.capacities = shares.state.capacities.all
         self.free = tuple(shares.state.capacities.gpus)
         self.known, self.on, self.filled, self.spread = order.known, order.on, order.filled, order.spread
-        self._most = [max(self.free[index], 0) + gpu for index, gpu in order.held.items()]
+        free = self.free
+        self._most = [free[index] + gpu if free[index] > 0 else gpu for index, gpu in order.held.items()]
         self._slots: dict[int, int] = {}
         self._helpful: list[int] = []
         self._seen = 0
@@ -272,7 +273,7 @@ class VictimLine:
     @cached_property
     def floor(self) -> Sequence[int]:
         """Free GPUs by node index, not below zero; the last is for pods on unknown nodes."""
-        return [*(gpu if gpu > 0 else 0 for gpu in self.free), -1]
+        return [gpu if gpu > 0 else 0 for gpu in self.free] + [-1]
 
     @cached_property
     def largest(self) -> int:
