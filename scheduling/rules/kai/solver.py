@@ -108,8 +108,12 @@ class Solver:
         potential = PotentialVictims(self._state, self._group, pods, gone, self._line, only_moves=self._only_moves)
         if recorded and potential.fits_already and (solution := self._attempt(pods, recorded)):
             return solution
-        for units in islice(self._scenarios(potential, generator), most):
-            if potential.may_fit(units) and (solution := self._attempt(pods, (*recorded, *units))):
+        tried = set[tuple[Unit, ...]]()
+        for scenario in map(tuple, islice(self._scenarios(potential, generator), most)):
+            if scenario in tried:
+                continue
+            tried.add(scenario)
+            if potential.may_fit(scenario) and (solution := self._attempt(pods, (*recorded, *scenario))):
                 return solution
         return None
 
