@@ -5,7 +5,7 @@ hand, higher rank, no use without a share, smaller dominant share with and witho
 Inside a queue: higher priority, gangs below their minimum first, older. Victims come in exactly the reverse order.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Self, TypeVar
 
 from scheduling.model.resources import MILLI, ZERO, Resources
@@ -120,15 +120,20 @@ class KaiQueueShares:
             _part(used.memory, memory, NO_SHARE_PENALTY),
         )
 
-    def dominant_without(self, queue: Queue) -> Callable[[int, int, int], float]:
-        """The dominant share without `lost` GPU, CPU and memory. Called for every victim."""
-        used, whole = self.allocated(queue.name), self._wholes[queue.name]
+    def basis(self, queue: Queue) -> tuple[Resources, tuple[int, int, int]]:
+        """What the queue's dominant share depends on."""
+        return (self.allocated(queue.name), self._wholes[queue.name])
+
+    def negated_without(self, queue: Queue, losses: Iterable[Resources]) -> Sequence[float]:
+        """Minus the dominant share without each of these amounts. Victims come by thousands."""
+        used, whole = self.basis(queue)
         if not all(whole):
-            return lambda *lost: self.dominant(queue, used - Resources(*lost))
+            return [-self.dominant(queue, used - lost) for lost in losses]
         (gpu, cpu, memory), (all_gpu, all_cpu, all_memory) = (used.gpu, used.cpu, used.memory), whole
-        return lambda less_gpu, less_cpu, less_memory: max(
-            0.0, (gpu - less_gpu) / all_gpu, (cpu - less_cpu) / all_cpu, (memory - less_memory) / all_memory
-        )
+        return [
+            min(-0.0, (lost.gpu - gpu) / all_gpu, (lost.cpu - cpu) / all_cpu, (lost.memory - memory) / all_memory)
+            for lost in losses
+        ]
 
     def job_key(self, group: PodGroup) -> JobKey:
         """Sort key: the smallest is served first, the largest is the first victim."""

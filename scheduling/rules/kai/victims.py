@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import heapify, heappop, heapreplace
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from scheduling.model.resources import Resources
-from scheduling.model.snapshot import PodGroup
+from scheduling.model.snapshot import PodGroup, Queue
 from scheduling.rules.kai.order import KaiQueueShares
 from scheduling.state.assignments import Assignment, held
 from scheduling.state.cluster_state import ALL_PODS
@@ -46,6 +46,7 @@ class VictimQueue:
         self.victims = victims
         self._among = among
         self._below: dict[int, VictimQueue] = {}
+        self._shares: dict[str, tuple[object, Sequence[float]]] = {}
 
     @cached_property
     def gpus(self) -> Mapping[int, int]:
@@ -56,13 +57,18 @@ class VictimQueue:
                 held[index] = held.get(index, 0) + gpu
         return held
 
-    def losses(self) -> Iterator["_Loss"]:
-        """Each victim with the amounts that the queue has lost by then."""
-        gpu = cpu = memory = 0
-        for victim in self.victims:
-            amount = victim.amount
-            gpu, cpu, memory = gpu + amount.gpu, cpu + amount.cpu, memory + amount.memory
-            yield gpu, cpu, memory, victim
+    @cached_property
+    def _losses(self) -> Sequence[Resources]:
+        """What the queue has lost with each victim and those before it."""
+        return list(accumulate(victim.amount for victim in self.victims))
+
+    def shares(self, shares: KaiQueueShares, queue: Queue) -> Sequence[float]:
+        """Negated dominant share of the queue, or of one above, without these losses. Kept while its use stays."""
+        basis = shares.basis(queue)
+        known = self._shares.get(queue.name)
+        if known is None or known[0] != basis:
+            known = self._shares[queue.name] = (basis, shares.negated_without(queue, self._losses))
+        return known[1]
 
     @cached_property
     def spread(self) -> frozenset[int]:
@@ -135,8 +141,8 @@ def _gpus_by_room(unit: Unit) -> tuple[tuple[int, int], ...]:
     return tuple(gpus.items())
 
 
-_Loss = tuple[int, int, int, Victim]
-"""The next victim of a queue, and the GPU, CPU and memory that the queue has lost including it."""
+_Row = tuple[Any, ...]
+"""A victim, and from the top queue to its own the negated dominant share without it and those before it there."""
 
 
 class VictimOrder:
@@ -147,8 +153,8 @@ class VictimOrder:
     spread: the nodes of groups that have victims on several nodes.
     """
 
-    def __init__(self, losses: Iterator[_Loss], queues: Mapping[str, VictimQueue], nodes: int) -> None:
-        self._coming = losses
+    def __init__(self, rows: Iterator[_Row], queues: Mapping[str, VictimQueue], nodes: int) -> None:
+        self._coming = rows
         self._queues = queues.values()
         self._reached = [0] * (nodes + 1)
         self.known: list[Victim] = []
@@ -169,18 +175,19 @@ class VictimOrder:
         """Whether there are that many victims and one more."""
         while place >= len(self.known):
             check_time()
-            more = list(islice(self._coming, AT_ONCE))
+            more = [row[0] for row in islice(self._coming, AT_ONCE)]
             if not more:
                 return False
-            for place_of, (_gpu, _cpu, _memory, victim) in enumerate(more, start=len(self.known)):
+            on, reached, homes, filled = self.on, self._reached, self.homes, self.filled
+            for place_of, victim in enumerate(more, start=len(self.known)):
                 capacities = victim.capacities or UNKNOWN
                 for index, gpu in capacities:
-                    self.on[index] += (place_of,)
-                    self._reached[index] += gpu
+                    on[index] += (place_of,)
+                    reached[index] += gpu
                 home = capacities[0][0]
-                self.homes.append(home)
-                self.filled.append(self._reached[home])
-                self.known.append(victim)
+                homes.append(home)
+                filled.append(reached[home])
+            self.known += more
         return True
 
 
@@ -200,8 +207,8 @@ def victim_order(shares: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> V
         if len(orders) >= MOST_ORDERS:
             del orders[next(iter(orders))]  # the oldest
         # merged once a search looks at the first victim: most end before
-        losses = chain.from_iterable(_merged(shares, queues, children, top) for top in (None,))
-        orders[key] = VictimOrder(losses, queues, len(shares.state.capacities.all))
+        rows = chain.from_iterable(_merged(shares, queues, children, top) for top in (None,))
+        orders[key] = VictimOrder(rows, queues, len(shares.state.capacities.all))
     return orders[key]
 
 
@@ -216,40 +223,46 @@ def _merged(
     leaves: Mapping[str, VictimQueue],
     children: Mapping[str | None, Collection[str]],
     parent: str | None,
-) -> Iterator[_Loss]:
-    """The victims below a queue, merged from its children."""
-    losses = {
-        name: chain(leaves[name].losses() if name in leaves else (), _merged(shares, leaves, children, name))
+    column: int = 1,
+) -> Iterator[_Row]:
+    """The victims below a queue, merged from its children. column: where rows have the share of these."""
+    streams = {
+        name: chain(_rows(shares, leaves, name), _merged(shares, leaves, children, name, column + 1))
         for name in children.get(parent, ())
     }
-    if len(losses) < 2:
-        return chain.from_iterable(losses.values())
-    queues = [shares.queues[name] for name in losses]
-    frames = [shares.frame(queue) for queue in queues]
+    if len(streams) < 2:
+        return chain.from_iterable(streams.values())
+    frames = [shares.frame(shares.queues[name]) for name in streams]
     heads, tails = sorted({head for head, _tail in frames}), sorted(tail for _head, tail in frames)
     coming: list[_Turn] = []
-    for queue, (head, tail) in zip(queues, frames, strict=True):
-        stream, share = losses[queue.name], shares.dominant_without(queue)
-        loss = next(stream)  # a queue that has nothing to lose is not among them
-        coming.append((-heads.index(head), -share(*loss[:3]), -tails.index(tail), loss, stream, share))
+    for stream, (head, tail) in zip(streams.values(), frames, strict=True):
+        row = next(stream)  # a queue that has nothing to lose is not among them
+        coming.append((-heads.index(head), row[column], -tails.index(tail), row, stream))
     heapify(coming)
-    return _served_last(coming)
+    return _served_last(coming, column)
 
 
-def _served_last(coming: "list[_Turn]") -> Iterator[_Loss]:
+def _rows(shares: KaiQueueShares, leaves: Mapping[str, VictimQueue], name: str) -> Iterator[_Row]:
+    """The victims of one queue."""
+    if name not in leaves:
+        return iter(())
+    leaf, path = leaves[name], reversed(shares.state.usage.path(name))
+    return zip(leaf.victims, *(leaf.shares(shares, queue) for queue in path), strict=True)
+
+
+def _served_last(coming: "list[_Turn]", column: int) -> Iterator[_Row]:
     """Yield, again and again, the next victim of the queue that would then be served last."""
     while coming:
-        head_place, _share, tail_place, loss, stream, share = coming[0]
-        yield loss
+        head_place, _share, tail_place, row, stream = coming[0]
+        yield row
         if following := next(stream, None):
-            gpu, cpu, memory, _victim = following
-            heapreplace(coming, (head_place, -share(gpu, cpu, memory), tail_place, following, stream, share))
+            heapreplace(coming, (head_place, following[column], tail_place, following, stream))
         else:
             heappop(coming)
 
 
-_Turn = tuple[int, float, int, _Loss, Iterator[_Loss], Callable[[int, int, int], float]]
-"""Negated key parts of a queue, its next loss, the following losses, and its dominant share by what it lost."""
+_Turn = tuple[int, float, int, _Row, Iterator[_Row]]
+"""Parts of a queue's key, negated: the last is served last. Its next row, and the following ones."""
 
 
 class VictimLine:
