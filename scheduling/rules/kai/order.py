@@ -124,15 +124,18 @@ class KaiQueueShares:
         """What the queue's dominant share depends on."""
         return (self.allocated(queue.name), self._wholes[queue.name])
 
-    def negated_without(self, queue: Queue, losses: Iterable[Resources]) -> Sequence[float]:
+    def negated_without(
+        self, queue: Queue, gpus: Sequence[int], cpus: Sequence[int], memories: Sequence[int]
+    ) -> Sequence[float]:
         """Minus the dominant share without each of these amounts. Victims come by thousands."""
         used, whole = self.basis(queue)
+        lost = zip(gpus, cpus, memories, strict=True)
         if not all(whole):
-            return [-self.dominant(queue, used - lost) for lost in losses]
+            return [-self.dominant(queue, used - Resources(*amounts)) for amounts in lost]
         (gpu, cpu, memory), (all_gpu, all_cpu, all_memory) = (used.gpu, used.cpu, used.memory), whole
         return [
-            min(-0.0, (lost.gpu - gpu) / all_gpu, (lost.cpu - cpu) / all_cpu, (lost.memory - memory) / all_memory)
-            for lost in losses
+            min(-0.0, (less_gpu - gpu) / all_gpu, (less_cpu - cpu) / all_cpu, (less_memory - memory) / all_memory)
+            for less_gpu, less_cpu, less_memory in lost
         ]
 
     def job_key(self, group: PodGroup) -> JobKey:

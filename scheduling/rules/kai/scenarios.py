@@ -185,7 +185,7 @@ class PotentialVictims:
         )
 
     def _on(self, index: int) -> list[int]:
-        return self._come(self._line.on[index])
+        return self._come(self._line.on(index))
 
     def _of(self, group: str) -> list[int]:
         return self._come(self._line.of(self._state.assignments_of[group]))
@@ -231,7 +231,7 @@ class PotentialVictims:
         """Nodes with victims that can fit a pod: (GPUs without the victims, first place, index), sorted."""
         found = []
         for index in self._large:
-            first = next(place for place in self._line.on[index] if place not in self._skipped)
+            first = next(place for place in self._line.on(index) if place not in self._skipped)
             beside = [each for each, _gpu in self._line.known[first].capacities]
             found.append((self._free[index] + self._overdrawn(index), (first, beside.index(index)), index))
         return sorted(found)

@@ -58,16 +58,18 @@ class VictimQueue:
         return held
 
     @cached_property
-    def _losses(self) -> Sequence[Resources]:
-        """What the queue has lost with each victim and those before it."""
-        return list(accumulate(victim.amount for victim in self.victims))
+    def _losses(self) -> tuple[Sequence[int], ...]:
+        """GPU, CPU and memory that the queue has lost with each victim and those before it."""
+        amounts = [victim.amount for victim in self.victims]
+        columns = ((it.gpu for it in amounts), (it.cpu for it in amounts), (it.memory for it in amounts))
+        return tuple(list(accumulate(column)) for column in columns)
 
     def shares(self, shares: KaiQueueShares, queue: Queue) -> Sequence[float]:
         """Negated dominant share of the queue, or of one above, without these losses. Kept while its use stays."""
         basis = shares.basis(queue)
         known = self._shares.get(queue.name)
         if known is None or known[0] != basis:
-            known = self._shares[queue.name] = (basis, shares.negated_without(queue, self._losses))
+            known = self._shares[queue.name] = (basis, shares.negated_without(queue, *self._losses))
         return known[1]
 
     @cached_property
@@ -148,7 +150,8 @@ _Row = tuple[Any, ...]
 class VictimOrder:
     """The victims of all queues in order, as far as any search has got. A place is an index in it.
 
-    on: places of the victims on a node, by node index, the last for pods on unknown nodes.
+    Kept in arrays of numbers: with an object per node, a few hundred orders would start the garbage collector.
+
     homes: each victim's first node; -1 if unknown. filled: GPUs that the victims hold there, up to and including it.
     spread: the nodes of groups that have victims on several nodes.
     """
@@ -157,9 +160,10 @@ class VictimOrder:
         self._coming = rows
         self._queues = queues.values()
         self._reached = [0] * (nodes + 1)
+        self._latest = array("q", [-1]) * (nodes + 1)  # the latest note of each node, the last for unknown nodes
+        self._notes, self._earlier = array("q"), array("q")  # a place, and the note before of the same node
         self.known: list[Victim] = []
-        self.homes, self.filled = array("q"), array("q")  # a list would hold an object per number
-        self.on: list[tuple[int, ...]] = [()] * (nodes + 1)  # tuples of numbers cost no garbage collection
+        self.homes, self.filled = array("q"), array("q")
         self.spread = frozenset[int]().union(*(queue.spread for queue in self._queues))
 
     @cached_property
@@ -171,6 +175,15 @@ class VictimOrder:
                 held[index] = held.get(index, 0) + gpu
         return held
 
+    def on(self, index: int) -> list[int]:
+        """Places of the victims on a node, in order; index -1: on unknown nodes."""
+        found: list[int] = []
+        note = self._latest[index]
+        while note >= 0:
+            found.append(self._notes[note])
+            note = self._earlier[note]
+        return found[::-1]
+
     def reaches(self, place: int) -> bool:
         """Whether there are that many victims and one more."""
         while place >= len(self.known):
@@ -178,15 +191,17 @@ class VictimOrder:
             more = [row[0] for row in islice(self._coming, AT_ONCE)]
             if not more:
                 return False
-            on, reached, homes, filled = self.on, self._reached, self.homes, self.filled
+            latest, notes, earlier, reached = self._latest, self._notes, self._earlier, self._reached
             for place_of, victim in enumerate(more, start=len(self.known)):
                 capacities = victim.capacities or UNKNOWN
                 for index, gpu in capacities:
-                    on[index] += (place_of,)
+                    earlier.append(latest[index])
+                    latest[index] = len(notes)
+                    notes.append(place_of)
                     reached[index] += gpu
                 home = capacities[0][0]
-                homes.append(home)
-                filled.append(reached[home])
+                self.homes.append(home)
+                self.filled.append(reached[home])
             self.known += more
         return True
 
@@ -302,7 +317,7 @@ class VictimLine:
     def of(self, assignments: Sequence[Assignment]) -> list[int]:
         """Places of the victims of the pod group that has these assignments."""
         indexes = {each.capacity.index if each.capacity else -1 for each in assignments}
-        places = {place for index in indexes for place in self.on[index]}
+        places = {place for index in indexes for place in self.on(index)}
         return sorted(place for place in places if self.known[place].unit[0].group is assignments[0].group)
 
     def places(self, after: int) -> Iterator[int]:
@@ -318,7 +333,7 @@ class VictimLine:
         seen = count = 0
         while self._order.reaches(seen):
             self._find_helpful()
-            found, also = self._helpful[count:], [place for index in nodes for place in self.on[index] if place >= seen]
+            found, also = self._helpful[count:], [place for index in nodes for place in self.on(index) if place >= seen]
             seen, count = len(self.known), len(self._helpful)
             yield from sorted({*found, *also}) if also else found
 
