@@ -42,6 +42,14 @@ def test_it_is_started_listed_shown_and_written(admin: Rung, llm_team: Project, 
     assert admin("replay", "show", "nothing").code == 1
 
 
+def test_columns_with_the_fields_names_need_no_mapping(admin: Rung, llm_team: Project, tmp_path: Path) -> None:
+    file = tmp_path / "trace.csv"
+    file.write_text(f"Submitted,Duration,GPUs,Owner,Priority\n0,60,1,{llm_team.name},low\n")
+    asked = ("--cluster", llm_team.cluster.name, "--trace", str(file), "--no-wait")
+    made = admin("replay", "run", "what if", *asked)
+    assert made.code == 0, made.err
+
+
 def test_it_is_cancelled(admin: Rung, llm_team: Project, trace: str) -> None:
     started(admin, llm_team, trace)
     assert admin("replay", "cancel", "what if").out == "Cancelled what if.\n"

@@ -42,11 +42,11 @@ LISTED: Final[Columns] = {
 
 
 class TraceColumns(serializers.Serializer[Any]):
-    """Names of the file's columns in its header line."""
+    """Names of columns in the file's header line. Default: the field's own name, in any case."""
 
-    submitted = serializers.CharField(help_text="Seconds, or ISO 8601.")
-    duration = serializers.CharField(help_text="Seconds, or an ISO 8601 duration.")
-    gpus = serializers.CharField(help_text="GPUs of one worker.")
+    submitted = serializers.CharField(required=False, allow_null=True, help_text="Seconds, or ISO 8601.")
+    duration = serializers.CharField(required=False, allow_null=True, help_text="Seconds, or an ISO 8601 duration.")
+    gpus = serializers.CharField(required=False, allow_null=True, help_text="GPUs of one worker.")
     workers = serializers.CharField(required=False, allow_null=True, help_text="Default: 1.")
     owner = serializers.CharField(required=False, allow_null=True, help_text="Names of projects of the cluster.")
     priority = serializers.CharField(required=False, allow_null=True)
@@ -62,7 +62,7 @@ class TraceBody(serializers.Serializer[Any]):
         trim_whitespace=False,
         help_text=f"With a header line; at most {MOST_ROWS} rows and {MOST_BYTES} bytes.",
     )
-    columns = TraceColumns()
+    columns = TraceColumns(required=False)
     priorities = serializers.DictField(
         child=serializers.CharField(), required=False, help_text="Words of the priority column to dictionary names."
     )

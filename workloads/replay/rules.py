@@ -55,8 +55,8 @@ class TraceRow:
 
 @dataclass(frozen=True, slots=True)
 class TraceMapping:
-    """columns: ours to those of the file. priorities: words of the file to names of the dictionary. project,
-    priority: of rows whose column says nothing, or names no project. projects, known: those that exist.
+    """columns: ours to those of the file, where the names differ. priorities: words of the file to names of the
+    dictionary. project, priority: of rows that name none, or no project. projects, known: those that exist.
     """
 
     columns: Mapping[str, str]
@@ -79,9 +79,8 @@ def parse_trace(text: str, mapping: TraceMapping) -> list[TraceRow]:
         raise ValidationFailed.at(AT, "too_many_rows", f"The trace must have at most {MOST_ROWS} rows.")
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff")))
     try:
-        head = next(reader, [])
-        places = _places(head, mapping)
-        rows, problems = _rows(reader, len(head), places, mapping)
+        head = [name.strip() for name in next(reader, [])]
+        rows, problems = _rows(reader, head, _places(head, mapping), mapping)
     except csv.Error as error:
         raise ValidationFailed.at(AT, "bad_csv", f"Line {reader.line_num}: not CSV ({error}).") from None
     if problems:
@@ -94,20 +93,24 @@ def parse_trace(text: str, mapping: TraceMapping) -> list[TraceRow]:
 
 
 def _places(head: Sequence[str], mapping: TraceMapping) -> dict[str, int]:
-    """Where each of our columns is in the file."""
-    names = [name.strip() for name in head]
-    for ours, theirs in mapping.columns.items():
-        if theirs not in names:
-            message = f'Line 1: no column "{theirs}". The header has: {", ".join(names)[:200] or "nothing"}.'
-            raise ValidationFailed.at(f"/trace/columns/{ours}", "no_such_column", message)
-    for ours in REQUIRED:
-        if ours not in mapping.columns:
-            raise ValidationFailed.at(f"/trace/columns/{ours}", "required", f"Name the column that has {ours}.")
-    return {ours: names.index(theirs) for ours, theirs in mapping.columns.items()}
+    """Where each of our columns is in the file: as the mapping names it, else by our own name in any case."""
+    own = {name.lower(): name for name in reversed(head) if name not in mapping.columns.values()}
+    columns = {ours: own[ours] for ours in COLUMNS if ours in own} | dict(mapping.columns)
+    defaults = {"owner": mapping.project, "priority": mapping.priority}
+    needed = dict.fromkeys(REQUIRED, "") | {ours: ", and no default" for ours, value in defaults.items() if not value}
+    header = f"The header has: {', '.join(head)[:200] or 'nothing'}."
+    problems = []
+    for ours in {**needed, **mapping.columns}:
+        if ours not in columns or columns[ours] not in head:
+            message = f'Line 1: no column "{columns.get(ours, ours)}"{needed.get(ours, "")}. {header}'
+            problems.append(Problem(f"/trace/columns/{ours}", "no_such_column", message))
+    if problems:
+        raise ValidationFailed(problems[0].message, code="invalid", problems=problems)
+    return {ours: head.index(name) for ours, name in columns.items()}
 
 
 def _rows(
-    reader: Any, width: int, places: Mapping[str, int], mapping: TraceMapping
+    reader: Any, head: Sequence[str], places: Mapping[str, int], mapping: TraceMapping
 ) -> tuple[list[dict[str, Any]], list[Problem]]:
     rows: list[dict[str, Any]] = []
     problems: list[Problem] = []
@@ -115,8 +118,8 @@ def _rows(
         if not cells:
             continue
         line = reader.line_num
-        if len(cells) != width:
-            problems.append(Problem(AT, "bad_row", f"Line {line}: {len(cells)} cells, the header has {width}."))
+        if len(cells) != len(head):
+            problems.append(Problem(AT, "bad_row", f"Line {line}: {len(cells)} cells, the header has {len(head)}."))
         else:
             row: dict[str, Any] = {"name": f"line-{line}"}
             for ours, read in _READ.items():
@@ -124,7 +127,7 @@ def _rows(
                 try:
                     row.update(read(text, mapping))
                 except _Unreadable as error:
-                    where = f'Line {line}, column "{mapping.columns.get(ours, ours)}"'
+                    where = f'Line {line}, column "{head[places[ours]] if ours in places else ours}"'
                     problems.append(Problem(AT, "bad_cell", f"{where}: {text[:40]!r} is not {error}."))
             rows.append(row)
         if len(problems) >= MOST_PROBLEMS:
@@ -179,8 +182,7 @@ def _owner(text: str, mapping: TraceMapping) -> dict[str, Any]:
 def _priority(text: str, mapping: TraceMapping) -> dict[str, Any]:
     priority = mapping.priorities.get(text, text) or mapping.priority
     if priority not in mapping.known:
-        names = ", ".join(sorted(mapping.known))
-        raise _Unreadable(f"a priority; map it to one of {names}")
+        raise _Unreadable(f"a priority; map it to one of {', '.join(sorted(mapping.known))}")
     return {"priority": priority}
 
 

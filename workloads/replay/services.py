@@ -156,11 +156,13 @@ def _uploaded(cluster: Cluster, trace: Body) -> list[TraceRow]:
     project, priority = trace.get("project") or "", trace.get("priority") or ""
     if project and project not in projects:
         raise ValidationFailed.at("/trace/project", "unknown", "Not a project of this cluster.")
+    if priority and priority not in known:
+        raise ValidationFailed.at("/trace/priority", "unknown", f"Not one of {', '.join(sorted(known))}.")
     for theirs, ours in (trace.get("priorities") or {}).items():
         if ours not in known:
             message = f'"{theirs}" is mapped to "{ours}", which is not one of {", ".join(sorted(known))}.'
             raise ValidationFailed.at("/trace/priorities", "unknown", message)
-    columns = {ours: theirs for ours, theirs in trace["columns"].items() if theirs}
+    columns = {ours: theirs for ours, theirs in (trace.get("columns") or {}).items() if theirs}
     mapping = TraceMapping(columns, trace.get("priorities") or {}, project, priority, projects, known)
     return [replace(row, pool=pool) for row in parse_trace(trace["csv"], mapping)]
 

@@ -29,7 +29,7 @@ from workloads.dictionary.models import HIGHEST_VALUE, LOWEST_VALUE, Priority
 from workloads.dictionary.selectors import require_dictionary
 from workloads.replay import services as replay_services
 from workloads.replay.models import Replay, ReplayStatus
-from workloads.replay.rules import COLUMNS, MOST_BYTES, PARTS, REQUIRED
+from workloads.replay.rules import COLUMNS, MOST_BYTES, PARTS
 from workloads.replay.services import KEPT, UNFINISHED
 
 LISTED: Final = 50
@@ -79,10 +79,7 @@ class ReplayForm(PageForm):
             )
             for name, value in self._values.items()
         }
-        own |= {
-            f"column_{name}": forms.CharField(label=name, initial=name if name in REQUIRED else "", required=False)
-            for name in COLUMNS
-        }
+        own |= {f"column_{name}": forms.CharField(label=name, required=False) for name in COLUMNS}
         super().__init__(*args, **kwargs)
         for name, field in own.items():
             field.widget.attrs["class"] = "form-control"
@@ -124,10 +121,10 @@ class ReplayForm(PageForm):
             return body | {
                 "trace": {
                     "csv": found["csv"],
-                    "columns": {name: found[f"column_{name}"] for name in COLUMNS},
+                    "columns": {name: theirs for name in COLUMNS if (theirs := found[f"column_{name}"])},
                     "priorities": {theirs.strip(): ours.strip() for theirs, _sign, ours in words},
-                    "priority": found["default_priority"],
-                    "project": found["project"],
+                    "priority": found["default_priority"] or None,
+                    "project": found["project"] or None,
                 }
             }
         days = {"start": found["start"], "end": found["end"] and found["end"] + DAY}
@@ -136,6 +133,12 @@ class ReplayForm(PageForm):
     @property
     def columns(self) -> list[forms.BoundField]:
         return [self[f"column_{name}"] for name in COLUMNS]
+
+    @property
+    def is_trace_refused(self) -> bool:
+        """Is there an error at the trace or at how to read it?"""
+        reading = ("csv", "words", "default_priority", "project", *(f"column_{name}" for name in COLUMNS))
+        return not self.errors.keys().isdisjoint(reading)
 
     @property
     def priorities(self) -> list[forms.BoundField]:
@@ -197,7 +200,7 @@ def _pointers(error: RungError) -> Mapping[str, str]:
     """At which fields of the form its problems are shown."""
     named = {f"/trace/columns/{name}": f"column_{name}" for name in COLUMNS}
     quotas = {problem.pointer: "quotas" for problem in error.problems if problem.pointer.startswith("/quotas")}
-    trace = {"/trace/project": "project", "/trace/priorities": "words"}
+    trace = {"/trace/project": "project", "/trace/priority": "default_priority", "/trace/priorities": "words"}
     return {**POINTERS, **named, **quotas, **trace}
 
 

@@ -25,7 +25,6 @@ DAYS: Final = ["%Y-%m-%d"]
 PAUSE: Final = 2.0
 ENDED: Final = ("Ready", "Failed", "Cancelled")
 STYLES: Final = {"Ready": "green", "Failed": "red"}
-NEEDED: Final = ("submitted", "duration", "gpus")
 LARGEST: Final = 400_000
 Replay = Mapping[str, Any]
 REPLAYS: Final[Columns] = (
@@ -56,7 +55,7 @@ TraceColumn = Annotated[
     typer.Option(
         "--column",
         metavar="OURS=THEIRS",
-        help="Column of the file: submitted, duration, gpus, workers, owner, priority, preemptible.",
+        help="Column of the file that is not named submitted, duration, gpus, workers, owner, priority, preemptible.",
     ),
 ]
 Word = Annotated[
@@ -146,8 +145,7 @@ def run(
         ],
     }
     if trace is not None:
-        columns = {each: each for each in NEEDED} | dict(_pairs(column))
-        body["trace"] = {"csv": _text(trace), "columns": columns, "priorities": dict(_pairs(word))}
+        body["trace"] = {"csv": _text(trace), "columns": dict(_pairs(column)), "priorities": dict(_pairs(word))}
         body["trace"] |= {"priority": default_priority or None, "project": project or None}
     else:
         body |= _period(first, last)

@@ -37,6 +37,12 @@ def test_a_replay_is_started_read_and_its_submissions_downloaded(robot: Robot, l
     assert robot.send("POST", f"{PATH}/{key}/cancel").status_code == 409
 
 
+def test_columns_with_the_fields_names_need_no_mapping(robot: Robot, llm_team: Project) -> None:
+    trace = {"csv": f"submitted,duration,gpus,owner,priority\n0,60,1,{llm_team.name},low\n"}
+    assert robot.send("POST", PATH, good(llm_team, trace=trace)).status_code == 202
+    assert Replay.objects.get().trace[0]["project"] == llm_team.name
+
+
 def test_it_is_cancelled_once(robot: Robot, llm_team: Project) -> None:
     key = robot.send("POST", PATH, good(llm_team)).json()["id"]
     assert robot.send("POST", f"{PATH}/{key}/cancel").json()["status"] == "Cancelled"
@@ -80,10 +86,11 @@ def test_a_bad_field_is_named_and_nothing_stored(
     [
         pytest.param({"csv": "t,dur,gpu\n0,-1,1\n"}, "/trace/csv", id="negative duration"),
         pytest.param({"columns": {"submitted": "t", "duration": "dur"}}, "/trace/columns/gpus", id="no column named"),
+        pytest.param({"priority": None}, "/trace/columns/priority", id="no priority"),
         pytest.param({"nodePool": "v100"}, "/trace/nodePool", id="another pool"),
         pytest.param({"project": "vision"}, "/trace/project", id="another project"),
         pytest.param({"priorities": {"HP": "urgent"}}, "/trace/priorities", id="unknown priority in the mapping"),
-        pytest.param({"priority": "urgent"}, "/trace/csv", id="unknown default priority"),
+        pytest.param({"priority": "urgent"}, "/trace/priority", id="unknown default priority"),
     ],
 )
 def test_what_is_wrong_with_a_trace_is_named(

@@ -13,6 +13,7 @@ from tests.factories.workloads import WorkloadFactory
 from workloads.dictionary.models import Priority
 from workloads.replay import services as replay_services
 from workloads.replay.models import Replay
+from workloads.replay.rules import COLUMNS
 
 Clients = Callable[[User], Client]
 PATH = "/replay/"
@@ -60,6 +61,22 @@ def test_an_admin_starts_one_watches_it_and_reads_the_report(person: Client, llm
     assert "> llm-team <" in part
     assert "what if" in words(person)
     assert person.get(f"{PATH}{row.pk}/file/")["Content-Type"].startswith("text/csv")
+
+
+def test_columns_with_the_fields_names_need_no_mapping(person: Client, llm_team: Project) -> None:
+    blank = dict.fromkeys(("project", "default_priority", *(f"column_{name}" for name in COLUMNS)), "")
+    text = b"submitted,duration,gpus,owner,Priority\n0,3600,8,llm-team,low\n"
+    asked = {**sent(llm_team), **blank, "csv": SimpleUploadedFile("t.csv", text)}
+    assert person.post(PATH, asked).status_code == 302
+    assert Replay.objects.get().trace[0]["priority"] == "low"
+
+
+def test_a_missing_column_is_shown_once_at_its_open_field(person: Client, llm_team: Project) -> None:
+    answer = person.post(PATH, sent(llm_team, column_gpus=""))
+    assert answer.status_code == 422
+    page = answer.content.decode()
+    assert page.count("no column") == 1
+    assert "<details open>" in page
 
 
 def test_it_is_cancelled(person: Client, llm_team: Project) -> None:

@@ -68,8 +68,33 @@ def test_a_column_that_is_missing_is_named_with_those_there_are() -> None:
     )
 
 
-def test_the_columns_that_every_trace_needs_must_be_named() -> None:
-    assert message_of("t\n0\n", mapping({"submitted": "t"}))[0] == "/trace/columns/duration"
+def test_columns_with_our_names_are_found_in_any_case() -> None:
+    text = " GPUs ,Submitted,DURATION,workers,Owner,priority,preemptible\n8,0,60,2,llm,HP,no\n"
+    (row,) = parse_trace(text, mapping({}, priority=""))
+    assert row == TraceRow("line-2", 0, 60, 8000, 2, "llm", "high", preemptible=False)
+
+
+def test_a_named_column_wins_over_one_with_our_name() -> None:
+    text = "submitted,duration,gpus,priority,class\n0,60,1,urgent,HP\n"
+    (row,) = parse_trace(text, mapping({"priority": "class"}, project="llm"))
+    assert row.priority == "high"
+
+
+def test_a_column_that_is_named_for_another_field_is_not_read_twice() -> None:
+    (row,) = parse_trace(
+        "submitted,duration,gpus,priority\n0,60,1,spot\n", mapping({"preemptible": "priority"}, project="llm")
+    )
+    assert (row.priority, row.preemptible) == ("low", True)
+
+
+def test_each_missing_column_is_one_problem_whatever_the_number_of_rows() -> None:
+    with pytest.raises(ValidationFailed) as caught:
+        parse_trace("submitted,gpus\n" + "0,1\n" * 5, mapping({}, priority=""))
+    assert [(problem.pointer, problem.message) for problem in caught.value.problems] == [
+        ("/trace/columns/duration", 'Line 1: no column "duration". The header has: submitted, gpus.'),
+        ("/trace/columns/owner", 'Line 1: no column "owner", and no default. The header has: submitted, gpus.'),
+        ("/trace/columns/priority", 'Line 1: no column "priority", and no default. The header has: submitted, gpus.'),
+    ]
 
 
 def test_no_more_than_twenty_problems_are_told() -> None:
@@ -80,8 +105,9 @@ def test_no_more_than_twenty_problems_are_told() -> None:
 
 
 def test_an_empty_trace_has_no_rows() -> None:
-    assert message_of("t,dur,gpu\n", mapping(COLUMNS))[1] == "The trace has no rows below its header line."
-    assert message_of("", mapping(COLUMNS))[1].endswith("The header has: nothing.")
+    known = mapping(COLUMNS, project="llm")
+    assert message_of("t,dur,gpu\n", known)[1] == "The trace has no rows below its header line."
+    assert message_of("", known)[1].endswith("The header has: nothing.")
 
 
 def test_a_trace_is_refused_by_its_size_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,4 +121,4 @@ def test_a_trace_is_refused_by_its_size_before_it_is_read(monkeypatch: pytest.Mo
 
 def test_a_cell_longer_than_csv_allows_is_named_by_its_line() -> None:
     text = "t,dur,gpu\n" + "9" * 131_073 + ",1,1\n"
-    assert message_of(text, mapping(COLUMNS))[1].startswith("Line 2: not CSV")
+    assert message_of(text, mapping(COLUMNS, project="llm"))[1].startswith("Line 2: not CSV")
