@@ -154,24 +154,10 @@ MUTATIONS: Final = (
         _RESOLUTION_TESTS,
     ),
     Mutation(
-        "dictionary: an unknown preemption policy is refused",
-        "workloads/dictionary/rules/drafts.py",
-        "if entry.preemption_policy not in POLICIES:",
-        "if not entry.preemption_policy:",
-        ("tests/workloads/dictionary/test_drafts.py", "tests/workloads/dictionary/test_plans.py"),
-    ),
-    Mutation(
         "phases: a stopped workload does not run without a resume",
         "workloads/state/rules.py",
         '"Stopped": frozenset({"Resuming", "Deleting"}),',
         '"Stopped": frozenset({"Resuming", "Deleting", "Running"}),',
-        ("tests/workloads/state/test_rules.py",),
-    ),
-    Mutation(
-        "phases: a resumed workload can run",
-        "workloads/state/rules.py",
-        '"Resuming": _ALIVE | _ENDS,',
-        '"Resuming": _ENDS,',
         ("tests/workloads/state/test_rules.py",),
     ),
     Mutation(
@@ -271,6 +257,20 @@ MUTATIONS: Final = (
         "limit is not None and limit < deserved:",
         "limit is not None and limit < 0:",
         ("tests/tenants/quotas/test_quota_changes.py",),
+    ),
+    Mutation(
+        "quotas: a deserved quota that projects exceed together cannot be enforced",
+        "tenants/quotas/services/quotas.py",
+        "    if enforced:\n        raise_problems(",
+        "    if not enforced:\n        raise_problems(",
+        ("tests/tenants/quotas/test_quota_changes.py",),
+    ),
+    Mutation(
+        "minimum runtime: Rung defers preemptors only where an admin enabled it",
+        "workloads/forecast/selectors/runtime_rules.py",
+        "return cluster.defer_preemptors and lacks_min_runtime(cluster)",
+        "return lacks_min_runtime(cluster)",
+        ("tests/workloads/forecast/test_min_runtime_guard.py",),
     ),
     Mutation(
         "quotas: a project may only tighten the time limit of its department",

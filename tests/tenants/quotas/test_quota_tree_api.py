@@ -134,6 +134,20 @@ class TestWhatIf:
         ]
         assert [each["code"] for each in found["refusals"]] == ["below_non_preemptible_use"]
 
+    @pytest.mark.parametrize(("enforced", "field"), [(True, "refusals"), (False, "warnings")])
+    def test_a_sum_above_its_department_is_refused_where_enforced_and_else_a_warning(
+        self, robot: Robot, enforced: bool, field: str
+    ) -> None:
+        Department.objects.update(enforce_deserved=enforced)
+        found = ask(robot, {"project": "llm-team", "values": gpus(9)})
+        sums = [
+            (at, each["name"])
+            for at in ("refusals", "warnings")
+            for each in found[at]
+            if each["code"] == "sum_over_department"
+        ]
+        assert sums == [(field, "research")]
+
     @pytest.mark.parametrize(
         ("entry", "pointer"),
         [
