@@ -1,4 +1,4 @@
-"""What a plan, a start estimate and a finding say, and what the real kube-scheduler and API server then do."""
+"""What a plan and a start estimate say, and what the real kube-scheduler and API server then do."""
 
 from datetime import timedelta
 from typing import Any
@@ -8,15 +8,11 @@ from django.utils import timezone
 
 from clusters.ports.gateway import ObjectRef
 from clusters.ports.objects import POD, RESOURCE_QUOTA
-from clusters.watch.models import ObservedPod
 from tenants.organisation.models import Project
 from tests.factories.tenants import GPU
 from tests.factories.workloads import WorkloadFactory, job
 from tests.real.product import Product, fresh, quick
 from tests.real.test_quotas import GPUS, LOW
-from workloads.detectors.models import Finding
-from workloads.detectors.rules import FindingKind
-from workloads.detectors.services import detect
 from workloads.forecast.selectors.start_estimate import start_estimate
 from workloads.lifecycle.services.actions import stop
 from workloads.plans.services.plans import apply_plan, plan_change, roll_back
@@ -39,10 +35,6 @@ def stopped(product: Product, workload: Workload) -> None:
     stop(workload=fresh(workload), actor=product.actor)
     product.apply(workload)
     product.until(workload, lambda row: row.phase == Phase.STOPPED and not row.allocated_gpu_milli)
-
-
-def node_of(workload: Workload) -> str:
-    return ObservedPod.objects.exclude(node_name="").get(owner_id=str(workload.pk)).node_name
 
 
 def limit_of(product: Product, project: Project) -> str:
@@ -112,25 +104,3 @@ def test_a_workload_starts_when_its_start_estimate_says(product: Product) -> Non
     assert began is not None
     late = annotated - min(row.started_at for row in map(fresh, holders) if row.started_at)
     assert found.median - timedelta(seconds=10) <= began <= found.p90 + late + timedelta(seconds=10)
-
-
-def test_the_move_that_a_fragmentation_finding_names_lets_the_waiting_workload_start(product: Product) -> None:
-    project = product.project("vision", deserved=64)
-    product.reconcile()
-    large = [running(product, project, f"large-{number}", 5) for number in range(4)]
-    small = running(product, project, "small", 2)
-    source = node_of(small)
-    stopped(product, next(each for each in large if node_of(each) == source))
-    mine = waiting(product, project, "mine", 8)
-    product.look()
-    detect(product.cluster, timezone.now())
-    assert list(Finding.objects.values_list("kind", flat=True)) == [FindingKind.QUOTA_ABOVE_PHYSICAL], "64 of 32 GPUs"
-    detect(product.cluster, timezone.now() + timedelta(minutes=11))
-    finding = Finding.objects.get(kind=FindingKind.FRAGMENTATION)
-    assert [each["name"] for each in finding.named] == ["mine", "small"]
-    assert finding.advice.startswith(f"Move {{1}} (2 GPUs) from {source} to ")
-    stopped(product, small)
-    product.until(mine, lambda row: row.phase == Phase.RUNNING)
-    assert node_of(mine) == source
-    detect(product.cluster, timezone.now() + timedelta(minutes=12))
-    assert Finding.objects.get(pk=finding.pk).ended_at is not None

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from django.utils import timezone
 
 from clusters.inventory.services.inventory import mark_dirty
 from clusters.ports.gateway import Manifest
@@ -15,16 +16,21 @@ from tenants.organisation.models import Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tenants.quotas.selectors.quota_rows import PoolQuota, startable_rows
 from tests.clusters.watch.streaming import Watching, streaming
+from tests.factories.tenants import GPU
 from tests.factories.workloads import spec_of
 from tests.real.product import PATIENCE, Product, fresh
 from tests.real.queued import a_job, in_phase, running, two_projects
 from tests.support.lab import LabCluster
+from workloads.detectors.models import Finding
+from workloads.detectors.rules import FindingKind
+from workloads.detectors.services import detect
 from workloads.forecast.rules.forecast import Verdict
 from workloads.forecast.selectors.alternatives import waiting_alternatives
 from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.selectors.waiting import why_waiting
 from workloads.lifecycle.selectors import applied_objects
 from workloads.lifecycle.services.actions import change_priority
+from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import Workload
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket, pytest.mark.timeout(300)]
@@ -141,6 +147,27 @@ def test_what_kueue_writes_on_a_job_is_no_difference_and_another_queue_is(produc
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 POINTER = "/metadata/labels/kueue.x-k8s.io~1queue-name"
+
+
+def test_no_finding_calls_a_lowered_quota_pinned_since_kueue_reclaims_non_preemptible_work(product: Product) -> None:
+    one, two = two_projects(product, deserved=16)
+    fixed = {"priority": "high", "preemptibility": "non-preemptible"}
+    with streaming(product.cluster, product.gateway) as watching:
+        older, newer = (product.submit(one, a_job(name), **fixed) for name in ("older", "newer"))
+        for each in (older, newer):
+            watching.until(in_phase(each, "Running"), seconds=PATIENCE)
+        quota = one.quotas.get()
+        quota.gpu_deserved = 8 * GPU  # Rung itself refuses to go below what such work holds
+        quota.save()
+        product.department.quotas.update(gpu_deserved=24 * GPU)
+        product.reconcile()
+        detect(product.cluster, timezone.now())
+        assert not Finding.objects.filter(kind=FindingKind.PINNED_QUOTA).exists()
+        for name in ("claim-1", "claim-2"):
+            watching.until(in_phase(product.submit(two, a_job(name), **LOW), "Running"), seconds=PATIENCE)
+    (record,) = PreemptionRecord.objects.all()
+    assert record.victim in {older, newer}
+    assert record.cause == "reclaim"
 
 
 def scheduling_of(workload: Workload) -> dict[str, object]:

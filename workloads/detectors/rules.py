@@ -325,7 +325,8 @@ def idle_gpus(idle: Iterable[tuple[JobFacts, datetime]], waiting: Jobs, now: dat
 def pinned_quota(queues: Iterable[PinnedQueue]) -> Iterator[Detection]:
     """Non-preemptible work of a project holds more than its deserved quota, and no scheduler may take it back.
 
-    Not reported: preemptible work over quota; non-preemptible work inside it; workloads that are being stopped.
+    Not reported: preemptible work over quota; non-preemptible work inside it; workloads that are being stopped;
+    schedulers that evict non-preemptible work as any other.
     """
     for each in queues:
         held = sum(job.gpu_milli for job in each.jobs)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.db.models import Count, Q, QuerySet, Sum
 
+from clusters.connection.services.scheduler_config import guarantee_on
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, Node
 from clusters.watch.models import ObservedPod
@@ -162,8 +163,8 @@ def _pools(cluster: Cluster) -> list[PoolGpus]:
 
 
 def _pinned(cluster: Cluster, holding: QuerySet[Workload]) -> list[PinnedQueue]:
-    """Queues above their quota. Where quotas hold for all node pools together nothing is reclaimed: none."""
-    if not flavour_for(cluster.flavour).traits.queues_by_pool:
+    """Queues above their quota. None where the scheduler may evict non-preemptible work: it takes that back itself."""
+    if guarantee_on(cluster, "non_preemptible_stays").enforced == "no":
         return []
     held = holding.order_by().values_list("project", "project__name", "pool_name").annotate(Sum("allocated_gpu_milli"))
     quotas = ProjectQuota.objects.filter(node_pool__cluster=cluster)

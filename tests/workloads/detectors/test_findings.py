@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from clusters.inventory.models import ClusterState
+from clusters.inventory.models import Cluster, ClusterState
 from clusters.watch.models import GpuUse
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Role, User
@@ -177,6 +177,17 @@ def test_non_preemptible_work_pins_a_quota_that_was_lowered(history: History, ll
     assert "hold 8 GPUs in h100; its deserved quota there is 4 GPUs. It was 8 GPUs until" in row.evidence[0]
     quota.gpu_deserved = 8000
     quota.save()
+    detect(history.cluster, history.now)
+    assert kinds(ended_at=None) == []
+
+
+@pytest.mark.parametrize("flavour", ["kube", "kueue"])
+def test_a_scheduler_that_evicts_non_preemptible_work_leaves_no_quota_pinned(
+    history: History, llm_team: Project, flavour: str
+) -> None:
+    ProjectQuota.objects.update(gpu_deserved=4000)
+    history.running(llm_team, "serve", preemptibility="non-preemptible")
+    Cluster.objects.update(flavour=flavour)
     detect(history.cluster, history.now)
     assert kinds(ended_at=None) == []
 
