@@ -1,8 +1,9 @@
 """In which order a run takes its tests, and which of them stay with one worker of pytest-xdist.
 
-What takes long is mostly waiting, for clusters and processes: it comes first and beside each other, so that no worker
-is left alone with it at the end. What shares a real cluster is one unit, taken whole by one worker, so that nobody
-starts that cluster twice. Everything else is a unit per module, in the order that the run's seed says.
+What waits most, for clusters and processes, comes first. Of three workers on two cores the first begins at the other
+end, with what computes, so that the cores are in use while the others wait. What shares a real cluster is one unit,
+taken whole by one worker, so that no cluster is started twice. Everything else is a unit per module, in the order that
+the run's seed says.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Final
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 UNITS: Final[Sequence[Sequence[str]]] = (
     ("tests/faults/test_process_stack.py",),
@@ -57,10 +59,15 @@ def unit_of(nodeid: str) -> str:
 
 
 class ByUnit(LoadScopeScheduling):
-    """Gives each worker whole units, in the order of collection."""
+    """Gives each worker whole units: the first worker from the end of the order, the others from its beginning."""
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if len(self.nodes) > 1 and node is self.nodes[0]:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
 
 
 @pytest.hookimpl(optionalhook=True)
