@@ -32,7 +32,7 @@ from tests.support.faultproxy import FaultProxy
 from tests.support.lab import LabCluster
 from workloads.state.models import Workload
 
-SEEDS = range(int(os.environ.get("RUNG_FAULT_SEEDS", "2")))
+SEEDS = range(int(os.environ.get("RUNG_FAULT_SEEDS", "1")))
 """How often each fault is repeated, every time with another schedule. A failing number repeats itself."""
 PATIENCE = 80.0
 CAPPED = "low"
