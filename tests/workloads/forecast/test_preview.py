@@ -18,9 +18,10 @@ from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.actors import SYSTEM, Actor
 from scheduling.model.decisions import Cause, Evict, Outcome, OutcomeKind
 from tenants.organisation.models import Project
+from tenants.quotas.models import PriorityCap
 from tests.factories.cast import acting
 from tests.factories.clusters import NodePoolFactory
-from tests.factories.tenants import MembershipFactory, UserFactory
+from tests.factories.tenants import GPU, MembershipFactory, UserFactory
 from tests.factories.workloads import (
     ObservedPodFactory,
     WorkloadFactory,
@@ -327,7 +328,7 @@ def test_the_alternatives_were_tried(kai: Lab) -> None:
     ]
 
 
-def test_fewer_gpus_and_a_milder_priority_are_offered_where_they_help(kai: Lab) -> None:
+def test_fewer_gpus_are_offered_where_they_help(kai: Lab) -> None:
     team = kai.project("llm-team", deserved=16)
     kai.submit(team, "low-train", gpus=4)
     kai.settle()
@@ -337,6 +338,17 @@ def test_fewer_gpus_and_a_milder_priority_are_offered_where_they_help(kai: Lab) 
     waits = ask(team, gpus=8)
     assert waits.verdict is Verdict.WAITS
     assert "4 GPUs free, at most 4 on one node" in waits.sentence
+
+
+def test_a_weaker_priority_is_offered_where_a_cap_refuses_the_priority(lab: Lab) -> None:
+    team = lab.project("llm-team", deserved=8)
+    PriorityCap.objects.create(project=team, priority="high", gpu_limit=2 * GPU)
+    lab.settle()
+    answer = ask(team, gpus=4, priority="high")
+    assert answer.verdict is Verdict.REFUSED
+    assert [each.words for each in answer.alternatives if each.priority] == [
+        "Choose medium-high (90): it starts now without evictions."
+    ]
 
 
 def test_what_can_never_run_is_the_verdict_with_its_numbers(kai: Lab) -> None:

@@ -61,6 +61,8 @@ class AlternativeTrial:
     short: tuple[str, ...] = ()
     named: Callable[[Outcome], Sequence[ForecastVictim]] | None = None
     """The victims as the reader may know them; None: a higher priority does not help."""
+    refused: bool = False
+    """Cap, quota or capacity refused it before the scheduler's model was asked."""
 
     def outcome(self) -> Outcome | None:
         """What the model makes of it; None where quota, cap or policy forbids it, or Rung would hold it back."""
@@ -95,7 +97,7 @@ class AlternativeTrial:
 
 
 def alternatives(trial: AlternativeTrial) -> Iterator[Alternative]:
-    """Preemptible, a milder priority, less per pod of what is short, another pool, a stronger priority.
+    """Preemptible, a weaker priority, less per pod of what is short, another pool, a stronger priority.
 
     One without a change where the time budget is over before all are tried.
     """
@@ -116,7 +118,12 @@ def _preemptible(trial: AlternativeTrial) -> Iterator[Alternative]:
 
 
 def _lower(trial: AlternativeTrial) -> Iterator[Alternative]:
-    """The highest weaker priority that starts without an eviction; its preemptibility stays as asked."""
+    """The highest weaker priority that starts without an eviction; its preemptibility stays as asked.
+
+    Only for what was refused: what waits for room or evicts does not start earlier when it comes later in the queue.
+    """
+    if not trial.refused:
+        return
     for level in _weaker(trial.effective.priority):
         pair = replace(trial.effective, priority=level)
         if replace(trial, effective=pair).starts():

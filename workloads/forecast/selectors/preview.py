@@ -383,15 +383,12 @@ def _alternatives(
     short: Sequence[str] = (),
     named: Callable[[Outcome], Sequence[ForecastVictim]] | None = None,
 ) -> tuple[Alternative, ...]:
+    """snapshot: None where it was refused before the model was asked."""
     if stage.project.cluster.flavour not in FLAVOURS:
         return ()
     observed = snapshot or observed_cluster(stage.project.cluster).snapshot
     policy = policy_for(stage.spec.type_name, stage.project)
-    names = tuple(name for name in DIMENSIONS if name in short)
-    return tuple(
-        alternatives(
-            AlternativeTrial(
-                stage.spec, stage.effective, stage.project, pool, observed, stage.now, policy, names, named
-            )
-        )
-    )
+    names, refused = tuple(name for name in DIMENSIONS if name in short), snapshot is None
+    spec, effective, project, now = stage.spec, stage.effective, stage.project, stage.now
+    trial = AlternativeTrial(spec, effective, project, pool, observed, now, policy, names, named, refused)
+    return tuple(alternatives(trial))
