@@ -23,7 +23,7 @@ from clusters.ports.gateway import Manifest
 from clusters.watch.models import ClusterEvent, ObservedPod
 from workloads.forecast.rules.messages import gpu_time_text, gpus_text
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
-from workloads.preemption.selectors import UID, Preemptor, objects_among, preemptor_of, was_moved
+from workloads.preemption.selectors import ONE_DECISION, UID, Preemptor, objects_among, preemptor_of, was_moved
 from workloads.state.models import EventType, Workload, WorkloadEvent
 from workloads.state.rules import last_checkpoint, lost_gpu_seconds
 from workloads.state.services import note
@@ -32,8 +32,6 @@ BY_SCHEDULER: Final = "PreemptionByScheduler"
 EVICTING: Final = ("Preempted", "Evict", "Evicted")
 """Reasons of schedulers' events; what they mean is for the flavour to say (a kubelet evicts, too)."""
 TOGETHER: Final = timedelta(seconds=60)
-ONE_DECISION: Final = timedelta(seconds=5)
-"""The pods of a gang are marked one after the other."""
 DELETED_WITHIN: Final = timedelta(seconds=10)
 """Of the moment at which pods were evicted: by two clocks, and one pod after the other."""
 MOST_UNKNOWN: Final = 100
@@ -346,6 +344,6 @@ _WORDS: Final = {PreemptionCause.RECLAIM.value: "Reclaimed", PreemptionCause.PRE
 
 
 def _counted_already(victim: Workload, at: datetime, records: list[PreemptionRecord]) -> bool:
-    """Pods of one gang may be seen to go in several looks."""
-    near = victim.preemptions.filter(at__gte=at - TOGETHER, at__lte=at + TOGETHER)
+    """Whether other pods of the same decision were counted: they may be observed one after the other."""
+    near = victim.preemptions.filter(at__gte=at - ONE_DECISION, at__lte=at + ONE_DECISION)
     return near.exclude(pk__in=[each.pk for each in records]).exists()

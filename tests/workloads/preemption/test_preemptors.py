@@ -10,10 +10,12 @@ from django.utils import timezone
 from clusters.ports.flavour import PodStatusReason
 from clusters.watch.models import ObservedPod
 from clusters.watch.services.observations import Observation
+from portal.kit.security.actors import Actor
 from tenants.organisation.models import Project
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from workloads.lifecycle.services.observe import on_observation
 from workloads.preemption.models import PreemptionRecord
+from workloads.preemption.selectors import eviction_timelines
 from workloads.preemption.services import record_evictions
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import object_name
@@ -104,6 +106,14 @@ def test_the_record_outlives_pod_and_notes_when_it_went(victim: Workload) -> Non
     record = PreemptionRecord.objects.get()
     assert record.gone_at is not None
     assert Workload.objects.get(pk=victim.pk).preempted_count == 1
+
+
+def test_evictions_seconds_apart_count_as_often_as_its_page_tells_them(victim: Workload, as_alice: Actor) -> None:
+    now = timezone.now()
+    for seconds in (40, 20, 0):
+        at = now - timedelta(seconds=seconds)
+        recorded(evicted(victim, disrupted_at=at, deletion_at=at), victim, PodStatusReason())
+    assert Workload.objects.get(pk=victim.pk).preempted_count == len(eviction_timelines(victim, as_alice)) == 3
 
 
 def test_pods_of_nobody_are_none_of_ours(victim: Workload) -> None:
