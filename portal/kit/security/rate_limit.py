@@ -29,14 +29,15 @@ TOO_MANY_GUESSES: Final = "Too many attempts. Wait and try again."
 def hit(scope: str, key: str, *, limit: int, per: int, refusal: str = TOO_MANY_GUESSES) -> None:
     """Count one try; after `limit` tries in `per` seconds raise `TooManyRequests` with `refusal` and `retry_after`.
 
-    1. make the row if it is missing
+    1. make the row, with a window that has begun, if it is missing
     2. restart a window that is over (one caller wins)
     3. add one, only while the count is below the limit (the database decides who gets the last one)
     """
     now, name = timezone.now(), _name(scope, key)
-    LimiterBucket.objects.bulk_create([LimiterBucket(key=name, started_at=now, ends_at=now)], ignore_conflicts=True)
+    window = {"started_at": now, "ends_at": now + timedelta(seconds=per)}
+    LimiterBucket.objects.bulk_create([LimiterBucket(key=name, **window)], ignore_conflicts=True)
     bucket = LimiterBucket.objects.filter(key=name)
-    bucket.filter(ends_at__lte=now).update(started_at=now, ends_at=now + timedelta(seconds=per), count=0)
+    bucket.filter(ends_at__lte=now).update(**window, count=0)
     if not bucket.filter(count__lt=limit).update(count=F("count") + 1):
         raise TooManyRequests(refusal, retry_after=_seconds_left(name))
 
