@@ -185,7 +185,11 @@ def test_the_command_runs_until_it_is_told_to_end() -> None:
 
     def end_it() -> None:
         eventually(lambda: signal.getsignal(signal.SIGTERM) is not before[signal.SIGTERM], seconds=SECONDS)
-        os.kill(os.getpid(), signal.SIGTERM)  # earlier it would end the process of the tests
+        try:
+            eventually(Cluster.objects.filter(observed_at__isnull=False).exists, seconds=SECONDS)
+        finally:
+            connection.close()
+            os.kill(os.getpid(), signal.SIGTERM)  # earlier it would end the process of the tests
 
     ending = threading.Thread(target=end_it)
     ending.start()
