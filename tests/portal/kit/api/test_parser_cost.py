@@ -8,7 +8,7 @@ import csv
 import gc
 import io
 import json
-import sys
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -29,11 +29,14 @@ from tests.workloads.intake.manifests import SCOPE
 from workloads.intake.rules.manifests import read_json, read_yaml
 
 SIZE: Final = LARGEST_BODY
-ALLOWED: Final = 50 / 3.5 * 1.5
+MEASURED: Final = 1.15 if "SLIPCOVER_ENABLED" in os.environ else 1.0
+"""slipcover leaves an assignment per branch in Rung's parsers, but not in the standard library's."""
+ALLOWED: Final = 50 / 3.5 * 1.5 * MEASURED
 """Times the plain reading: 50 ms, and half as much again for what the two measurements differ by."""
-ALLOWED_JSON: Final = 35 / 3.5 * 1.5
+ALLOWED_JSON: Final = 35 / 3.5 * 1.5 * MEASURED
 """The same for bodies of JSON, which every client sends: at most 26 ms were measured."""
-TRIES: Final = 5
+TRIES: Final = 25
+"""The median is near the bound, and on a busy machine above it."""
 PLAIN: Final = json.dumps(["a" * 10] * (SIZE // 14))
 
 
@@ -47,16 +50,11 @@ def without_garbage_of_other_tests() -> Iterator[None]:
 
 
 def seconds(read: Callable[[Any], object], data: Any) -> float:
-    """Of processor time, without the coverage's tracer."""
-    trace = sys.gettrace()
-    sys.settrace(None)
-    try:
-        start = time.process_time()
-        with suppress(RungError, DocumentInvalid, ValueError, csv.Error):
-            read(data)
-        return time.process_time() - start
-    finally:
-        sys.settrace(trace)
+    """Of processor time."""
+    start = time.process_time()
+    with suppress(RungError, DocumentInvalid, ValueError, csv.Error):
+        read(data)
+    return time.process_time() - start
 
 
 def check_cost(read: Callable[[Any], object], data: Any, allowed: float = ALLOWED) -> None:
