@@ -5,7 +5,7 @@ No aliases, anchors, tags, merge keys or repeated keys. Plain scalars follow YAM
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -56,8 +56,10 @@ def _syntax(error: yaml.YAMLError) -> DocumentInvalid:
     return document_error(400, "yaml_syntax", f"Not YAML: {visible(said, 200)}.", line=line)
 
 
-Lines = tuple[int, Mapping[str, "Lines"]]
-"""The line of a value, and those of its members by their pointer tokens."""
+Members = Mapping[str, "Lines"] | Sequence["Lines"]
+"""The lines of a value's members: by pointer token in an object, in order in a list."""
+Lines = tuple[int, Members]
+"""The line of a value, and those of its members."""
 _NO_MEMBERS: Final[Mapping[str, Lines]] = {}
 
 
@@ -86,37 +88,35 @@ class _Builder:
                 value, members = self._node(first)
                 yield Document(value, partial(_line_of, (_line(first), members)))
 
-    def _node(self, event: Any) -> tuple[Any, Mapping[str, Lines]]:
+    def _node(self, event: Any) -> tuple[Any, Members]:
         """A value, and the lines of its members."""
         self._count(event)
         if len(self._path) > self._limits.depth:
             raise too_deep(self._limits, _line(event))
         self._refuse_indirection(event)
-        match event:
-            case yaml.ScalarEvent():
-                return _scalar(event), _NO_MEMBERS
-            case yaml.SequenceStartEvent():
-                return self._list()
-            case _:
-                return self._object()
+        if isinstance(event, yaml.ScalarEvent):
+            return _scalar(event), _NO_MEMBERS
+        return self._list() if isinstance(event, yaml.SequenceStartEvent) else self._object()
 
     def _count(self, event: Any) -> None:
         self._nodes += 1
         if self._nodes > self._limits.nodes:
             raise too_many_nodes(self._limits, _line(event))
 
-    def _list(self) -> tuple[list[Any], Mapping[str, Lines]]:
+    def _list(self) -> tuple[list[Any], Members]:
         items: list[Any] = []
-        lines: dict[str, Lines] = {}
-        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+        lines: list[Lines] = []
+        for event in self._events:
+            if isinstance(event, yaml.SequenceEndEvent):
+                break
             self._path.append(len(items))
             item, below = self._node(event)
-            lines[str(len(items))] = _line(event), below
+            lines.append((_line(event), below))
             items.append(item)
             self._path.pop()
         return items, lines
 
-    def _object(self) -> tuple[dict[str, Any], Mapping[str, Lines]]:
+    def _object(self) -> tuple[dict[str, Any], Members]:
         """A member's line is its key's, which comes first."""
         members: dict[str, Any] = {}
         lines: dict[str, Lines] = {}
@@ -141,13 +141,14 @@ class _Builder:
 
     def _refuse_indirection(self, event: Any) -> None:
         """Aliases multiply, anchors serve only aliases, and tags construct objects: none has a use here."""
+        if event.anchor is None and event.tag is None:
+            return  # an alias has the anchor that it repeats
         if isinstance(event, yaml.AliasEvent):
             text = f"The alias *{visible(event.anchor)} is not supported. Write the value out."
             raise self._refused(event, "alias", text)
         if event.anchor is not None:
             raise self._refused(event, "anchor", f"The anchor &{visible(event.anchor)} is not allowed.")
-        if event.tag is not None:
-            raise self._refused(event, "tag", f"The tag {visible(event.tag)} is not allowed.")
+        raise self._refused(event, "tag", f"The tag {visible(event.tag)} is not allowed.")
 
     def _refused(self, event: Any, code: str, message: str) -> DocumentInvalid:
         return document_error(422, code, message, pointer=self._pointer(), line=_line(event))
@@ -164,9 +165,13 @@ def _line_of(lines: Lines, pointer: str) -> int:
     """The line of a pointer, or of the nearest thing around it."""
     line, members = lines
     for part in pointer.split("/")[1:]:
-        if part not in members:
+        if isinstance(members, Mapping):
+            below = members.get(part)
+        else:
+            below = members[int(part)] if part.isdecimal() and int(part) < len(members) else None
+        if below is None:
             break
-        line, members = members[part]
+        line, members = below
     return line
 
 
