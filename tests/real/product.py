@@ -29,8 +29,9 @@ from tests.support.kube import KubeClient, KubeError
 from tests.support.lab import ACCOUNT, POOL, LabCluster, own_cluster
 from tests.support.lab import NAMESPACE as SYSTEM_NAMESPACE
 from tests.support.processes import eventually
+from workloads.lifecycle.services.actions import stop
 from workloads.lifecycle.services.apply import apply
-from workloads.state.models import Workload
+from workloads.state.models import Phase, Workload
 from workloads.state.selectors.workloads import object_name
 from workloads.submission.services import submit
 
@@ -151,6 +152,12 @@ class Product:
             time.sleep(0.2)
         said = f"{found.phase} {found.phase_reason}: {found.phase_message} {found.apply_error}"
         raise AssertionError("\n".join([said, *self.everyone()]))
+
+    def stop(self, workload: Workload) -> None:
+        """Stop it, until its GPUs are free."""
+        stop(workload=fresh(workload), actor=self.actor)
+        self.apply(workload)
+        self.until(workload, lambda row: row.phase == Phase.STOPPED and not row.allocated_gpu_milli)
 
     def ref_to(self, workload: Workload) -> ObjectRef:
         """Where the workload's own object is."""

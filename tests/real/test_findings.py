@@ -20,7 +20,7 @@ from workloads.detectors.models import Finding
 from workloads.detectors.rules import FindingKind
 from workloads.detectors.services import detect
 from workloads.dictionary.models import Priority
-from workloads.lifecycle.services.actions import change_priority, stop
+from workloads.lifecycle.services.actions import change_priority
 from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import Phase, Workload
 
@@ -49,12 +49,6 @@ def running(product: Product, project: Project, manifest: Manifest, level: str) 
 def waiting(product: Product, project: Project, manifest: Manifest, level: str) -> Workload:
     workload = submitted(product, project, manifest, level)
     return product.until(workload, lambda row: row.phase == Phase.PENDING and row.phase_reason)
-
-
-def stopped(product: Product, workload: Workload) -> None:
-    stop(workload=fresh(workload), actor=product.actor)
-    product.apply(workload)
-    product.until(workload, lambda row: row.phase == Phase.STOPPED and not row.allocated_gpu_milli)
 
 
 def ended(product: Product, workload: Workload) -> None:
@@ -142,7 +136,7 @@ def test_what_is_evicted_again_and_again_is_named_and_nothing_is_evicted_once_it
     assert found["evidence"][0].startswith("train was evicted 3 times from ")
     assert found["evidence"][0].endswith(", 0 of them by reclaim.")
     assert found["advice"].startswith("Stop it until the work of higher priority is done")
-    stopped(product, train)
+    product.stop(train)
     running(product, team, job("short-3", gpus=8), "high")
     assert PreemptionRecord.objects.filter(victim=train).count() == 3
     check.finds_no_more(FindingKind.THRASHING)
@@ -158,7 +152,7 @@ def test_a_job_that_later_ones_pass_by_is_named_and_starts_with_the_priority_tha
     for each in later:
         product.until(each, lambda row: row.phase == Phase.PENDING and row.phase_reason)
     check.finds_no_more(FindingKind.STARVATION, hours=5)
-    stopped(product, holders)
+    product.stop(holders)
     for each in later:
         product.until(each, lambda row: row.phase == Phase.RUNNING)
     found = check.finds(FindingKind.STARVATION, hours=5)
@@ -246,7 +240,7 @@ def test_the_move_that_a_fragmentation_finding_names_lets_the_waiting_workload_s
     large = [running(product, team, job(f"large-{number}", gpus=5), "low") for number in range(4)]
     small = running(product, team, deployment("small", gpus=2), "low")
     (source,) = nodes_of(small)
-    stopped(product, next(each for each in large if nodes_of(each) == {source}))
+    product.stop(next(each for each in large if nodes_of(each) == {source}))
     mine = waiting(product, team, job("mine", gpus=8), "low")
     check.finds_no_more(FindingKind.FRAGMENTATION)
     found = check.finds(FindingKind.FRAGMENTATION, minutes=11)

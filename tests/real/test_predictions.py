@@ -14,7 +14,6 @@ from tests.factories.workloads import WorkloadFactory, job
 from tests.real.product import Product, fresh, quick
 from tests.real.test_quotas import GPUS, LOW
 from workloads.forecast.selectors.start_estimate import start_estimate
-from workloads.lifecycle.services.actions import stop
 from workloads.plans.services.plans import apply_plan, plan_change, roll_back
 from workloads.state.models import Phase, Workload
 
@@ -29,12 +28,6 @@ def running(product: Product, project: Project, name: str, gpus: int) -> Workloa
 def waiting(product: Product, project: Project, name: str, gpus: int) -> Workload:
     workload = product.submit(project, quick(job(name, gpus=gpus)), **LOW)
     return product.until(workload, lambda row: row.phase == Phase.PENDING and row.phase_reason)
-
-
-def stopped(product: Product, workload: Workload) -> None:
-    stop(workload=fresh(workload), actor=product.actor)
-    product.apply(workload)
-    product.until(workload, lambda row: row.phase == Phase.STOPPED and not row.allocated_gpu_milli)
 
 
 def limit_of(product: Product, project: Project) -> str:
@@ -61,7 +54,7 @@ def test_what_a_plan_says_no_longer_fits_waits_until_the_plan_is_rolled_back(pro
     applied = apply_plan(plan=plan, actor=product.actor)
     product.reconcile()
     assert limit_of(product, project) == "3"
-    stopped(product, first)
+    product.stop(first)
     third = running(product, project, "third", 1)
     assert third.running_pods == 1, "the quota admits what fits"
     assert fresh(second).phase == Phase.PENDING

@@ -108,7 +108,7 @@ def test_the_record_outlives_pod_and_notes_when_it_went(victim: Workload) -> Non
     assert Workload.objects.get(pk=victim.pk).preempted_count == 1
 
 
-def test_evictions_seconds_apart_count_as_often_as_its_page_tells_them(victim: Workload, as_alice: Actor) -> None:
+def test_evictions_seconds_apart_are_counted_as_its_page_lists_them(victim: Workload, as_alice: Actor) -> None:
     now = timezone.now()
     for seconds in (40, 20, 0):
         at = now - timedelta(seconds=seconds)
