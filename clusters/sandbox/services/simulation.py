@@ -105,6 +105,10 @@ class SandboxGateway:
         """The version of the last write of any kind."""
         return str(self._version())
 
+    def changed_kinds(self, *, since: str) -> frozenset[str]:
+        rows = SandboxObject.objects.filter(cluster=self._cluster, version__gt=self._start(since))
+        return frozenset(rows.values_list("kind", flat=True).distinct())
+
     def logs(self, ref: ObjectRef, *, container: str = "", tail: int = 200) -> Sequence[str]:
         pod = self.get(ref)
         if pod is None:

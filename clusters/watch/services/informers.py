@@ -78,8 +78,24 @@ def _see(cluster: Cluster, before: Mapping[str, Any]) -> ObservedChanges:
     newest = gateway.newest() if isinstance(gateway, VersionedGateway) else ""
     if newest and newest == before.get(NEWEST):
         return ObservedChanges(before, newest=newest)
-    looks = {kind.key: found for kind in kinds_of(cluster) if (found := _look(cluster, gateway, kind, before))}
+    quiet = _unchanged(cluster, gateway, before, newest) if isinstance(gateway, VersionedGateway) else {}
+    looks = dict(quiet)
+    for kind in kinds_of(cluster):
+        if kind.key not in quiet and (found := _look(cluster, gateway, kind, before)):
+            looks[kind.key] = found
     return ObservedChanges(before, looks, newest)
+
+
+def _unchanged(
+    cluster: Cluster, gateway: VersionedGateway, before: Mapping[str, Any], newest: str
+) -> dict[str, WatchBatch]:
+    """Kinds of which nothing was written since the last look, as of `newest`: neither list nor watch is needed."""
+    try:
+        changed = gateway.changed_kinds(since=before.get(NEWEST, "0"))
+    except VersionExpired:
+        return {}
+    quiet = [kind for kind in kinds_of(cluster) if kind.key not in changed and (kind.key in before or not before)]
+    return {kind.key: WatchBatch(kind, newest, whole=not before) for kind in quiet}
 
 
 def _look(cluster: Cluster, gateway: ClusterGateway, kind: Kind, before: Mapping[str, Any]) -> WatchBatch | None:

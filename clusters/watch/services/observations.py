@@ -195,9 +195,9 @@ class ObservedChanges:
     age: timedelta | None = timedelta()
 
     @property
-    def is_empty(self) -> bool:
-        """Nothing to store."""
-        return all(each.is_empty for each in self.looks.values())
+    def news(self) -> dict[str, WatchBatch]:
+        """What there is to store; of other kinds only the version moves."""
+        return {key: each for key, each in self.looks.items() if not each.is_empty}
 
     def versions(self) -> dict[str, Any]:
         begins = {key: newer(each.version, self.newest) for key, each in self.looks.items()}
@@ -232,7 +232,7 @@ def store_changes(cluster: Cluster, seen: ObservedChanges) -> StoreResult:
     sorted_in = _fingerprint(pools)
     moved = seen.before.get(POOLS) != sorted_in
     with track_domain_changes(cluster, pools, seen.looks.get(NODE.key), moved=moved):
-        observation = Observation(at=at) if seen.is_empty else _store(cluster, seen.looks, pools, at)
+        observation = _store(cluster, news, pools, at) if (news := seen.news) else Observation(at=at)
         if moved:
             move_nodes(cluster, pools)
             kept[POOLS] = sorted_in

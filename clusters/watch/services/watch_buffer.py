@@ -29,10 +29,13 @@ Item = TypeVar("Item")
 
 @runtime_checkable
 class VersionedGateway(Protocol):
-    """A gateway whose resourceVersions are one counter for all kinds, so it says cheaply if anything changed."""
+    """A gateway whose resourceVersions are one counter for all kinds, so it says cheaply what changed."""
 
     def newest(self) -> str:
         """The version of the last write."""
+
+    def changed_kinds(self, *, since: str) -> frozenset[str]:
+        """Keys of the kinds of which something was written since that version. Raises VersionExpired."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from clusters.connection.services.gateways import gateway_for
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.inventory.services.inventory import pause, unpause
 from clusters.ports.gateway import ClusterBusy, ClusterChanged, ClusterRefused, Kind, Manifest
-from clusters.ports.objects import POD, ref_of
+from clusters.ports.objects import POD, kind_of, ref_of
 from clusters.sandbox.services import simulation
-from clusters.watch.models import ObservedPod, ObserverLease
+from clusters.watch.models import ObservedObject, ObservedPod, ObserverLease
 from clusters.watch.services import observations
 from clusters.watch.services.informers import observe_cluster
 from portal.kit.security.actors import SYSTEM
@@ -66,6 +66,29 @@ def test_nothing_new_tells_nobody(told: ObservationRecorder) -> None:
     count = len(told.observations)
     assert observe_cluster(sandbox.cluster).pods == ()
     assert len(told.observations) == count
+
+
+def test_only_kinds_that_changed_are_read_again() -> None:
+    sandbox = furnished()
+    sandbox.create(job("train"))
+    observe_cluster(sandbox.cluster)
+    sandbox.create(bare_pod("other"))
+    with CaptureQueriesContext(connection) as asked:
+        observe_cluster(sandbox.cluster)
+    read = [each["sql"] for each in asked if '"clusters_sandboxobject"."manifest"' in each["sql"]]
+    assert len(read) == 1
+    assert f"{POD.key!r}" in read[0]
+
+
+def test_kinds_of_another_scheduler_are_read_though_they_did_not_change() -> None:
+    sandbox = furnished("kube")
+    observe_cluster(sandbox.cluster)
+    queue = sandbox.queue("team", **{"app.kubernetes.io/managed-by": "rung"})
+    observe_cluster(sandbox.cluster)
+    Cluster.objects.update(flavour="kai")
+    sandbox.create(bare_pod("train"))
+    observe_cluster(Cluster.objects.get())
+    assert ObservedObject.objects.get(kind=kind_of(queue).key).name == "team"
 
 
 def test_a_list_older_than_what_was_seen_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from clusters.connection.services import gateways
 from clusters.inventory.models import Cluster, ClusterState, Node
-from clusters.ports.gateway import ClusterGateway, ClusterUnreachable, Kind, Manifest
+from clusters.ports.gateway import ClusterGateway, ClusterUnreachable
 from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.sandbox.tasks import tick_sandbox, tick_sandboxes
 from clusters.watch.models import ObserverLease
@@ -48,7 +48,7 @@ def watching(observer: Observer) -> Iterator[Observer]:
 class Away(SandboxGateway):
     """Cannot be reached."""
 
-    def list(self, kind: Kind, **_asked: Any) -> tuple[list[Manifest], str]:
+    def newest(self) -> str:
         raise ClusterUnreachable("connection refused")
 
 
@@ -57,7 +57,7 @@ class Stuck(SandboxGateway):
 
     free = threading.Event()
 
-    def list(self, kind: Kind, **_asked: Any) -> tuple[list[Manifest], str]:
+    def newest(self) -> str:
         self.free.wait(SECONDS)
         raise ClusterUnreachable("timed out")
 
