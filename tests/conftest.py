@@ -6,4 +6,5 @@ pytest_plugins = [
     "tests.support.lab",
     "tests.factories.cast",
     "tests.support.rest_clients",
+    "tests.support.route_matrix",
 ]

@@ -44,15 +44,36 @@ def applied(client: Client, answer: Any) -> None:
     assert client.post(f"{answer['Location']}apply/").status_code == 302
 
 
-@pytest.fixture
-def cluster(db: None) -> Cluster:
+def lab_cluster() -> Cluster:
     """A cluster with the pools h100 (two nodes of 8 GPUs) and a100 (one)."""
-    cluster = ClusterFactory(name="lab")
+    cluster: Cluster = ClusterFactory(name="lab")
     h100 = NodePoolFactory(cluster=cluster, name="h100", is_default=True)
     a100 = NodePoolFactory(cluster=cluster, name="a100")
     NodeFactory.create_batch(2, cluster=cluster, pool=h100)
     NodeFactory(cluster=cluster, pool=a100)
     return cluster
+
+
+def project_with_quota(department: Department, name: str, *, gpu_limit: int | None = None) -> Project:
+    """A project with 4 GPUs of its cluster's default pool deserved."""
+    project: Project = ProjectFactory(department=department, name=name)
+    pool = NodePool.objects.get(cluster=department.cluster_id, is_default=True)
+    ProjectQuotaFactory(project=project, node_pool=pool, gpu_deserved=4 * GPU, gpu_limit=gpu_limit)
+    return project
+
+
+def department_with_quota(cluster: Cluster, name: str) -> Department:
+    """A department with 8 GPUs of its cluster's default pool deserved."""
+    department: Department = DepartmentFactory(cluster=cluster, name=name)
+    pool = NodePool.objects.get(cluster=cluster, is_default=True)
+    DepartmentQuotaFactory(department=department, node_pool=pool, gpu_deserved=8 * GPU)
+    return department
+
+
+@pytest.fixture
+def cluster(db: None) -> Cluster:
+    """A cluster with the pools h100 (two nodes of 8 GPUs) and a100 (one)."""
+    return lab_cluster()
 
 
 @pytest.fixture
@@ -68,35 +89,27 @@ def a100(cluster: Cluster) -> NodePool:
 
 
 @pytest.fixture
-def research(cluster: Cluster, h100: NodePool) -> Department:
+def research(cluster: Cluster) -> Department:
     """8 GPUs of h100 deserved."""
-    department = DepartmentFactory(cluster=cluster, name="research")
-    DepartmentQuotaFactory(department=department, node_pool=h100, gpu_deserved=8 * GPU)
-    return department
+    return department_with_quota(cluster, "research")
 
 
 @pytest.fixture
-def perception(cluster: Cluster, h100: NodePool) -> Department:
+def perception(cluster: Cluster) -> Department:
     """8 GPUs of h100 deserved."""
-    department = DepartmentFactory(cluster=cluster, name="perception")
-    DepartmentQuotaFactory(department=department, node_pool=h100, gpu_deserved=8 * GPU)
-    return department
+    return department_with_quota(cluster, "perception")
 
 
 @pytest.fixture
-def llm_team(research: Department, h100: NodePool) -> Project:
+def llm_team(research: Department) -> Project:
     """A project of research: 4 GPUs of h100 deserved, at most 12."""
-    project = ProjectFactory(department=research, name="llm-team")
-    ProjectQuotaFactory(project=project, node_pool=h100, gpu_deserved=4 * GPU, gpu_limit=12 * GPU)
-    return project
+    return project_with_quota(research, "llm-team", gpu_limit=12 * GPU)
 
 
 @pytest.fixture
-def vision_team(perception: Department, h100: NodePool) -> Project:
+def vision_team(perception: Department) -> Project:
     """A project of perception: 4 GPUs of h100 deserved, no limit."""
-    project = ProjectFactory(department=perception, name="vision-team")
-    ProjectQuotaFactory(project=project, node_pool=h100, gpu_deserved=4 * GPU)
-    return project
+    return project_with_quota(perception, "vision-team")
 
 
 @pytest.fixture

@@ -3,17 +3,21 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
+import pytest
+from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from clusters.connection.models import MetricsSource
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.security.actors import SYSTEM, Actor
+from tenants.access.models import Role
 from tenants.access.services.roles import create_role
 from tenants.organisation.models import Project
 from tenants.quotas.models import IdleLimit, MinRuntime, PriorityCap, TimeLimit
-from tests.factories.cast import acting
+from tests.factories.cast import acting, department_with_quota, lab_cluster, project_with_quota
 from tests.factories.tenants import AccessKeyFactory, MembershipFactory, ServiceAccountFactory, UserFactory
 from tests.factories.workloads import (
     AssetFactory,
@@ -25,7 +29,7 @@ from tests.factories.workloads import (
     WorkloadFactory,
     WorkloadTemplateFactory,
 )
-from tests.support.rest_clients import Person
+from tests.support.rest_clients import Person, Robot
 from workloads.dictionary.models import Category, Priority, WorkloadType
 from workloads.notifications.models import NotificationChannel, Subscription
 from workloads.notifications.services.mail import completed
@@ -174,3 +178,17 @@ def world_of(project: Project, person: Person | None = None) -> World:
     first["plan_id"] = plan_change(kind="project_quota", change=quota, actor=SYSTEM)
     words["pod_id"] = ObservedPodFactory(workload=workload).uid
     return World({**words, **{name: str(row.pk) for name, row in first.items()}}, project)
+
+
+@pytest.fixture(scope="module")
+def shared_world(django_db_setup: None, django_db_blocker: Any) -> Iterator[World]:
+    """The project llm-team with all of `world_of`, made once for a module. What one of its tests writes is undone."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield world_of(project_with_quota(department_with_quota(lab_cluster(), "research"), "llm-team"))
+        transaction.set_rollback(True)
+
+
+@pytest.fixture(scope="module")
+def shared_robot(shared_world: World) -> Robot:
+    """A platform admin beside the shared world."""
+    return Robot("platform-robot", role=Role.PLATFORM_ADMIN)

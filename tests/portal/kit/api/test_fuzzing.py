@@ -20,9 +20,8 @@ from schemathesis.checks import CHECKS, load_all_checks
 
 from portal.wsgi import application
 from tenants.access.services.credentials import exchange
-from tenants.organisation.models import Project
 from tests.support.rest_clients import Robot
-from tests.support.route_matrix import world_of
+from tests.support.route_matrix import World
 
 EXAMPLES = int(os.environ.get("RUNG_FUZZ_EXAMPLES", "2"))
 Operation = APIOperation[Any, Any, Any, Any]
@@ -52,16 +51,17 @@ def aimed(value: Any, ids: Mapping[str, str]) -> Any:
     return [aimed(inner, ids) for inner in value] if isinstance(value, list) else value
 
 
+@pytest.mark.django_db
 @pytest.mark.parametrize("operation", operations(), ids=lambda operation: operation.label)
 def test_no_input_breaks_it_and_every_answer_is_documented(
-    robot: Robot, llm_team: Project, operation: Operation, monkeypatch: pytest.MonkeyPatch
+    shared_robot: Robot, shared_world: World, operation: Operation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", no_such_host)
-    token = exchange(robot.account.client_id, robot.secret).text
-    world = world_of(llm_team)
-    places = {"projectId": str(llm_team.pk), "clusterId": str(llm_team.cluster_id)}
+    token = exchange(shared_robot.account.client_id, shared_robot.secret).text
+    project = shared_world.project
+    places = {"projectId": str(project.pk), "clusterId": str(project.cluster_id)}
 
-    known = world.of(operation.path)
+    known = shared_world.of(operation.path)
     valid = operation.as_strategy(path_parameters=dict(known))
     broken = operation.as_strategy(GenerationMode.NEGATIVE, path_parameters=dict(known))
     bounds = settings(
