@@ -43,7 +43,7 @@ SIZES = {"narrow": {"width": 390, "height": 844}, "wide": {"width": 1280, "heigh
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder drives a browser over sockets, and commits."""
     for item in items:
-        if HERE in item.path.parents:
+        if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.e2e)
             item.add_marker(pytest.mark.enable_socket)
             item.add_marker(pytest.mark.django_db(transaction=True))

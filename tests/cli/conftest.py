@@ -39,7 +39,7 @@ def job(name: str, gpus: int = 1) -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder may ask over sockets."""
     for item in items:
-        if HERE in item.path.parents:
+        if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.enable_socket)
             if "live_server" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.django_db(transaction=True))

@@ -21,7 +21,7 @@ LIMITS = TransportLimits(connect=1.0, read=1.5, total=3.0)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder speaks to a real API server; on SQLite unless it says PostgreSQL."""
     for item in items:
-        if HERE in item.path.parents:
+        if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.lab)
             item.add_marker(pytest.mark.enable_socket)
             if not item.get_closest_marker("postgres"):

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder asks over sockets, and commits."""
     for item in items:
-        if HERE in item.path.parents:
+        if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.enable_socket)
             item.add_marker(pytest.mark.django_db(transaction=True))
 

@@ -18,7 +18,7 @@ SECONDS = 480
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder asks over sockets, and the first of a file also waits for its demo."""
     for item in items:
-        if HERE in item.path.parents:
+        if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.enable_socket)
             item.add_marker(pytest.mark.timeout(SECONDS))
 
