@@ -168,12 +168,12 @@ class PodGroup:
     @property
     def waiting(self) -> tuple[Pod, ...]:
         """Pods without a node."""
-        return tuple(pod for pod in self.pods if pod.node is None)
+        return tuple([pod for pod in self.pods if pod.node is None])
 
     @property
     def holding(self) -> tuple[Pod, ...]:
         """Pods on a node that are not terminating."""
-        return tuple(pod for pod in self.pods if pod.node is not None and not pod.terminating)
+        return tuple([pod for pod in self.pods if pod.node is not None and not pod.terminating])
 
     @property
     def total(self) -> Resources:

@@ -4,7 +4,7 @@ Source: Run:ai over-quota rules, KAI capacity policy: a workload must pass at it
 it; limits are checked before quotas; a dimension that is not requested never refuses.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
@@ -57,16 +57,15 @@ def over_guarantee(queue: Queue, use: QueueUsage, needed: Resources) -> PendingR
 
 
 def fits_quota(
-    path: Iterable[Queue], uses: Mapping[str, QueueUsage], needed: Resources, *, preemptible: bool
+    path: Sequence[Queue], uses: Mapping[str, QueueUsage], needed: Resources, *, preemptible: bool
 ) -> PendingReason | None:
     """The first refusal on the path from the project's queue to its department, else None."""
-    queues = tuple(path)
-    for queue in queues:
+    for queue in path:
         if pend := over_limit(queue, uses.get(queue.name, UNUSED), needed):
             return pend
     if preemptible:
         return None
-    for queue in queues:
+    for queue in path:
         if pend := over_guarantee(queue, uses.get(queue.name, UNUSED), needed):
             return pend
     return None
@@ -74,12 +73,18 @@ def fits_quota(
 
 def _over(used: Resources, needed: Resources, bound: Limit) -> Resources | None:
     """The part over the bound once `needed` more is in use, in requested dimensions; None if there is none."""
-    found = Resources(
-        _excess(used.gpu, needed.gpu, bound.gpu),
-        _excess(used.cpu, needed.cpu, bound.cpu),
-        _excess(used.memory, needed.memory, bound.memory),
+    gpu, cpu, memory = bound.gpu, bound.cpu, bound.memory
+    if (
+        (gpu is None or not needed.gpu or used.gpu + needed.gpu <= gpu)
+        and (cpu is None or not needed.cpu or used.cpu + needed.cpu <= cpu)
+        and (memory is None or not needed.memory or used.memory + needed.memory <= memory)
+    ):
+        return None
+    return Resources(
+        _excess(used.gpu, needed.gpu, gpu),
+        _excess(used.cpu, needed.cpu, cpu),
+        _excess(used.memory, needed.memory, memory),
     )
-    return found or None
 
 
 def _excess(used: int, needed: int, bound: int | None) -> int:

@@ -22,10 +22,20 @@ def impossible(state: SchedulingState, group: PodGroup, pods: tuple[Pod, ...]) -
     if not state.nodes.get(group.pool):
         return PendingReason(Reason.NO_SUCH_POOL, needed, pool=group.pool)
     capacities, whole = state.sizes(group)
-    fits_nodes = all(any(pod.requests.fits_in(capacity) for capacity in capacities) for pod in pods)
-    if fits_nodes and needed.fits_in(whole):
+    if needed.fits_in(whole) and _each_fits(pods, capacities):
         return None
     return never_fits(state, group, pods)
+
+
+def _each_fits(pods: Iterable[Pod], capacities: Iterable[Resources]) -> bool:
+    """Whether each pod fits alone into one of these capacities."""
+    fitting: Resources | None = None
+    for pod in pods:
+        if pod.requests != fitting:
+            fitting = pod.requests
+            if not any(map(fitting.fits_in, capacities)):
+                return False
+    return True
 
 
 def never_fits(state: SchedulingState, group: PodGroup, pods: tuple[Pod, ...]) -> PendingReason:

@@ -84,7 +84,7 @@ class _VolcanoCycle:
         """Searches for victims that found none since the state last changed."""
 
     def run(self) -> Iterator[Decision]:
-        cases = [_VolcanoCandidate(group, list(group.waiting), list(group.waiting)) for group in self.snapshot.waiting]
+        cases = [_VolcanoCandidate(group, list(pods := group.waiting), list(pods)) for group in self.snapshot.waiting]
         for case in cases:
             case.pend = self._nowhere(case)
         ready = [case for case in cases if case.pend is None]
@@ -109,13 +109,13 @@ class _VolcanoCycle:
 
     def _nowhere(self, case: _VolcanoCandidate) -> PendingReason | None:
         """Why the group is not tried: no such pool, no such queue, or missing pods; else None."""
-        group, needed = case.group, total(tuple(case.left))
+        group, pods = case.group, tuple(case.left)
         if not self.state.nodes.get(group.pool):
-            return PendingReason(Reason.NO_SUCH_POOL, needed, pool=group.pool)
+            return PendingReason(Reason.NO_SUCH_POOL, total(pods), pool=group.pool)
         if group.queue not in self.snapshot.queue_by_name:
-            return PendingReason(Reason.QUEUE_MISSING, needed, queue=group.queue)
-        incomplete = self.state.active[group.name] + len(case.left) < group.min_member
-        return PendingReason(Reason.GANG_INCOMPLETE, needed, pool=group.pool) if incomplete else None
+            return PendingReason(Reason.QUEUE_MISSING, total(pods), queue=group.queue)
+        incomplete = self.state.active[group.name] + len(pods) < group.min_member
+        return PendingReason(Reason.GANG_INCOMPLETE, total(pods), pool=group.pool) if incomplete else None
 
     def _starving(self, case: _VolcanoCandidate) -> bool:
         return not self.ordering.ready(case.group)
@@ -124,21 +124,32 @@ class _VolcanoCycle:
         """Yield the groups of one queue after the other, each time of the queue that is served next."""
         waiting = _grouped(cases)
         while waiting:
-            mine = waiting.pop(self.ordering.order.first(waiting))
-            yield sorted(mine, key=lambda case: self.ordering.job_turn(case.group))
+            mark = self.state.mark()
+            for queue in self.ordering.order.turns([*waiting]):
+                yield sorted(waiting.pop(queue), key=lambda case: self.ordering.job_turn(case.group))
+                if self.state.mark() != mark:
+                    break
 
     def _allocate(self, cases: list[_VolcanoCandidate]) -> None:
         """Place one group at a time: the minimum together, then pod by pod; the queue is chosen again each time."""
         waiting = _grouped(cases)
-        queue, mark = "", -1
         while waiting:
-            if queue not in waiting or self.state.mark() != mark:  # else nothing has changed
-                queue, mark = self.ordering.order.first(waiting), self.state.mark()
-            case = min(waiting[queue], key=lambda case: self.ordering.job_turn(case.group))
-            if not (self._place(case) and case.untried):
-                waiting[queue].remove(case)
-            if not waiting[queue]:
-                del waiting[queue]
+            mark = self.state.mark()
+            for queue in self.ordering.order.turns([*waiting]):
+                waiting[queue] = self._place_first(waiting[queue])
+                if not waiting[queue]:
+                    del waiting[queue]
+                if self.state.mark() != mark:
+                    break
+
+    def _place_first(self, cases: list[_VolcanoCandidate]) -> list[_VolcanoCandidate]:
+        """Place the first of these groups of a queue that can be placed; return those that are still to be tried."""
+        mark, left = self.state.mark(), sorted(cases, key=lambda case: self.ordering.job_turn(case.group))
+        for index, case in enumerate(left):
+            goes_on = self._place(case) and case.untried
+            if self.state.mark() != mark:
+                return left[index if goes_on else index + 1 :]
+        return []
 
     def _place(self, case: _VolcanoCandidate) -> bool:
         """Place up to the minimum, or one more pod. Return whether the group may start now.
@@ -232,8 +243,21 @@ class _VolcanoCycle:
     def _reclaim_for(self, case: _VolcanoCandidate) -> None:
         if case.group.topology and not case.group.never_preempts:
             self._reclaim_until_near(case)
-        else:
+        elif self._may_reclaim_for(case):
             self._evict_for(case, Cause.RECLAIM)
+
+    def _may_reclaim_for(self, case: _VolcanoCandidate) -> bool:
+        """Whether its queue may reclaim for all missing pods, which the search would find out at the last of them only.
+
+        Pods of different sizes are searched for.
+        """
+        asked = [pod.requests for pod in case.left if pod.name not in case.kept]
+        missing = case.group.min_member - self.state.active[case.group.name]
+        if len(asked) < missing:  # one of its pods was evicted meanwhile
+            return False
+        if any(each != asked[0] for each in asked):
+            return True
+        return self.ordering.may_reclaim(case.group.queue, asked[0] * missing)
 
     def _reclaim_until_near(self, case: _VolcanoCandidate) -> None:
         """For a gang of one domain: reclaim in cycle after cycle, because capacity anywhere may not let it start.

@@ -46,13 +46,21 @@ class QueueOrder:
         self._known: dict[str, Any] = {}
         self._turn: Callable[[str], Any] = cmp_to_key(self.compare)
 
-    def first(self, names: Collection[str]) -> str:
-        """The queue that is served next. Where turns form a circle, the order of the names decides."""
-        tiers = self.tiers(names)
-        best = min(map(tiers.__getitem__, names))
-        equal = [name for name in names if tiers[name] == best]
-        are_siblings = len({self._queues[name].parent for name in equal}) == 1
-        return min(equal, key=self._own_turn if are_siblings else self._turn)
+    def turns(self, names: Collection[str]) -> Iterator[str]:
+        """The queues in the order in which they are served while nothing changes.
+
+        Where turns form a circle, the order of the names decides.
+        """
+        tiers, equals = self.tiers(names), dict[_Tier, list[str]]()
+        for name in names:
+            equals.setdefault(tiers[name], []).append(name)
+        for tier in sorted(equals):
+            equal = equals[tier]
+            if len({self._queues[name].parent for name in equal}) == 1:
+                yield from sorted(equal, key=self._own_turn)
+            else:
+                while equal:
+                    yield equal.pop(equal.index(min(equal, key=self._turn)))
 
     def _own_turn(self, name: str) -> tuple[tuple[float, bool], tuple[int, int]]:
         """Sort key of queues of one department: as in `compare`."""

@@ -84,6 +84,8 @@ class SuitableNodes:
     def _follow(self) -> None:
         """Sort the nodes again that have changed."""
         capacities = self._state.capacities
+        if self._point == capacities.point:
+            return
         changed = capacities.changed_since(self._point)
         self._point = capacities.point
         for index in self._matching.keys() if changed is None else changed & self._matching.keys():

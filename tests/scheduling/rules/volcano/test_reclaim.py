@@ -120,6 +120,24 @@ def test_nodes_are_looked_at_in_their_plain_order() -> None:
     assert victims(outcome(gang("new"), node("a", 4, order=1), node("b", 1), TEAM, NEXT, *work)) == ["second-0"]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "kind"),
+    [((2, 2), OutcomeKind.RECLAIMS), ((3, 1), OutcomeKind.RECLAIMS), ((3, 3), OutcomeKind.PENDING)],
+)
+@pytest.mark.parametrize("free", [0, 1])
+def test_a_gang_reclaims_only_if_its_minimum_is_within_its_queues_deserved(
+    sizes: tuple[int, int], kind: OutcomeKind, free: int
+) -> None:
+    work = [running(f"other{index}", "n", gpus=3, queue="next", start=index) for index in range(2)]
+    pods = gang("new", pods=2, min_member=2)
+    unequal = replace(
+        pods,
+        pods=tuple(replace(pod, requests=Resources.of(gpu=gpus)) for pod, gpus in zip(pods.pods, sizes, strict=True)),
+    )
+    found = outcome(unequal, node("n", 6 + free), TEAM, NEXT, *work)
+    assert (found.kind, bool(found.victims)) == (kind, kind is OutcomeKind.RECLAIMS)
+
+
 def test_who_shares_no_dimension_with_the_reclaimer_is_left_alone() -> None:
     shelf = SnapshotNode("n", "default", Resources.of(gpu=1, cpu=1))
     processors = sized(running("cpu", "n", queue="next"), cpu=1)
