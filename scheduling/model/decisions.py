@@ -25,13 +25,13 @@ INSIDE_MIN_RUNTIME: Final = {Cause.PREEMPT: "preempt the young", Cause.RECLAIM: 
 """The same of what is younger than the min guaranteed runtime that its group carries, by the cause that is left out."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Start:
     """Bind these pods now. placements: node by pod name. over_quota: the queue then exceeds its deserved quota."""
 
-    group: PodGroup
-    placements: Mapping[str, str]
-    over_quota: bool = False
+    group: Final[PodGroup]
+    placements: Final[Mapping[str, str]]
+    over_quota: Final[bool] = False
 
     @property
     def pods(self) -> tuple[Pod, ...]:
@@ -40,28 +40,28 @@ class Start:
         return tuple(pod for pod in waiting if pod.name in self.placements) if self.placements else waiting
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Evict:
     """Evict these pods of `victim` so that the pod group named `for_group` can start.
 
     nodes: node by pod name. moves_to: new node by name of a pod that moves.
     """
 
-    victim: PodGroup
-    pods: tuple[str, ...]
-    cause: Cause
-    for_group: str
-    nodes: Mapping[str, str] = field(default_factory=dict)
-    moves_to: Mapping[str, str] = field(default_factory=dict)
+    victim: Final[PodGroup]
+    pods: Final[tuple[str, ...]]
+    cause: Final[Cause]
+    for_group: Final[str]
+    nodes: Final[Mapping[str, str]] = field(default_factory=dict)
+    moves_to: Final[Mapping[str, str]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Wait:
     """Wait, with the reason. nominated: node by pod name whose capacity is being freed (reason Evicting)."""
 
-    group: PodGroup
-    pend: PendingReason
-    nominated: Mapping[str, str] = field(default_factory=dict)
+    group: Final[PodGroup]
+    pend: Final[PendingReason]
+    nominated: Final[Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def coming(self) -> tuple[Pod, ...]:

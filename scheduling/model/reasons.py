@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from scheduling.model.resources import UNLIMITED, ZERO, Limit, Resources
 
@@ -27,7 +28,7 @@ class Reason(StrEnum):
     LARGER_THAN_DESERVED = "LargerThanDeserved"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class PendingReason:
     """A refusal for now. `also` lists further reasons that hold at the same time.
 
@@ -39,22 +40,22 @@ class PendingReason:
     fitting: how many of its pods would fit, in the best topology domain (Kueue only).
     """
 
-    reason: Reason
-    needed: Resources = ZERO
-    queue: str | None = None
-    allowed: Limit = UNLIMITED
-    used: Resources = ZERO
-    missing: Resources = ZERO
-    free: Resources = ZERO
-    largest_free: Resources = ZERO
-    lacking: tuple[str, ...] = ()
-    beside: bool = False
-    pool: str | None = None
-    topology: str | None = None
-    domain: str = ""
-    largest_domain: Resources = ZERO
-    fitting: int = 0
-    also: tuple[Reason, ...] = field(default=())
+    reason: Final[Reason]
+    needed: Final[Resources] = ZERO
+    queue: Final[str | None] = None
+    allowed: Final[Limit] = UNLIMITED
+    used: Final[Resources] = ZERO
+    missing: Final[Resources] = ZERO
+    free: Final[Resources] = ZERO
+    largest_free: Final[Resources] = ZERO
+    lacking: Final[tuple[str, ...]] = ()
+    beside: Final[bool] = False
+    pool: Final[str | None] = None
+    topology: Final[str | None] = None
+    domain: Final[str] = ""
+    largest_domain: Final[Resources] = ZERO
+    fitting: Final[int] = 0
+    also: Final[tuple[Reason, ...]] = field(default=())
 
     @property
     def short(self) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ class Queue:
     reclaim_min_runtime: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Pod:
     """One pod; `node` is None while it waits. A terminating pod still holds its resources.
 
@@ -114,16 +114,16 @@ class Pod:
     device: the shared GPU of which it holds a fraction; empty: none, or not known.
     """
 
-    name: str
-    requests: Resources
-    node: str | None = None
-    terminating: bool = False
-    nominated: str | None = None
-    started: int | None = None
-    device: str = ""
+    name: Final[str]
+    requests: Final[Resources]
+    node: Final[str | None] = None
+    terminating: Final[bool] = False
+    nominated: Final[str | None] = None
+    started: Final[int | None] = None
+    device: Final[str] = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class PodGroup:
     """Pods that start together: at least `min_member` at once, the rest when they fit.
 
@@ -142,28 +142,28 @@ class PodGroup:
     more: what every pod of it needs of a node's `more`.
     """
 
-    name: str
-    queue: str
-    namespace: str
-    priority: int
-    preemptible: bool
-    pods: tuple[Pod, ...]
-    min_member: int = 1
-    started: int | None = None
-    created: int = 0
-    pool: str = "default"
-    never_preempts: bool = False
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
-    gang: bool = False
-    topology: str | None = None
-    whole: bool = False
-    placement: Strategy | None = None
-    kin: str = ""
-    min_runtime: int = 0
-    let_in: int | None = None
-    made: bool = False
-    more: Mapping[str, int] = field(default_factory=dict)
+    name: Final[str]
+    queue: Final[str]
+    namespace: Final[str]
+    priority: Final[int]
+    preemptible: Final[bool]
+    pods: Final[tuple[Pod, ...]]
+    min_member: Final[int] = 1
+    started: Final[int | None] = None
+    created: Final[int] = 0
+    pool: Final[str] = "default"
+    never_preempts: Final[bool] = False
+    node_selector: Final[Mapping[str, str]] = field(default_factory=dict)
+    tolerations: Final[tuple[Toleration, ...]] = ()
+    gang: Final[bool] = False
+    topology: Final[str | None] = None
+    whole: Final[bool] = False
+    placement: Final[Strategy | None] = None
+    kin: Final[str] = ""
+    min_runtime: Final[int] = 0
+    let_in: Final[int | None] = None
+    made: Final[bool] = False
+    more: Final[Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def waiting(self) -> tuple[Pod, ...]:

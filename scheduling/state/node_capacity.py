@@ -183,10 +183,13 @@ class NodeCapacities:
                 del self._emptiest[bisect_left(self._emptiest, (-gpu, index))]
                 insort(self._emptiest, (-gpu - future.gpu, index))
             self.gpus[index] = gpu + future.gpu
-        if idle is not ZERO:
-            capacity.idle += idle
-        if future is not ZERO:
-            capacity.future += future
+        if idle is future and capacity.idle is capacity.future:
+            capacity.idle = capacity.future = capacity.idle + idle
+        else:
+            if idle is not ZERO:
+                capacity.idle += idle
+            if future is not ZERO:
+                capacity.future += future
         capacity.pods_left += pods
         self._before.setdefault(capacity.index, capacity.version)
         self._clock += 1

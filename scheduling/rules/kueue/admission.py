@@ -38,19 +38,19 @@ from scheduling.rules.kueue.state import KueueState, QuotaTree, Search, admitted
 from scheduling.state.workspace import check_time, workspace
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class _Plan:
     """What would happen to it on the present state. level: how far up the tree it borrows.
 
     lack: what is missing other than quota while it waits for others to end.
     """
 
-    case: KueueCandidate
-    now: bool = False
-    targets: tuple[PreemptionTarget, ...] = ()
-    pend: PendingReason | None = None
-    level: int = 0
-    lack: PendingReason | None = None
+    case: Final[KueueCandidate]
+    now: Final[bool] = False
+    targets: Final[tuple[PreemptionTarget, ...]] = ()
+    pend: Final[PendingReason | None] = None
+    level: Final[int] = 0
+    lack: Final[PendingReason | None] = None
 
     @property
     def order(self) -> tuple[int, int, int, str]:
@@ -199,9 +199,10 @@ class _KueueCycle:
 
 def _search(case: KueueCandidate) -> Search:
     """What a refusal depends on beside the state: queue, amount, priority, and the age where a policy compares ages."""
-    queue = case.queue
+    queue, needed = case.queue, case.needed
     by_age = QueuePreemptionPolicy.LOWER_OR_NEWER in (queue.preempts, queue.reclaims, queue.reclaims_over_quota)
-    return (queue.name, case.needed, case.group.priority, case.group.created if by_age else 0)
+    age = case.group.created if by_age else 0
+    return (queue.name, needed.gpu, needed.cpu, needed.memory, case.group.priority, age)
 
 
 def _may_evict(case: KueueCandidate, dimension: str) -> bool:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import merge
 from itertools import takewhile
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from scheduling.model.decisions import Cause
 from scheduling.model.preemptibility import QueuePreemptionPolicy
@@ -28,15 +28,15 @@ from scheduling.rules.kueue.capacity import QuotaShare, TopologyCapacity, lackin
 from scheduling.state.workspace import check_time
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class AdmittedWorkload:
     """An admitted pod group: what it uses, and where."""
 
-    group: PodGroup
-    amount: Resources
-    share: QuotaShare
-    leaving: bool
-    places: TopologyCapacity
+    group: Final[PodGroup]
+    amount: Final[Resources]
+    share: Final[QuotaShare]
+    leaving: Final[bool]
+    places: Final[TopologyCapacity]
 
     def go(self) -> None:
         """Remove its use."""
@@ -75,22 +75,22 @@ class PreemptionTarget(NamedTuple):
         return takewhile(lambda share: share is not self.common, self.claim.share.path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class KueueCandidate:
     """A waiting pod group and its queue."""
 
-    group: PodGroup
-    queue: Queue
-    share: QuotaShare
-    needed: Resources
+    group: Final[PodGroup]
+    queue: Final[Queue]
+    share: Final[QuotaShare]
+    needed: Final[Resources]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class PreemptingWorkload(KueueCandidate):
     """The workload to admit. short: resources of which there is not enough; all of them where nodes count."""
 
-    short: tuple[str, ...]
-    places: TopologyCapacity
+    short: Final[tuple[str, ...]]
+    places: Final[TopologyCapacity]
 
     def may_evict(self, policy: QueuePreemptionPolicy, victim: AdmittedWorkload) -> bool:
         """Whether the policy allows it and the victim uses what is short."""
@@ -122,12 +122,12 @@ Claims: TypeAlias = Mapping[tuple[str, bool], Sequence[AdmittedWorkload]]
 """By (queue, whether being evicted), in the order of victims."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class _Source:
     """A queue with victims. common: the lowest common cohort; None for the preemptor's own queue."""
 
-    share: QuotaShare
-    common: QuotaShare | None = None
+    share: Final[QuotaShare]
+    common: Final[QuotaShare | None] = None
 
 
 class VictimSearch:

@@ -16,8 +16,8 @@ from scheduling.rules.kueue.preemption import AdmittedWorkload, KueueCandidate
 
 MOST_REFUSED: Final = 1000
 """Searches of a tree to remember: more than there are workloads that wait in it at one time."""
-Search = tuple[str, Resources, int, int]
-"""What a search for victims depends on beside the use of quotas."""
+Search = tuple[str, int, int, int, int, int]
+"""What a search for victims depends on beside the use of quotas. Plain numbers, because it is looked up very often."""
 
 
 @dataclass(slots=True, eq=False)
