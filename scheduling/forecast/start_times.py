@@ -13,8 +13,8 @@ from typing import Final
 from scheduling.forecast.cycle import Flavour, cycle
 from scheduling.model.decisions import Decision, Evict, Start, Wait
 from scheduling.model.reasons import Reason
-from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
-from scheduling.state.cluster_state import packed_state
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy
+from scheduling.state.cluster_state import SchedulingState, packed_state
 from scheduling.state.workspace import SavedSnapshot, check_time, successor, workspace
 
 MOST_CYCLES: Final = 3
@@ -86,6 +86,7 @@ class _Course:
         self._saved = SavedSnapshot(state)
         self._started: dict[str, int] = {}  # by group that has started since the snapshot
         self._evicted: set[str] = set()
+        self._changed: set[str] = set()  # names of groups that changed at the present time
         self._kept: tuple[dict[str, int], set[str]] = {}, set()
 
     @property
@@ -108,18 +109,21 @@ class _Course:
         ends = [(end, name) for name, end in sample.ends.items()]
         ends += [(end, name) for name in self._started if (end := self._end(sample, name)) is not None]
         heapify(ends)
+        candidates = list(waiting)
         while True:
             check_time()
-            for index in [each for each in waiting if self._has_started(awaited[each])]:
-                found[index] = self.now
-                waiting.remove(index)
+            for index in candidates:
+                if self._has_started(awaited[index]):
+                    found[index] = self.now
+                    waiting.remove(index)
             step, gone = self._step(sample, ends, begin) if waiting else (None, ())
             if step is None or step > until:
                 return tuple(found)
-            known = {*self._started.items()}
+            self._changed.clear()
             self._exchange(gone, (), now=step)
             self.decide()
-            for name in dict({*self._started.items()} - known):
+            candidates = [index for index in waiting if not self._changed.isdisjoint(awaited[index].groups)]
+            for name in self._changed & self._started.keys():
                 if (end := self._end(sample, name)) is not None:
                     heappush(ends, (end, name))
 
@@ -142,6 +146,7 @@ class _Course:
             return
         self._state = successor(self._state, gone, come, now=now)
         for group in come:
+            self._changed.add(group.name)
             if not group.holding:
                 self._evicted.add(group.name)
                 self._started.pop(group.name, None)
@@ -169,6 +174,8 @@ class _Course:
         """The groups that a cycle changes, after the change."""
         found: dict[str, PodGroup] = {}
         for each in decisions:
+            if isinstance(each, Wait) and not each.nominated:
+                continue
             name = (each.victim if isinstance(each, Evict) else each.group).name
             before = found.get(name) or self._state.group_by_name[name]
             if (after := _changed_by(each, before, self.now)) != before:
@@ -194,12 +201,12 @@ def _hopeless(decisions: Sequence[Decision]) -> list[str]:
 def _changed_by(decision: Decision, group: PodGroup, now: int) -> PodGroup:
     """The group after this decision."""
     if isinstance(decision, Start):
-        pods = (replace(pod, node=decision.placements.get(pod.name, pod.node), nominated=None) for pod in group.pods)
+        pods = (_on(decision.placements.get(pod.name, pod.node), pod) for pod in group.pods)
         return replace(group, pods=tuple(pods), started=now if group.started is None else group.started)
     if isinstance(decision, Wait):
         named = decision.nominated
         pods = (replace(pod, nominated=named.get(pod.name, pod.nominated)) for pod in group.pods)
-        return replace(group, pods=tuple(pods)) if named else group
+        return replace(group, pods=tuple(pods))
     gone, moves = frozenset(decision.pods), decision.moves_to
     pods = (
         replace(pod, node=moves.get(pod.name), nominated=None, started=None) if pod.name in gone else pod
@@ -209,11 +216,22 @@ def _changed_by(decision: Decision, group: PodGroup, now: int) -> PodGroup:
     return left if left.holding else replace(left, started=None, let_in=None)
 
 
+def _on(node: str | None, pod: Pod) -> Pod:
+    """The pod on a node, or waiting for one; no longer nominated."""
+    unchanged = pod.node == node and pod.nominated is None
+    return pod if unchanged else replace(pod, node=node, nominated=None)
+
+
+def _nodes_only(snapshot: Snapshot) -> SchedulingState:
+    """Free capacity of nodes, without the queues, of which the admission takes care."""
+    return packed_state(replace(snapshot, queues=()))
+
+
 def _placed(snapshot: Snapshot) -> list[PodGroup]:
     """The admitted groups whose pods fit on nodes, by priority, then by age."""
     admitted = [each for each in snapshot.waiting if each.started is not None]
     found: list[PodGroup] = []
-    with workspace(snapshot, packed_state) as state:
+    with workspace(snapshot, _nodes_only) as state:
         for group in sorted(admitted, key=lambda each: (-each.priority, each.created)):
             nodes: dict[str, str] = {}
             for pod in group.waiting:

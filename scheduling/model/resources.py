@@ -132,6 +132,11 @@ class Resources:
         """The amounts, negative ones as zero."""
         return Resources(max(self.gpu, 0), max(self.cpu, 0), max(self.memory, 0))
 
+    def has_any(self, names: Collection[str]) -> bool:
+        """Whether there is some of one of these dimensions."""
+        gpu, cpu, memory = self.gpu, self.cpu, self.memory
+        return bool((gpu and "gpu" in names) or (cpu and "cpu" in names) or (memory and "memory" in names))
+
     def only(self, names: Collection[str]) -> "Resources":
         """The amounts of these dimensions, the others as zero."""
         return Resources(**{name: getattr(self, name) for name in DIMENSIONS if name in names})

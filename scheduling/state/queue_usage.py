@@ -127,7 +127,7 @@ class QueueUsageTracker:
 
     def _add_up(self, entries: Iterable[UsageEntry], sign: int) -> None:
         sums: dict[tuple[str, bool], tuple[Resources, Resources]] = {}
-        for name, preemptible, used, requested in entries:
+        for name, preemptible, used, requested in entries if self._queues else ():
             before, wanted = sums.get((name, preemptible), (ZERO, ZERO))
             more = before + used
             sums[name, preemptible] = (more, more if wanted is before and requested is used else wanted + requested)

@@ -142,7 +142,7 @@ class _KueueCycle:
             return _Plan(case, pend=_never(case))
         short = lacking(needed, unused)
         if not short and (placed := self._places.find(case.group)):
-            free = needed.served_by(share.free(now=True))
+            free = share.has_free(needed, now=True)
             lack = self._places.refusal(case.group) if free and not placed.now else None
             return _Plan(case, now=free and placed.now, level=_level(case), lack=lack)
         fair = bool(self._fair) and case.queue.reclaims is not QueuePreemptionPolicy.NEVER
@@ -180,7 +180,7 @@ class _KueueCycle:
             placed = self._places.find(case.group) if case.share.has_free(case.needed) else None
         if placed is None or not plan.now:
             return placed is not None
-        return placed.now and case.needed.served_by(case.share.free(now=True))
+        return placed.now and case.share.has_free(case.needed, now=True)
 
     def _carry_out(self, plan: _Plan) -> Iterator[Decision]:
         case = plan.case

@@ -36,13 +36,14 @@ class QuotaShare:
     most: what may be used here at most, borrowing included; of the root, its quota. capacity: the same, and no more
     than any cohort above has.
     kin: the shares of its owner in all pools, itself included. lendable: cached denominator of `dominant_share`.
-    path: this queue and its cohorts, the root last.
+    path: this queue and its cohorts, the root last. height: number of levels below it.
     used: without terminating work, with work that waits for it; leaving: the difference.
     """
 
     __slots__ = (
         "capacity",
         "children",
+        "height",
         "kin",
         "leaving",
         "lendable",
@@ -64,6 +65,7 @@ class QuotaShare:
         self.parent: QuotaShare | None = None
         self.path: tuple[QuotaShare, ...] = (self,)
         self.children: list[QuotaShare] = []
+        self.height = 0
         self.kin: list[QuotaShare] = [self]
         self.lendable: Resources | None = None
         self.weight = queue.weight if queue else 1
@@ -82,21 +84,21 @@ class QuotaShare:
             if leaving is not ZERO:
                 share.leaving += leaving
 
-    def free(self, *, now: bool = False) -> Resources:
-        """Unused quota, borrowing included; negative if overcommitted. now: terminating work still counts."""
+    def free(self) -> Resources:
+        """Unused quota, borrowing included; negative if overcommitted."""
         gpu = cpu = memory = ENDLESS
         for share in self.path:
-            most, used = share.most, share.used + share.leaving if now else share.used
+            most, used = share.most, share.used
             gpu = min(gpu, most.gpu - used.gpu)
             cpu = min(cpu, most.cpu - used.cpu)
             memory = min(memory, most.memory - used.memory)
         return Resources(gpu, cpu, memory)
 
-    def has_free(self, needed: Resources) -> bool:
-        """Whether `needed` more fits into `free()`."""
+    def has_free(self, needed: Resources, *, now: bool = False) -> bool:
+        """Whether `needed` more fits into `free()`. now: terminating work still counts."""
         gpu, cpu, memory = needed.gpu, needed.cpu, needed.memory
         for share in self.path:
-            most, used = share.most, share.used
+            most, used = share.most, share.used + share.leaving if now else share.used
             if (
                 (gpu and gpu > most.gpu - used.gpu)
                 or (cpu and cpu > most.cpu - used.cpu)
@@ -107,11 +109,21 @@ class QuotaShare:
 
     def deserves(self, needed: Resources) -> bool:
         """Whether `needed` more stays inside its nominal quota in the requested dimensions."""
-        return needed.served_by(self.nominal - self.used)
+        nominal, used = self.nominal, self.used
+        return (
+            (not needed.gpu or needed.gpu <= nominal.gpu - used.gpu)
+            and (not needed.cpu or needed.cpu <= nominal.cpu - used.cpu)
+            and (not needed.memory or needed.memory <= nominal.memory - used.memory)
+        )
 
-    def over_quota(self, dimensions: Iterable[str]) -> bool:
+    def over_quota(self, dimensions: Collection[str]) -> bool:
         """Whether it borrows in one of these dimensions."""
-        return any(getattr(self.used, each) > getattr(self.nominal, each) for each in dimensions)
+        used, nominal = self.used, self.nominal
+        return (
+            (used.gpu > nominal.gpu and "gpu" in dimensions)
+            or (used.cpu > nominal.cpu and "cpu" in dimensions)
+            or (used.memory > nominal.memory and "memory" in dimensions)
+        )
 
     @property
     def borrows(self) -> bool:
@@ -150,11 +162,6 @@ class QuotaShare:
     def smallest_that_deserves(self, needed: Resources) -> "QuotaShare | None":
         """This queue or the nearest cohort whose quota could hold `needed` more; None if even the root's could not."""
         return next((share for share in self.path if share.deserves(needed)), None)
-
-    @property
-    def height(self) -> int:
-        """Number of levels below it."""
-        return max((child.height + 1 for child in self.children), default=0)
 
 
 def tree_of(queues: Iterable[Queue]) -> dict[str, QuotaShare]:
@@ -211,9 +218,10 @@ def bounds(amounts: Resources) -> Limit:
 
 
 def _add_up(share: QuotaShare) -> None:
-    """Set a cohort's quota: that of its children and the rest of its own row."""
+    """Set a cohort's height, and its quota: that of its children and the rest of its own row."""
     for child in share.children:
         _add_up(child)
+        share.height = max(share.height, child.height + 1)
     children = sum_of(child.nominal for child in share.children)
     share.nominal = _each(max, share.nominal, children)
     share.most = _each(max, share.nominal, share.limit) if share.parent else share.nominal

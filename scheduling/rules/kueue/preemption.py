@@ -94,7 +94,7 @@ class PreemptingWorkload(KueueCandidate):
 
     def may_evict(self, policy: QueuePreemptionPolicy, victim: AdmittedWorkload) -> bool:
         """Whether the policy allows it and the victim uses what is short."""
-        if policy is QueuePreemptionPolicy.NEVER or not any(getattr(victim.amount, each) for each in self.short):
+        if policy is QueuePreemptionPolicy.NEVER or not victim.amount.has_any(self.short):
             return False
         if policy is QueuePreemptionPolicy.ANY or victim.group.priority < self.group.priority:
             return True

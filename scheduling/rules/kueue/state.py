@@ -174,7 +174,7 @@ class KueueState:
 
     def charge(self, share: QuotaShare, amount: Resources, *, leaving: Resources) -> None:
         """Charge as `QuotaShare.charge` does; undone by `restore`."""
-        back = partial(share.charge, ZERO - amount, leaving=ZERO - leaving)
+        back = partial(share.charge, ZERO - amount, leaving=ZERO - leaving if leaving else ZERO)
         self._do(share, partial(share.charge, amount, leaving=leaving), back)
 
     def evict(self, claim: AdmittedWorkload) -> None:
