@@ -164,9 +164,11 @@ class _Course:
             if not self._state.waiting:
                 return
             decisions = cycle(self._state, flavour=self._flavour, about=())
-            self._exchange(_hopeless(decisions) if first else (), self._after(decisions), now=self.now)
+            gone, come = _hopeless(decisions) if first else (), self._after(decisions)
             if self._flavour in PLACES_NO_PODS:
-                self._exchange((), _placed(self._state), now=self.now)
+                self._exchange(gone, [group for group in come if group.started is None], now=self.now)
+                gone, come = (), _placed(self._state, [group for group in come if group.started is not None])
+            self._exchange(gone, come, now=self.now)
             if not any(isinstance(each, Evict) for each in decisions):
                 return
 
@@ -227,10 +229,10 @@ def _nodes_only(snapshot: Snapshot) -> SchedulingState:
     return packed_state(replace(snapshot, queues=()))
 
 
-def _placed(snapshot: Snapshot) -> list[PodGroup]:
-    """The admitted groups whose pods fit on nodes, by priority, then by age."""
-    admitted = [each for each in snapshot.waiting if each.started is not None]
-    found: list[PodGroup] = []
+def _placed(snapshot: Snapshot, started: Sequence[PodGroup]) -> list[PodGroup]:
+    """The groups that start, then all of which pods now fit on nodes, by priority, then by age."""
+    admitted = [*(each for each in snapshot.waiting if each.started is not None), *started]
+    found: dict[str, PodGroup] = {}
     with workspace(snapshot, _nodes_only) as state:
         for group in sorted(admitted, key=lambda each: (-each.priority, each.created)):
             nodes: dict[str, str] = {}
@@ -240,5 +242,5 @@ def _placed(snapshot: Snapshot) -> list[PodGroup]:
                     nodes[pod.name] = capacity.node.name
             if nodes:
                 pods = (replace(pod, node=nodes.get(pod.name, pod.node)) for pod in group.pods)
-                found.append(replace(group, pods=tuple(pods)))
-    return found
+                found[group.name] = replace(group, pods=tuple(pods))
+    return [*(group for group in started if group.name not in found), *found.values()]

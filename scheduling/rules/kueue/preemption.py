@@ -30,13 +30,14 @@ from scheduling.state.workspace import check_time
 
 @dataclass(slots=True, eq=False)
 class AdmittedWorkload:
-    """An admitted pod group: what it uses, and where."""
+    """An admitted pod group: what it uses, and where. order: sort key of victims; the smallest is evicted first."""
 
     group: Final[PodGroup]
     amount: Final[Resources]
     share: Final[QuotaShare]
     leaving: Final[bool]
     places: Final[TopologyCapacity]
+    order: Final[tuple[int, int, str]]
 
     def go(self) -> None:
         """Remove its use."""
@@ -52,11 +53,6 @@ class AdmittedWorkload:
     def line(self) -> tuple[str, bool]:
         """Its queue, and whether it is being evicted."""
         return (self.share.name, self.leaving)
-
-    @property
-    def order(self) -> tuple[int, int, str]:
-        """Sort key: the smallest is evicted first."""
-        return (self.group.priority, -self.group.age_key, self.group.name)
 
 
 class PreemptionTarget(NamedTuple):

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from scheduling.model.decisions import Wait
@@ -16,6 +17,7 @@ from scheduling.rules.kueue.preemption import AdmittedWorkload, KueueCandidate
 
 MOST_REFUSED: Final = 1000
 """Searches of a tree to remember: more than there are workloads that wait in it at one time."""
+_VICTIM_ORDER: Final = attrgetter("order")
 Search = tuple[str, int, int, int, int, int]
 """What a search for victims depends on beside the use of quotas. Plain numbers, because it is looked up very often."""
 
@@ -78,13 +80,14 @@ class KueueState:
             elif (case := self._candidate(group)) is not None:
                 self._line_up(case)
         for claims in self.claims.values():
-            claims.sort(key=_victim_order)
+            claims.sort(key=_VICTIM_ORDER)
 
     def _claim(self, group: PodGroup) -> AdmittedWorkload | None:
         """The admitted workload; None if no queue of this tree admitted it."""
         if group.queue not in self.rows or not admitted(group):
             return None
-        return AdmittedWorkload(group, group.total, self.shares[group.queue], _leaving(group), self.places)
+        order = (group.priority, -group.age_key, group.name)
+        return AdmittedWorkload(group, group.total, self.shares[group.queue], _leaving(group), self.places, order)
 
     def _candidate(self, group: PodGroup) -> KueueCandidate | None:
         """The waiting workload; None if it is admitted, or has no pods or no queue."""
@@ -152,7 +155,7 @@ class KueueState:
     def _know(self, claim: AdmittedWorkload) -> None:
         claim.share.charge(claim.amount)
         self._known[claim.group.name] = claim
-        insort(self.claims[claim.line], claim, key=_victim_order)
+        insort(self.claims[claim.line], claim, key=_VICTIM_ORDER)
 
     def _forget(self, claim: AdmittedWorkload) -> None:
         claim.share.charge(ZERO - claim.amount)
@@ -182,7 +185,7 @@ class KueueState:
         self.charge(claim.share, ZERO - claim.amount, leaving=claim.amount)
         self.places.leave(claim.group)
         claims = self.claims[claim.line]
-        self._do(claim.share, partial(claims.remove, claim), partial(insort, claims, claim, key=_victim_order))
+        self._do(claim.share, partial(claims.remove, claim), partial(insort, claims, claim, key=_VICTIM_ORDER))
 
     def _do(self, share: QuotaShare, act: Callable[[], object], back: Callable[[], object]) -> None:
         """Change the use of a queue, until `restore`."""
@@ -226,10 +229,6 @@ def turn_key(group: PodGroup) -> tuple[int, int, str]:
 def _leaving(group: PodGroup) -> bool:
     """Whether it is being evicted as a whole."""
     return any(pod.terminating for pod in group.pods) and not group.holding
-
-
-def _victim_order(claim: AdmittedWorkload) -> tuple[int, int, str]:
-    return claim.order
 
 
 def _case_order(case: KueueCandidate) -> tuple[int, int, str]:
