@@ -7,9 +7,14 @@ magnitude; 10,000 a week, for which 1,000 nodes of 8 GPUs are just enough. The n
 begins. A tenth of the submissions comes in a tenth of the time, at the same rate: the ratio is that of the times from
 the first to the last submission. Each trace is replayed as recorded and with the two lowest priorities exchanged.
 Processor time, without input or output.
+
+Evicted work is done again, so the nodes are not enough in the end, and more and more waits: the ratio compares the
+short queue at the start with the longer one of later. The second and the last tenth of each trace show that by
+themselves: time per submission, and GPUs waited for.
 """
 
 import argparse
+import itertools
 import math
 import random
 import statistics
@@ -31,7 +36,9 @@ SPREAD = 1.2
 MEAN_GPUS = statistics.mean(GPUS) * statistics.mean(WORKERS)
 MEAN_LENGTH = math.exp(SPREAD**2 / 2)
 GOAL, GROWTH = 60.0, 12.0
-MOMENTS = 50
+MOMENTS = 10
+TENTHS = (2, 10)
+"""Parts of the trace that are compared: after the start, and at the end."""
 
 
 def base(nodes: int, flavour: str) -> Snapshot:
@@ -86,11 +93,28 @@ def exchanged(submissions: Sequence[RecordedSubmission]) -> list[RecordedSubmiss
 
 @dataclass
 class Timed:
-    """Seconds of processor time: of all of it, and from the first to the last submission after the start."""
+    """Seconds of processor time: of all of it, and from the first to the last submission after the start.
+
+    marks: moments of the trace, and the seconds until then.
+    """
 
     replay: ClusterReplay
     whole: float
     steady: float
+    marks: list[tuple[int, float]]
+
+    def tenth(self, number: int, submissions: Sequence[RecordedSubmission]) -> str:
+        """What one tenth of the trace took per submission, and what waited in it; empty if it was cut off."""
+        last = max(each.submitted for each in submissions)
+        begin, end = last * (number - 1) // 10, last * number // 10
+        marks = [(at, seconds) for at, seconds in self.marks if begin <= at <= end]
+        if len(marks) < 2 or self.marks[-1][0] < end - last // 100:
+            return ""
+        share = (end - begin) / (marks[-1][0] - marks[0][0])
+        seconds = (marks[-1][1] - marks[0][1]) * share / sum(begin <= each.submitted < end for each in submissions)
+        spans = itertools.pairwise([use for use in self.replay.use if begin <= use[0] <= end])
+        waiting = sum((after[0] - before[0]) * before[2] for before, after in spans) / (end - begin) / 1000
+        return f"tenth {number}: {seconds * 1000:.1f} ms per submission, {waiting:.0f} GPUs waiting"
 
 
 def replayed(nodes: int, submissions: Sequence[RecordedSubmission], flavour: str, interval: int, most: float) -> Timed:
@@ -99,12 +123,12 @@ def replayed(nodes: int, submissions: Sequence[RecordedSubmission], flavour: str
     start = time.process_time()
     replay = ClusterReplay(base(nodes, flavour), submissions, flavour=flavour, grace=30, interval=interval)
     going = replay.advance(1)
-    began, steady = time.process_time(), 0.0
+    began, marks = time.process_time(), list[tuple[int, float]]()
     while going and time.process_time() - start < most:
         if replay.use[-1][0] <= last:
-            steady = time.process_time() - began
+            marks.append((replay.use[-1][0], time.process_time() - began))
         going = replay.advance(MOMENTS)
-    return Timed(replay, time.process_time() - start, steady)
+    return Timed(replay, time.process_time() - start, marks[-1][1] if marks else 0.0, marks)
 
 
 def main() -> int:
@@ -125,7 +149,8 @@ def main() -> int:
                 found = replayed(options.nodes, submissions, flavour, options.interval, options.most)
                 whole, steady[number] = max(whole, found.whole), max(steady.get(number, 0.0), found.steady)
                 times = f"{found.whole:.1f} s, of these {found.steady:.1f} s while submissions come"
-                print(f"{flavour}: {number} submissions {title}: {times}; {described(found.replay)}", flush=True)
+                parts = (times, described(found.replay), *(found.tenth(each, submissions) for each in TENTHS))
+                print(f"{flavour}: {number} submissions {title}: {'; '.join(filter(None, parts))}", flush=True)
         ratio = steady[options.submissions] / steady[options.submissions // 10]
         fast = whole <= GOAL and ratio <= GROWTH
         held = held and (fast or flavour != Flavour.KUBE)
