@@ -93,15 +93,15 @@ MUTATIONS: Final = (
     Mutation(
         "Kueue: a queue that uses exactly its quota does not borrow",
         f"{_KUEUE}capacity.py",
-        "getattr(self.used, each) > getattr(self.nominal, each)",
-        "getattr(self.used, each) >= getattr(self.nominal, each)",
+        "(used.gpu > nominal.gpu and",
+        "(used.gpu >= nominal.gpu and",
         _KUEUE_TESTS,
     ),
     Mutation(
         "Kueue: the lowest priority is evicted first",
-        f"{_KUEUE}preemption.py",
-        "return (self.group.priority, -self.group.age_key,",
-        "return (-self.group.priority, -self.group.age_key,",
+        f"{_KUEUE}state.py",
+        "order = (group.priority, -group.age_key,",
+        "order = (-group.priority, -group.age_key,",
         _KUEUE_TESTS,
     ),
     Mutation(

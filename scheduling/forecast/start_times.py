@@ -176,11 +176,10 @@ class _Course:
         """The groups that a cycle changes, after the change."""
         found: dict[str, PodGroup] = {}
         for each in decisions:
-            if isinstance(each, Wait) and not each.nominated:
-                continue
             name = (each.victim if isinstance(each, Evict) else each.group).name
             before = found.get(name) or self._state.group_by_name[name]
-            if (after := _changed_by(each, before, self.now)) != before:
+            after = _changed_by(each, before, self.now)
+            if after is not before and after != before:  # most wait as before
                 found[name] = after
         return [*found.values()]
 
@@ -208,7 +207,7 @@ def _changed_by(decision: Decision, group: PodGroup, now: int) -> PodGroup:
     if isinstance(decision, Wait):
         named = decision.nominated
         pods = (replace(pod, nominated=named.get(pod.name, pod.nominated)) for pod in group.pods)
-        return replace(group, pods=tuple(pods))
+        return replace(group, pods=tuple(pods)) if named else group
     gone, moves = frozenset(decision.pods), decision.moves_to
     pods = (
         replace(pod, node=moves.get(pod.name), nominated=None, started=None) if pod.name in gone else pod

@@ -121,6 +121,14 @@ def test_queues_take_turns_by_rank_then_by_the_part_of_their_deserved_in_use() -
         assert sum(said == "started" for _name, said in told(decisions)) == capacity
 
 
+def test_refused_work_of_equal_departments_does_not_hold_up_a_queue_of_lower_rank() -> None:
+    departments = (queue("d1", deserved=2), queue("d2", deserved=2))
+    queues = (queue("a", parent="d1", deserved=2), queue("b", parent="d2", deserved=2), queue("late", rank=90))
+    waiting = [gang(f"of-{name}", gpus=2, queue=name) for name in ("a", "b")]
+    found = decide(node("n", 1), *departments, *queues, *waiting, gang("small", queue="late"))
+    assert [each.group.name for each in found if isinstance(each, Start)] == ["small"]
+
+
 def test_inside_a_queue_priority_then_the_gang_below_its_minimum_then_age() -> None:
     grown = gang("grown", pods=2, min_member=1, nodes=("n",), priority="high")
     items = (TEAM, grown, gang("fresh", priority="high", created=2), gang("newer", priority="high", created=3))

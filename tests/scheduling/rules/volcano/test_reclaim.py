@@ -122,7 +122,12 @@ def test_nodes_are_looked_at_in_their_plain_order() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "kind"),
-    [((2, 2), OutcomeKind.RECLAIMS), ((3, 1), OutcomeKind.RECLAIMS), ((3, 3), OutcomeKind.PENDING)],
+    [
+        ((2, 2), OutcomeKind.RECLAIMS),
+        ((3, 1), OutcomeKind.RECLAIMS),
+        ((3, 2), OutcomeKind.PENDING),
+        ((3, 3), OutcomeKind.PENDING),
+    ],
 )
 @pytest.mark.parametrize("free", [0, 1])
 def test_a_gang_reclaims_only_if_its_minimum_is_within_its_queues_deserved(
