@@ -95,14 +95,17 @@ NOT_NEAR: Final = "No single {level} fits its minimum of pods, or its queue is a
 
 
 def interpret(pod: Manifest, events: Sequence[Manifest]) -> PodStatusReason:
-    """Evicted and how, held outside, or why it waits."""
+    """Evicted and how, held outside, or why it waits.
+
+    For victims only while its message says so: `taskUnschedulable` of Volcano never clears `nominatedNodeName`.
+    """
     for text in _disruptions(pod, events):
         if match := EVICTED.search(text):
             return PodStatusReason(CAUSES[match["action"]], text, cause=match["action"])
     for text in pod_status.messages(events, pod_status.QUEUED):
         return PodStatusReason(OVER_LIMIT if INSUFFICIENT in text else pod_status.QUEUED, text)
     waiting = pod_status.waiting_reason(pod)
-    if waiting.reason not in {"", UNSCHEDULABLE}:
+    if waiting.reason not in {"", UNSCHEDULABLE, WAITS_FOR_VICTIMS}:
         return waiting
     at_limit = next(_at_limit(events), None)
     return at_limit or (_in_our_words(waiting.message, _level_of(pod)) if waiting.reason else waiting)

@@ -231,6 +231,13 @@ class TestReadings:
         found = VOLCANO.interpret(pod(condition("PodScheduled", "False", "Unschedulable", text)))
         assert (found.reason, found.message) == (reason, text)
 
+    def test_a_node_that_it_was_nominated_to_is_no_sign_of_victims(self) -> None:
+        """Volcano 1.15.1 leaves it there when the victims have gone and the pod still does not fit."""
+        text = "0/3 nodes are unavailable: 3 Insufficient nvidia.com/gpu."
+        waiting = pod(condition("PodScheduled", "False", "Unschedulable", text))
+        waiting["status"]["nominatedNodeName"] = "n0"
+        assert VOLCANO.interpret(waiting).reason == "Unschedulable"
+
     def test_where_no_node_was_tried_the_queue_takes_no_more(self) -> None:
         text = "pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable"
         found = VOLCANO.interpret(pod(condition("PodScheduled", "False", "Unschedulable", text)))
