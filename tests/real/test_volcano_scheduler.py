@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
 from clusters.connection.services.registration import try_stored
 from clusters.flavours.volcano_config import CONF, ENQUEUE, KEY, NO_CAPACITY, NO_PREEMPT, NO_RECLAIM, NOT_SPARED, OPENED
@@ -22,6 +23,9 @@ from tests.clusters.watch.streaming import Watching, streaming
 from tests.factories.tenants import GPU
 from tests.real.product import PATIENCE, Product, fresh
 from tests.support.lab import GPUS, NODES, LabCluster
+from workloads.detectors.models import Finding
+from workloads.detectors.rules import FindingKind
+from workloads.detectors.services import detect
 from workloads.lifecycle.services.actions import delete
 from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import Workload
@@ -215,6 +219,33 @@ def test_non_preemptible_work_above_the_deserved_quota_is_refused_with_the_numbe
     with streaming(product.cluster, product.gateway) as watching:
         serve = product.submit(one, a_job("serve"), priority="high", preemptibility="non-preemptible")
         watching.until(lambda: fresh(serve).phase == "Running", seconds=PATIENCE)
+
+
+def test_non_preemptible_work_pins_a_lowered_quota_as_the_finding_says_until_it_is_submitted_as_preemptible(
+    product: Product,
+) -> None:
+    one, two = two_projects(product, deserved=2 * GPUS)
+    with streaming(product.cluster, product.gateway) as watching:
+        jobs = (a_job("c"), a_job("d"))
+        work = [product.submit(one, job, priority="high", preemptibility="non-preemptible") for job in jobs]
+        watching.until(lambda: {fresh(each).phase for each in work} == {"Running"}, seconds=PATIENCE)
+        running(product, watching, two, "a", "b", priority="low")
+        one.quotas.update(gpu_deserved=GPUS * GPU)  # Rung itself refuses to go below what such work holds
+        two.quotas.update(gpu_deserved=3 * GPUS * GPU)
+        product.reconcile()
+        claim = submitted(product, two, a_job("claim"), priority="low")
+        stays_away(product, watching, claim)
+        detect(product.cluster, timezone.now())
+        finding = Finding.objects.get(kind=FindingKind.PINNED_QUOTA)
+        assert finding.project == one
+        assert finding.workload in work
+        delete(workload=fresh(finding.workload), actor=SYSTEM)
+        product.apply(finding.workload)
+        watching.until(lambda: fresh(claim).phase == "Running", seconds=PATIENCE)
+        again = submitted(product, one, a_job("again"), priority="high")
+        stays_away(product, watching, again)
+        detect(product.cluster, timezone.now())
+        assert not Finding.objects.filter(kind=FindingKind.PINNED_QUOTA, ended_at=None).exists()
 
 
 def test_at_its_limit_a_project_waits_though_there_is_room_and_says_so(product: Product) -> None:
