@@ -5,19 +5,20 @@ named has nothing. Units: GPU thousandths, CPU millicores, memory bytes, seconds
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
-from operator import add, itemgetter
+from operator import itemgetter
 from typing import Final, Protocol
 from uuid import UUID
 
-from django.db.models import BooleanField, Count, ExpressionWrapper, OuterRef, Q, Subquery, Sum
+from django.db import connection
+from django.db.models import OuterRef, Subquery, Sum
 from django.db.models.functions import Coalesce
 
-from clusters.inventory.models import Cluster, Node, NodePool
+from clusters.inventory.models import Cluster, NodePool
 from clusters.watch.models import Average, ObservedPod, Sample
 from scheduling.forecast.headroom import PoolCapacity
 from scheduling.model.resources import Resources
@@ -37,51 +38,50 @@ def allocated_on_node(column: str) -> Coalesce:
     return Coalesce(Subquery(pods.values("node_name").annotate(held=Sum(column)).values("held")), 0)
 
 
-_TAKES_PODS: Final = ExpressionWrapper(Q(ready=True, unschedulable=False, taints=[]), BooleanField())
-_NODE: Final = ("pool_id", "name", "gpu_milli", "cpu_milli", "memory_bytes", "max_pods")
+_FREE: Final = """
+WITH held AS (
+  SELECT cluster_id, CASE WHEN node_name = '' THEN nominated_node ELSE node_name END AS node_name,
+    CAST(SUM(gpu_milli) AS bigint) AS gpu, CAST(SUM(cpu_milli) AS bigint) AS cpu,
+    CAST(SUM(memory_bytes) AS bigint) AS memory, COUNT(*) AS pods
+  FROM clusters_observedpod
+  WHERE gone_at IS NULL AND phase IN ('Pending', 'Running')
+    AND cluster_id IN (SELECT cluster_id FROM clusters_nodepool WHERE id IN (POOLS))
+  GROUP BY 1, 2
+), nodes AS (
+  SELECT node.pool_id, node.gpu_milli, node.cpu_milli, node.memory_bytes,
+    node.gpu_milli - COALESCE(held.gpu, 0) AS gpu,
+    node.cpu_milli - COALESCE(held.cpu, 0) AS cpu,
+    node.memory_bytes - COALESCE(held.memory, 0) AS memory,
+    node.ready AND NOT node.unschedulable AND node.taints = '[]' AND node.gpu_milli > COALESCE(held.gpu, 0)
+      AND (node.max_pods IS NULL OR node.max_pods > COALESCE(held.pods, 0)) AS open
+  FROM clusters_node AS node
+  LEFT JOIN held ON held.cluster_id = node.cluster_id AND held.node_name = node.name
+  WHERE node.pool_id IN (POOLS)
+)
+SELECT pool_id, open, CAST(SUM(gpu) AS bigint), MAX(gpu),
+  CAST(SUM(CASE WHEN cpu > 0 THEN cpu ELSE 0 END) AS bigint),
+  CAST(SUM(CASE WHEN memory > 0 THEN memory ELSE 0 END) AS bigint),
+  CAST(SUM(gpu_milli) AS bigint), CAST(SUM(cpu_milli) AS bigint), CAST(SUM(memory_bytes) AS bigint)
+FROM nodes GROUP BY pool_id, open ORDER BY open
+"""
+"""Of the nodes of each pool with room for a pod (`open`), and of the others. Written out: the ORM joins no sums, and a
+list of projects would read every node of many clusters. A pod that others are evicted for holds its place."""
 
 
 def free_by_pool(pools: Collection[NodePool]) -> Mapping[int, PoolCapacity]:
-    """By pool id, for a pod that bears no taint; pools of which no node was seen are absent. Three queries.
-
-    A list of projects reads every node of many clusters: plain numbers are added up.
-    """
-    by_cluster = _held({pool.cluster_id for pool in pools})
-    held = {pool.pk: by_cluster[pool.cluster_id] for pool in pools}
-    nodes: defaultdict[int, list[tuple[int, ...]]] = defaultdict(list)
-    rows = Node.objects.filter(pool__in=pools).order_by().values_list(*_NODE, _TAKES_PODS)
-    for pool, name, gpus, cpu, memory, most_pods, takes_pods in rows:
-        found = nodes[pool]
-        held_gpus, held_cpu, held_memory, pods = held[pool].get(name, _NOTHING)
-        if takes_pods and gpus > held_gpus and (most_pods is None or pods < most_pods):
-            beside = max(cpu - held_cpu, 0), max(memory - held_memory, 0)
-            found.append((gpus - held_gpus, *beside, gpus, cpu, memory))
-    return {pool: _capacity(found) for pool, found in nodes.items()}
+    """By pool id, for a pod that bears no taint; pools of which no node was seen are absent. One query."""
+    if not pools:
+        return {}
+    keys = [pool.pk for pool in pools]
+    with connection.cursor() as cursor:
+        cursor.execute(_FREE.replace("POOLS", ", ".join(["%s"] * len(keys))), keys * 2)
+        return {
+            pool: PoolCapacity(free, largest, Resources(0, cpu, memory), Resources(*whole)) if is_open else NO_CAPACITY
+            for pool, is_open, free, largest, cpu, memory, *whole in cursor.fetchall()
+        }
 
 
-def _capacity(nodes: Sequence[tuple[int, ...]]) -> PoolCapacity:
-    """nodes: free GPUs, CPU and memory, and all of them, of each node with a free GPU."""
-    if not nodes:
-        return PoolCapacity(0, 0)
-    free, cpu, memory, *whole = (sum(column) for column in zip(*nodes, strict=True))
-    return PoolCapacity(free, max(node[0] for node in nodes), Resources(0, cpu, memory), Resources(*whole))
-
-
-_Held = tuple[int, ...]
-"""GPU thousandths, CPU millicores, memory bytes and the number of pods."""
-_NOTHING: Final[_Held] = (0, 0, 0, 0)
-
-
-def _held(clusters: Collection[UUID]) -> Mapping[UUID, Mapping[str, _Held]]:
-    """What pods hold by cluster and node: those there, and those that others are evicted for."""
-    found: dict[UUID, dict[str, _Held]] = {cluster: {} for cluster in clusters}
-    live = ObservedPod.objects.live().filter(cluster__in=clusters)
-    sums = {"gpus": Sum("gpu_milli"), "cpu": Sum("cpu_milli"), "memory": Sum("memory_bytes"), "pods": Count("pk")}
-    for place, pods in (("node_name", live), ("nominated_node", live.filter(node_name=""))):
-        rows = pods.exclude(**{place: ""}).values_list("cluster_id", place).order_by()
-        for cluster, node, *amounts in rows.annotate(**sums):
-            found[cluster][node] = tuple(map(add, found[cluster].get(node, _NOTHING), amounts))
-    return found
+NO_CAPACITY: Final = PoolCapacity(0, 0)
 
 
 ALL: Final = "*"

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from django.db.models import Q
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -17,7 +18,6 @@ from scheduling.forecast.headroom import Bound, ScarceResource
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, Quota, RuntimeLimit, TimeLimit
 from tenants.quotas.selectors.quota_rows import DepartmentPool, PoolQuota, department_rows_of, startable_rows_of
-from tenants.quotas.selectors.runtime_rules import allowances
 from tenants.quotas.serializers import MEGABYTE, QuotaAmountsSchema, QuotaWarningSchema, UseSchema, use_json
 from tenants.quotas.services.pool_quotas import entry_json
 from tenants.quotas.services.runtime_rules import RuleKey, rules_json
@@ -199,21 +199,22 @@ def projects_json(projects: Sequence[Project]) -> list[dict[str, Any]]:
 
     Needs cluster and department selected.
     """
-    rows, own = startable_rows_of(projects), _own_limits(project__in=projects)
+    rows = startable_rows_of(projects)
     averages = averages_of(PROJECT, [each.pk for each in projects])
-    minutes: defaultdict[int, dict[RuleKey, int]] = defaultdict(dict)
-    for kind in KINDS:
-        for (project_id, category), found in allowances(projects, kind).items():
-            minutes[project_id][kind, category] = int(found.lasts.total_seconds()) // 60
+    above = {each.department_id for each in projects}
+    limits = _limits(Q(project__in=projects) | Q(department__in=above))
     return [
-        _project(each, rows[each.pk], own[each.pk], minutes[each.pk]) | _overtime(averages.get(str(each.pk)))
+        _project(each, rows[each.pk], limits[PROJECT, each.pk], limits[DEPARTMENT, each.department_id])
+        | _overtime(averages.get(str(each.pk)))
         for each in projects
     ]
 
 
 def _project(
-    project: Project, pools: Sequence[PoolQuota], own: Mapping[RuleKey, int], effective: Mapping[RuleKey, int]
+    project: Project, pools: Sequence[PoolQuota], own: Mapping[RuleKey, int], above: Mapping[RuleKey, int]
 ) -> dict[str, Any]:
+    """own, above: minutes of its limits and of its department's. The shorter one of a category holds."""
+    effective = {key: min(own.get(key, minutes), minutes) for key, minutes in {**own, **above}.items()}
     return {
         **_described(project),
         "parentId": str(project.department_id),
@@ -267,7 +268,7 @@ def _scarce(found: ScarceResource) -> dict[str, Any]:
 
 def departments_json(departments: Sequence[Department]) -> list[dict[str, Any]]:
     """Departments with quotas, projects, and what these deserve and use, in a constant number of queries."""
-    rows, own = department_rows_of(departments), _own_limits(department__in=departments)
+    rows, limits = department_rows_of(departments), _limits(Q(department__in=departments))
     children: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for pk, name, parent in Project.objects.filter(department__in=departments).values_list(
         "pk", "name", "department_id"
@@ -275,7 +276,8 @@ def departments_json(departments: Sequence[Department]) -> list[dict[str, Any]]:
         children[parent].append({"id": str(pk), "name": name, "children": []})
     averages = averages_of(DEPARTMENT, [each.pk for each in departments])
     return [
-        _department(each, rows[each.pk], own[each.pk], children[each.pk]) | _overtime(averages.get(str(each.pk)))
+        _department(each, rows[each.pk], limits[DEPARTMENT, each.pk], children[each.pk])
+        | _overtime(averages.get(str(each.pk)))
         for each in departments
     ]
 
@@ -328,12 +330,14 @@ def _range(held: float | None, average: Average) -> dict[str, Any] | None:
     }
 
 
-def _own_limits(**owners: object) -> defaultdict[int, dict[RuleKey, int]]:
-    """Minutes of each limit by the owner's id."""
-    found: defaultdict[int, dict[RuleKey, int]] = defaultdict(dict)
+def _limits(owned: Q) -> Mapping[tuple[str, int], Mapping[RuleKey, int]]:
+    """Minutes of each limit by the kind of its owner and the owner's id. Two queries."""
+    found: defaultdict[tuple[str, int], dict[RuleKey, int]] = defaultdict(dict)
     for kind in KINDS:
-        for rule in kind._default_manager.filter(**owners):
-            found[rule.project_id or rule.department_id or 0][kind, rule.category] = rule.minutes
+        rows = kind._default_manager.filter(owned).order_by()
+        for project, department, category, minutes in rows.values_list("project", "department", "category", "minutes"):
+            owner = (PROJECT, project) if project else (DEPARTMENT, department)
+            found[owner][kind, category] = minutes
     return found
 
 

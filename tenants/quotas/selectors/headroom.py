@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any, Final
 
 from django.db.models import Q, Sum
@@ -146,6 +147,11 @@ class _Row:
     department_id: int
 
     @property
+    def place(self) -> tuple[Any, str]:
+        """Key of its pods."""
+        return self.cluster_id, self.namespace
+
+    @property
     def queue(self) -> str:
         return f"project {self.pk}"
 
@@ -158,7 +164,7 @@ def headrooms_of(projects: Collection[Project], pools: Sequence[NodePool]) -> Ma
     """Of these projects in the pools of their clusters, where a node was seen. Queries do not grow with either."""
     asked = {project.pk for project in projects}
     rooms = free_by_pool(pools)
-    reading = HeadroomInputs(pools)
+    reading = HeadroomInputs(pools, asked)
     found: dict[Key, Headroom] = {}
     for pool in pools:
         rows = reading.rows[pool.cluster_id]
@@ -177,18 +183,28 @@ def sharing_on(cluster: Cluster) -> Sharing:
 
 
 class HeadroomInputs:
-    """Quotas of all projects of some clusters, and what their pods hold. Four queries."""
+    """Quotas of the projects of some clusters, and what their pods hold. Four queries.
 
-    def __init__(self, pools: Sequence[NodePool]) -> None:
+    asked: ids of projects whose headroom is wanted. Beside them only those are read that have pods, or lend quota that
+    they do not use: others do not count. None: all projects are read.
+    """
+
+    def __init__(self, pools: Sequence[NodePool], asked: Collection[int] | None = None) -> None:
         clusters = {pool.cluster_id for pool in pools}
         self._pools = pools
-        self.projects: Quotas = quotas_in(ProjectQuota.objects.filter(node_pool__in=pools))
-        self.departments: Quotas = quotas_in(DepartmentQuota.objects.filter(node_pool__in=pools))
         self._pods = _pods(clusters)
         self.rows: defaultdict[Any, list[_Row]] = defaultdict(list)
-        found = Project.objects.filter(cluster__in=clusters).order_by("pk")
-        for row in found.values_list("pk", "cluster_id", "namespace", "department_id"):
-            self.rows[row[1]].append(_Row(*row))
+        projects = Project.objects.filter(cluster__in=clusters).order_by("pk")
+        if asked is not None:
+            lending = {pool.cluster_id for pool in pools if sharing_on(pool.cluster) is Sharing.LENT}
+            busy = {namespace for _cluster, namespace in self._pods}
+            projects = projects.filter(Q(pk__in=asked) | Q(namespace__in=busy) | Q(cluster__in=lending))
+        read = list(starmap(_Row, projects.values_list("pk", "cluster_id", "namespace", "department_id")))
+        for row in read:
+            self.rows[row.cluster_id].append(row)
+        quotas = ProjectQuota.objects.filter(node_pool__in=pools, project__in=[row.pk for row in read])
+        self.projects: Quotas = quotas_in(quotas)
+        self.departments: Quotas = quotas_in(DepartmentQuota.objects.filter(node_pool__in=pools))
 
     def queues(self, pool: NodePool) -> Iterator[Queue]:
         """As the scheduler of the pool's cluster has them: kube-scheduler one per namespace, for all pools together."""
@@ -217,11 +233,11 @@ class HeadroomInputs:
         traits = flavour_for(pool.cluster.flavour).traits
         created = traits.queues_jobs or not traits.queues_by_pool
         names = [pool.name] if traits.queues_by_pool else None
-        rows = [row for row in self.rows[pool.cluster_id] if (row.cluster_id, row.namespace) in self._pods]
+        rows = [row for row in self.rows[pool.cluster_id] if row.place in self._pods]
         return {row.queue: self._held(row, names, created=created) for row in rows}
 
     def _held(self, row: _Row, pools: Collection[str] | None, *, created: bool) -> QueueHolding:
-        by_pool = self._pods[row.cluster_id, row.namespace]
+        by_pool = self._pods[row.place]
         found = [amounts for name, amounts in by_pool.items() if pools is None or name in pools]
         total = sum(found, Counter[str]())
         way = "created" if created else "held"

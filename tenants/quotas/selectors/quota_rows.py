@@ -124,7 +124,7 @@ def quota_rows_of(projects: Iterable[Project]) -> Mapping[int, list[PoolQuota]]:
     """Rows per project id. The number of queries does not grow with the projects."""
     chosen = list(projects)
     pools = list(NodePool.objects.filter(cluster__in={row.cluster_id for row in chosen}).select_related("cluster"))
-    quotas = _by_owner_and_pool(ProjectQuota.objects.filter(project__in=chosen))
+    quotas = _by_owner_and_pool(ProjectQuota.objects.filter(project__in=chosen).order_by())
     used = usage_by_queue([row.pk for row in chosen])
     return {
         project.pk: [
@@ -160,7 +160,7 @@ def department_rows_of(departments: Iterable[Department]) -> Mapping[int, list[D
     """Rows per department id. The number of queries does not grow with the departments."""
     chosen = list(departments)
     parents = dict(Project.objects.filter(department__in=chosen).values_list("pk", "department_id"))
-    own = _by_owner_and_pool(DepartmentQuota.objects.filter(department__in=chosen))
+    own = _by_owner_and_pool(DepartmentQuota.objects.filter(department__in=chosen).order_by())
     sums: defaultdict[tuple[int, int], Resources] = defaultdict(Resources)
     for quota in ProjectQuota.objects.filter(project__in=list(parents)):
         amounts = Resources(quota.gpu_deserved, quota.cpu_deserved or 0, quota.memory_deserved or 0)
