@@ -136,9 +136,9 @@ def held_by_node(cluster: Cluster) -> Mapping[str, tuple[int, int]]:
 def node_rows(cluster: Cluster) -> list[NodeRow]:
     """Every node with GPUs first, by pool and name."""
     held = held_by_node(cluster)
-    nodes = cluster.nodes.select_related("pool").order_by(
-        F("pool__is_default").desc(nulls_last=True), "pool__name", "name"
-    )
+    shown = ("name", "gpu_type", "gpu_milli", "ready", "unschedulable", "cluster", "pool__name")
+    order = (F("pool__is_default").desc(nulls_last=True), "pool__name", "name")
+    nodes = cluster.nodes.select_related("pool").only(*shown).order_by(*order)
     return [NodeRow(node, *held.get(node.name, (0, 0))) for node in nodes]
 
 

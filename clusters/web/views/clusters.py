@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -60,6 +61,8 @@ from workloads.plans.services.plans import plan_page
 
 CLUSTERS: Final = 25
 """Clusters on a page of the list."""
+NODES: Final = 100
+"""Nodes on a page of a cluster."""
 RUNS: Final = 10
 """The newest runs on a page."""
 DRIFTS: Final = 50
@@ -106,7 +109,7 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
         "warnings": configuration_warnings(flavour, cluster.configured),
         "silent_kinds": unanswered_kinds(cluster),
         "shard_warnings": shard_warnings(cluster),
-        "nodes": nodes,
+        "nodes": Paginator(nodes, NODES).get_page(request.GET.get("page")),
         "pools": pool_rows(nodes),
         **_compared(actor_of(request), cluster, tab, after),
         "leavings": former_schedulers_of(cluster),

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster, Node
 from clusters.sync.models import Drift, SyncOutcome, SyncRun
-from clusters.web.views.clusters import CLUSTERS
+from clusters.web.views.clusters import CLUSTERS, NODES
 from portal.audit.models import AuditRecord
 from tenants.access.models import User
 from tenants.organisation.models import Project
@@ -77,6 +77,22 @@ def test_many_clusters_are_listed_page_by_page(client_of: Clients, alice: User, 
     assert f"/clusters/a{CLUSTERS - 1}/" in first.content.decode()
     assert "/clusters/lab/" not in first.content.decode()
     assert "/clusters/lab/" in client.get("/clusters/", {"after": first.context["page"].next}).content.decode()
+
+
+def test_many_nodes_are_shown_page_by_page_and_counted_together(
+    client_of: Clients, alice: User, cluster: Cluster
+) -> None:
+    before = cluster.nodes.count()
+    NodeFactory.create_batch(NODES, cluster=cluster, pool=cluster.node_pools.get(name="h100"))
+    client = client_of(alice)
+    first, second = (words(client, f"/clusters/lab/{query}") for query in ("", "?page=2"))
+    assert first.count("<strong>") == NODES
+    assert second.count("<strong>") == before
+    assert f"Nodes {NODES + 1} to {NODES + before} of {NODES + before}." in second
+    assert 'href="?page=2"' in first
+    assert 'href="?page=1"' in second
+    assert f"free on {NODES + 2} nodes." in first
+    assert f"free on {NODES + 2} nodes." in second
 
 
 def test_numbers_of_a_simulated_cluster_say_so(client_of: Clients, alice: User, cluster: Cluster) -> None:
@@ -175,7 +191,7 @@ def test_more_of_everything_costs_no_more_queries(
     client = client_of(alice)
     counts = []
     for more in (1, 6):
-        NodeFactory.create_batch(more, pool=cluster.node_pools.get(name="h100"))
+        NodeFactory.create_batch(more, cluster=cluster, pool=cluster.node_pools.get(name="h100"))
         ClusterFactory.create_batch(more)
         now = timezone.now()
         for _ in range(more):
