@@ -34,7 +34,7 @@ from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
 from scheduling.rules.kube.preemption import KubePreemption, Nominations, kube_state, schedule_order, start_time
 from scheduling.state.assignments import Assignment, evictions
 from scheduling.state.cluster_state import ALL_PODS, NODES, SchedulingState
-from scheduling.state.node_capacity import NO_LIMIT, Selection, empty, selection
+from scheduling.state.node_capacity import NO_LIMIT, NodeCapacity, Selection, empty, selection
 from scheduling.state.refusals import impossible, never_fits, no_room
 from scheduling.state.workspace import check_time, workspace
 
@@ -88,12 +88,23 @@ class GangTrial:
                 most = free[place] // part
         return max(most, 0)
 
-    def evict_all(self, units: Sequence[EvictionUnit]) -> None:
-        """Evict these units."""
-        self._slots = {}  # counted once at the end
-        for unit in units:
-            self.change(unit, 1)
-        self._settle()
+    def evict_until(self, units: Sequence[EvictionUnit], needed: int) -> int | None:
+        """Evict these units, the last first, until so many of the pods fit; return from which one on.
+
+        None: all are evicted and not enough. Of pods that differ, more may fit with less: then all are evicted.
+        """
+        if self.alike is None:
+            for unit in units:
+                self.change(unit, 1)
+            return 0 if self.fits(needed) else None
+        first = len(units)
+        while self._total < needed:
+            if not first:
+                return None
+            check_time()
+            first -= 1
+            self.change(units[first], 1)
+        return first
 
     def change(self, unit: EvictionUnit, sign: int) -> None:
         """Evict the unit (sign 1), or reprieve it (-1)."""
@@ -104,7 +115,7 @@ class GangTrial:
                 free[2] += memory * sign
                 free[3] += sign
                 before = self._slots.get(name, 0)
-                if before or (sign > 0 and self._slots):  # a reprieve makes no slots
+                if before or (sign > 0 and self.alike is not None):  # a reprieve makes no slots
                     self._slots[name] = self._count(free)
                     self._total += self._slots[name] - before
 
@@ -171,12 +182,15 @@ def _importance(assignments: Sequence[Assignment]) -> tuple[int, bool, int, int]
 
 
 def minimal_victims(trial: GangTrial, units: Sequence[EvictionUnit], needed: int) -> list[EvictionUnit] | None:
-    """Return the units that must stay evicted so that `needed` pods fit; None if all together are not enough."""
-    trial.evict_all(units)
-    if not trial.fits(needed):
+    """Return the units that must stay evicted so that `needed` pods fit; None if all together are not enough.
+
+    Units before those that `evict_until` evicts are all reprieved: with them, enough of the pods still fit.
+    """
+    first = trial.evict_until(units, needed)
+    if first is None:
         return None
     gone: list[EvictionUnit] = []
-    for unit in units:
+    for unit in units[first:]:
         check_time()
         trial.change(unit, -1)
         if not trial.fits(needed):
@@ -239,7 +253,7 @@ class _Gangs:
 
     def _start(self, group: PodGroup, pods: tuple[Pod, ...], missing: int) -> Mapping[str, str]:
         """Place as many pods as fit in the domain that takes most of them; none if fewer than `missing` fit."""
-        capacities = {capacity.node.name: capacity for capacity in self.state.capacities.matching(group)}
+        capacities = {capacity.node.name: capacity for capacity in self._with_room(group, pods)}
         spaces = {name: (capacity.future, capacity.pods_left) for name, capacity in capacities.items()}
         trials = [GangTrial(domain, pods) for domain in self._domains(group, spaces)] if pods else []
         best = max(trials, key=GangTrial.fitting, default=None)
@@ -250,6 +264,13 @@ class _Gangs:
             if pod.name in places:
                 self.state.place(group, pod, capacities[places[pod.name]], now=True)
         return places
+
+    def _with_room(self, group: PodGroup, pods: tuple[Pod, ...]) -> list[NodeCapacity]:
+        """Nodes on which a pod may fit, in their order; all nodes for a topology, whose domains are tried in order."""
+        asked = alike_request(pods) if group.topology is None else None
+        if asked is None or not asked.gpu:
+            return self.state.capacities.matching(group)
+        return sorted(self.state.capacities.with_gpus(group, asked.gpu, spread=True), key=attrgetter("index"))
 
     def _domains(self, group: PodGroup, spaces: Mapping[str, Space]) -> list[dict[str, Space]]:
         """Nodes by value of the gang's topology key, restricted to that of running pods; without a key, all in one."""
