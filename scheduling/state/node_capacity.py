@@ -147,7 +147,7 @@ class NodeCapacities:
         self._emptiest: list[tuple[int, int]] | None = None
         """(Minus what the future has, index), sorted; from the first search for an empty node on."""
         self._matching: dict[Selection, tuple[list[NodeCapacity], frozenset[int]]] = {}
-        self._free: dict[tuple[Selection, bool], tuple[int, tuple[Resources, Resources]]] = {}
+        self._free: dict[tuple[Selection, bool], FreeTotals] = {}
         self._future_gpus = (-1, 0)
         """An age, and their sum then."""
         self._clock = self._settled = 0
@@ -213,7 +213,6 @@ class NodeCapacities:
         self._before.clear()
         self.changes.clear()
         self.age = self._settled
-        self._free = {key: known for key, known in self._free.items() if known[0] == self.age}
 
     def settle(self) -> None:
         """Make the present amounts the ones that undo returns to."""
@@ -303,12 +302,10 @@ class NodeCapacities:
     def free(self, group: PodGroup) -> tuple[Resources, Resources]:
         """Free resources now: the sum, and those of the emptiest node."""
         part = wants_part(group)
-        key, age = (selection(group), part), self.age
-        known = self._free.get(key)
-        if known is None or known[0] != age:
-            known = (age, _sum_and_largest(self.matching(group), part=part))
-            self._free[key] = known
-        return known[1]
+        key = (selection(group), part)
+        if key not in self._free:
+            self._free[key] = FreeTotals(self, self.matching(group), part=part)
+        return self._free[key].now()
 
     def future_gpus(self) -> int:
         """Sum of free GPUs, now or in the future; overcommitted nodes count as zero."""
@@ -321,16 +318,40 @@ class NodeCapacities:
         return sum_of(capacity.node.capacity for capacity in self._capacities)
 
 
-def _sum_and_largest(capacities: Iterable[NodeCapacity], *, part: bool) -> tuple[Resources, Resources]:
-    """Sum and largest of what is free now; negative amounts count as zero."""
-    gpu = cpu = memory = 0
-    largest = (0, 0, 0)
-    for capacity in capacities:
-        free = capacity.free(part=part)
-        size = by_size(free if free.gpu >= 0 and free.cpu >= 0 and free.memory >= 0 else free.floor())
-        gpu, cpu, memory = gpu + size[0], cpu + size[1], memory + size[2]
-        largest = max(largest, size)
-    return Resources(gpu, cpu, memory), Resources(*largest)
+class FreeTotals:
+    """Sum and largest of what is free now on some nodes; negative amounts count as zero.
+
+    Kept from question to question: only nodes that have changed since are looked at again.
+    """
+
+    def __init__(self, capacities: NodeCapacities, matching: Iterable[NodeCapacity], *, part: bool) -> None:
+        self._capacities = capacities
+        self._part = part
+        self._seen = capacities.point
+        self._sizes = {capacity.index: self._size(capacity) for capacity in matching}
+        self._sorted = sorted(self._sizes.values())
+        self._sum = sum_of(Resources(*size) for size in self._sorted)
+
+    def now(self) -> tuple[Resources, Resources]:
+        changed = self._capacities.changed_since(self._seen)
+        if changed is None:  # too long ago
+            changed = {*self._sizes}
+        for index in changed & self._sizes.keys():
+            self._replace(index, self._size(self._capacities.all[index]))
+        self._seen = self._capacities.point
+        return self._sum, Resources(*self._sorted[-1]) if self._sorted else ZERO
+
+    def _replace(self, index: int, size: tuple[int, int, int]) -> None:
+        before = self._sizes[index]
+        if size != before:
+            self._sizes[index] = size
+            del self._sorted[bisect_left(self._sorted, before)]
+            insort(self._sorted, size)
+            self._sum += Resources(*size) - Resources(*before)
+
+    def _size(self, capacity: NodeCapacity) -> tuple[int, int, int]:
+        free = capacity.free(part=self._part)
+        return by_size(free if free.gpu >= 0 and free.cpu >= 0 and free.memory >= 0 else free.floor())
 
 
 def matches(node: SnapshotNode, group: PodGroup) -> bool:

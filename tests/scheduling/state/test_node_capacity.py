@@ -1,14 +1,19 @@
 """Where pods go: bin-pack or spread, only matching nodes of the pool, gangs whole or not at all."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from scheduling.model.resources import ZERO, Resources
+from scheduling.model.resources import ZERO, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Snapshot, SnapshotNode, Strategy
+from scheduling.state import node_capacity
 from scheduling.state.cluster_state import PlacedPods, SchedulingState
-from scheduling.state.node_capacity import MOST_LOGGED, slots
+from scheduling.state.node_capacity import MOST_LOGGED, by_size, slots, wants_part
 from tests.builders import gang, node, running, snapshot
+from tests.scheduling.test_invariants import modest
 
 CROWDED = (node("empty", 8, order=0), node("half", 8, order=1), node("full", 8, order=2))
 WORK = (running("a", "half", gpus=4), running("b", "full", gpus=7))
@@ -106,6 +111,49 @@ def test_everything_can_be_undone() -> None:
     on.undo(mark)
     assert (on.capacities.free(group), dict(on.active)) == before
     assert not assignment.leaving
+
+
+def added_up(on: SchedulingState, group: PodGroup) -> tuple[Resources, Resources]:
+    """What is free for the group, from all its nodes."""
+    part = wants_part(group)
+    found = [capacity.free(part=part).floor() for capacity in on.capacities.matching(group)]
+    return sum_of(found), max(found, key=by_size, default=ZERO)
+
+
+@modest
+@given(st.builds(Random, st.integers(0, 2**32)))
+def test_free_amounts_follow_every_change(chance: Random) -> None:
+    """Pods come and go, are placed, evicted and put back; the oldest changes are forgotten now and then."""
+    on = state(*(node(f"n{number}", 4, kind=chance.choice("ab")) for number in range(5)))
+    news = [gang("any", gpus=1), gang("a", gpus=2, node_selector={"kind": "a"}), gang("part", gpus="0.5")]
+    on.advance((), news)
+    for step in range(12):
+        come = running(f"r{step}", f"n{chance.randrange(5)}", gpus=chance.choice(["0.5", 1, 3]))
+        match chance.randrange(5):
+            case 0:
+                on.restore()
+                on.advance((), [come])
+            case 1:
+                on.exchange((), [come])
+            case 2:
+                on.place_all(group := chance.choice(news), group.waiting)
+            case 3 if leaves := [
+                each for on_node in on.assignments_on.values() for each in on_node if not each.leaving
+            ]:
+                on.evict(chance.choice(leaves))
+            case _:
+                on.undo(chance.randrange(on.mark() + 1))
+        group = chance.choice(news)
+        assert on.capacities.free(group) == added_up(on, group)
+
+
+def test_free_amounts_are_right_after_more_changes_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_capacity, "MOST_LOGGED", 0)
+    group = gang("new")
+    on = state(node("n", 8), group)
+    assert on.capacities.free(group)[0].gpu == 8000
+    on.advance((), [running("a", "n", gpus=3)])
+    assert on.capacities.free(group)[0].gpu == 5000
 
 
 def test_pods_on_unknown_nodes_take_no_room() -> None:
