@@ -243,8 +243,7 @@ class _KaiCycle:
             self._moves = {name: by_unit(map(self._staying, found)) for name, found in chosen.items()}
         if not self.state.assignments_of[group.name] or group.queue not in self._moves:
             return self._moves
-        others = self._moves[group.queue].only(lambda assignment: assignment.group is not group)
-        return {**self._moves, group.queue: others}
+        return {**self._moves, group.queue: self._moves[group.queue].without([group.name])}
 
     def _weakest_first(self, queue: str) -> list[PodGroup]:
         """A queue's preemptible work."""
@@ -284,7 +283,7 @@ class _KaiCycle:
         if not robbed:
             return units
         key = ("units left", queue, frozenset(robbed))  # orders of victims are kept by the identity of their queues
-        return self.state.cached(ALL_PODS, key, lambda: units.only(lambda assignment: not assignment.leaving))
+        return self.state.cached(ALL_PODS, key, lambda: units.without(robbed))
 
     def _lasting(self, group: PodGroup) -> list[Assignment]:
         """Its pods that were not terminating before this cycle."""

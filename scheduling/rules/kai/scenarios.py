@@ -254,7 +254,9 @@ class PotentialVictims:
     @cached_property
     def _unreached(self) -> int:
         """GPUs that are free on all nodes; without those that `_elsewhere` has reached."""
-        return sum(map(self._free_before, self._allowed | self._recorded.keys()))
+        floor, also = self._line.floor, self._recorded.keys() - self._allowed
+        free = sum([floor[index] for index in self._allowed]) + sum(floor[index] for index in also)
+        return free + sum(freed.gpu for freed in self._recorded.values())
 
     def _free_before(self, index: int) -> int:
         """GPUs that are free on a node without its victims."""

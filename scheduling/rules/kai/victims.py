@@ -13,7 +13,7 @@ from functools import cached_property
 from heapq import heapify, heappop, heapreplace
 from itertools import accumulate, chain, islice
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import PodGroup, Queue
@@ -22,6 +22,7 @@ from scheduling.state.assignments import Assignment, held
 from scheduling.state.cluster_state import ALL_PODS
 from scheduling.state.workspace import check_time
 
+Value = TypeVar("Value")
 Unit = tuple[Assignment, ...]
 MOST_ORDERS: Final = 256
 """Orders that are kept for one set of pods. A forecast beside 60 waiting groups searches some 30 times."""
@@ -49,7 +50,7 @@ class VictimQueue:
         self._shares: dict[str, tuple[object, Sequence[float]]] = {}
 
     @cached_property
-    def gpus(self) -> Mapping[int, int]:
+    def gpus(self) -> dict[int, int]:
         """GPUs that all of them hold per node index."""
         held: dict[int, int] = {}
         for victim in self.victims:
@@ -58,11 +59,15 @@ class VictimQueue:
         return held
 
     @cached_property
+    def _amounts(self) -> tuple[list[int], ...]:
+        """GPU, CPU and memory of each victim."""
+        amounts = [victim.amount for victim in self.victims]
+        return ([it.gpu for it in amounts], [it.cpu for it in amounts], [it.memory for it in amounts])
+
+    @cached_property
     def _losses(self) -> tuple[Sequence[int], ...]:
         """GPU, CPU and memory that the queue has lost with each victim and those before it."""
-        amounts = [victim.amount for victim in self.victims]
-        columns = ((it.gpu for it in amounts), (it.cpu for it in amounts), (it.memory for it in amounts))
-        return tuple(list(accumulate(column)) for column in columns)
+        return tuple(list(accumulate(column)) for column in self._amounts)
 
     def shares(self, shares: KaiQueueShares, queue: Queue) -> Sequence[float]:
         """Negated dominant share of the queue, or of one above, without these losses. Kept while its use stays."""
@@ -91,9 +96,32 @@ class VictimQueue:
             self._below[priority] = VictimQueue(self.victims[:end], self)
         return self._below[priority]
 
-    def only(self, goes: Callable[[Assignment], bool]) -> "VictimQueue":
-        """The victims whose first pod passes the filter."""
-        return VictimQueue([victim for victim in self.victims if goes(victim.unit[0])], self)
+    @cached_property
+    def _places(self) -> Mapping[str, Sequence[int]]:
+        """Places of the victims of each group."""
+        places: dict[str, list[int]] = defaultdict(list)
+        for place, victim in enumerate(self.victims):
+            places[victim.unit[0].group.name].append(place)
+        return places
+
+    def without(self, groups: Iterable[str]) -> "VictimQueue":
+        """The victims that are not of these groups. A search takes few of hundreds: copy what is known of the rest."""
+        gone = sorted((place for name in groups for place in self._places.get(name, ())), reverse=True)
+        left = VictimQueue(_without(self.victims, gone), self)
+        left._amounts = tuple(_without(column, gone) for column in self._amounts)
+        left.gpus = self.gpus.copy()
+        for place in gone:
+            for index, gpu in self.victims[place].capacities:
+                left.gpus[index] -= gpu
+        return left
+
+
+def _without(values: Sequence[Value], places: Iterable[int]) -> list[Value]:
+    """The values without those at some places, given from the last to the first."""
+    left = list(values)
+    for place in places:
+        del left[place]
+    return left
 
 
 def by_unit(
@@ -160,8 +188,9 @@ class VictimOrder:
         self._coming = rows
         self._queues = queues.values()
         self._reached = [0] * (nodes + 1)
-        self._latest = array("q", [-1]) * (nodes + 1)  # the latest note of each node, the last for unknown nodes
-        self._notes, self._earlier = array("q"), array("q")  # a place, and the note before of the same node
+        self._latest = array("q", [-1]) * (nodes + 1)  # by first node: the latest place; the last for unknown nodes
+        self._earlier = array("q")  # by place: the one before with the same first node
+        self._further: dict[int, list[int]] = {}  # by any other node of a victim: its places
         self.known: list[Victim] = []
         self.homes, self.filled = array("q"), array("q")
         self.spread = frozenset[int]().union(*(queue.spread for queue in self._queues))
@@ -177,12 +206,12 @@ class VictimOrder:
 
     def on(self, index: int) -> list[int]:
         """Places of the victims on a node, in order; index -1: on unknown nodes."""
-        found: list[int] = []
-        note = self._latest[index]
-        while note >= 0:
-            found.append(self._notes[note])
-            note = self._earlier[note]
-        return found[::-1]
+        found = [*self._further.get(index, ())]
+        place = self._latest[index]
+        while place >= 0:
+            found.append(place)
+            place = self._earlier[place]
+        return sorted(found)
 
     def reaches(self, place: int) -> bool:
         """Whether there are that many victims and one more."""
@@ -191,17 +220,17 @@ class VictimOrder:
             more = [row[0] for row in islice(self._coming, AT_ONCE)]
             if not more:
                 return False
-            latest, notes, earlier, reached = self._latest, self._notes, self._earlier, self._reached
+            latest, earlier, reached = self._latest, self._earlier, self._reached
             for place_of, victim in enumerate(more, start=len(self.known)):
-                capacities = victim.capacities or UNKNOWN
-                for index, gpu in capacities:
-                    earlier.append(latest[index])
-                    latest[index] = len(notes)
-                    notes.append(place_of)
-                    reached[index] += gpu
-                home = capacities[0][0]
+                (home, gpu), *further = victim.capacities or UNKNOWN
+                earlier.append(latest[home])
+                latest[home] = place_of
+                reached[home] += gpu
                 self.homes.append(home)
                 self.filled.append(reached[home])
+                for index, more_gpu in further:
+                    self._further.setdefault(index, []).append(place_of)
+                    reached[index] += more_gpu
             self.known += more
         return True
 
@@ -339,9 +368,11 @@ class VictimLine:
 
     def _find_helpful(self) -> None:
         """Look at the places that have become known. On nodes of spread groups, all help."""
-        homes, floor, least, spread = self._order.homes, self.floor, self._least, self.spread
-        coming = range(self._seen, len(self.known))
+        floor, least, spread = self.floor, self._least, self.spread
+        coming = zip(self._order.homes[self._seen :], self.filled[self._seen :], strict=True)
         self._helpful += [
-            place for place in coming if floor[homes[place]] + self.filled[place] >= least or homes[place] in spread
+            place
+            for place, (home, filled) in enumerate(coming, self._seen)
+            if floor[home] + filled >= least or home in spread
         ]
         self._seen = len(self.known)

@@ -195,6 +195,24 @@ def test_the_order_of_victims_is_found_by_merging_queues(chance: Random) -> None
     assert victim_order(shares, queues) is order
 
 
+@modest
+@given(chances)
+def test_a_queue_without_some_groups_is_as_if_it_had_never_had_them(chance: Random) -> None:
+    cluster = contested(chance)
+    state = packed_state(cluster)
+    shares = KaiQueueShares(cluster, state)
+    gone = [name for name in state.assignments_of if chance.random() < 0.3]
+    pods = {name: [state.assignments_of[each] for each in groups] for name, groups in state.holders.items()}
+    queues = {name: by_unit(groups).without(gone) for name, groups in pods.items()}
+    again = {name: by_unit(each for each in its if each[0].group.name not in gone) for name, its in pods.items()}
+    for name, found in queues.items():
+        assert found.victims == again[name].victims
+        assert {index: gpu for index, gpu in found.gpus.items() if gpu} == again[name].gpus
+    order, expected = victim_order(shares, queues), victim_order(shares, again)
+    assert order.reaches(0) == expected.reaches(0)
+    assert order.known == expected.known
+
+
 def test_orders_of_victims_are_kept_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(victims, "MOST_ORDERS", 1)
     state = packed_state(contested(Random(1)))
