@@ -37,6 +37,8 @@ from workloads.dictionary.models import Category, Priority
 from workloads.state.models import DesiredPhase, Workload
 from workloads.state.rules import (
     HOLDING,
+    INTERVAL,
+    LAST,
     LIVE,
     WAITING,
     CheckpointMedians,
@@ -317,7 +319,7 @@ def known_medians(now: datetime) -> CheckpointMedians:
     """The medians of a sample of the running workloads of all projects. One query."""
     running = Workload.objects.filter(phase__in=HOLDING, started_at__lte=now, deleted_at__isnull=True)
     sample = running.order_by("pk").values("pk")[:MOST_SAMPLED]
-    rows = Workload.objects.filter(pk__in=sample).order_by()
+    rows = Workload.objects.filter(pk__in=sample, spec__annotations__has_any_keys=(LAST, INTERVAL)).order_by()
     return checkpoint_medians(
         (category, now - (last_checkpoint({"annotations": notes}, started=started, now=now) or started))
         for category, started, notes in rows.values_list("category", "started_at", "spec__annotations")
