@@ -133,10 +133,14 @@ class KaiQueueShares:
         if not all(whole):
             return [-self.dominant(queue, used - Resources(*amounts)) for amounts in lost]
         (gpu, cpu, memory), (all_gpu, all_cpu, all_memory) = (used.gpu, used.cpu, used.memory), whole
-        return [
-            min(-0.0, (less_gpu - gpu) / all_gpu, (less_cpu - cpu) / all_cpu, (less_memory - memory) / all_memory)
-            for less_gpu, less_cpu, less_memory in lost
-        ]
+        found = []
+        for less_gpu, less_cpu, less_memory in lost:  # compared one by one, since `min` takes twice as long
+            of_gpu, of_cpu = (less_gpu - gpu) / all_gpu, (less_cpu - cpu) / all_cpu
+            of_memory = (less_memory - memory) / all_memory
+            least = of_gpu if of_gpu < of_cpu else of_cpu
+            least = least if least < of_memory else of_memory
+            found.append(least if least < 0 else -0.0)
+        return found
 
     def job_key(self, group: PodGroup) -> JobKey:
         """Sort key: the smallest is served first, the largest is the first victim."""

@@ -222,17 +222,23 @@ class VictimOrder:
                 return False
             latest, earlier, reached = self._latest, self._earlier, self._reached
             for place_of, victim in enumerate(more, start=len(self.known)):
-                (home, gpu), *further = victim.capacities or UNKNOWN
+                capacities = victim.capacities or UNKNOWN
+                home, gpu = capacities[0]
                 earlier.append(latest[home])
                 latest[home] = place_of
                 reached[home] += gpu
                 self.homes.append(home)
                 self.filled.append(reached[home])
-                for index, more_gpu in further:
-                    self._further.setdefault(index, []).append(place_of)
-                    reached[index] += more_gpu
+                if len(capacities) > 1:
+                    self._note_further(place_of, capacities[1:])
             self.known += more
         return True
+
+    def _note_further(self, place: int, capacities: Sequence[tuple[int, int]]) -> None:
+        """Note a victim on the other nodes on which it has pods."""
+        for index, gpu in capacities:
+            self._further.setdefault(index, []).append(place)
+            self._reached[index] += gpu
 
 
 def victim_order(shares: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> VictimOrder:
