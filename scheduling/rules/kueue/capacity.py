@@ -81,7 +81,8 @@ class QuotaShare:
         """Add `amount` to the use at every level; negative amounts subtract."""
         for share in self.path:
             share.used += amount
-            if leaving is not ZERO:
+        if leaving is not ZERO:
+            for share in self.path:
                 share.leaving += leaving
 
     def free(self) -> Resources:
@@ -99,6 +100,19 @@ class QuotaShare:
         gpu, cpu, memory = needed.gpu, needed.cpu, needed.memory
         for share in self.path:
             most, used = share.most, share.used + share.leaving if now else share.used
+            if (
+                (gpu and gpu > most.gpu - used.gpu)
+                or (cpu and cpu > most.cpu - used.cpu)
+                or (memory and memory > most.memory - used.memory)
+            ):
+                return False
+        return True
+
+    def has_free_beside(self, needed: Resources, more: Resources, user: "QuotaShare") -> bool:
+        """Whether `needed` would fit into `free()` if the queue `user` used so much more."""
+        gpu, cpu, memory = needed.gpu, needed.cpu, needed.memory
+        for share in self.path:
+            most, used = share.most, share.used + more if share in user.path else share.used
             if (
                 (gpu and gpu > most.gpu - used.gpu)
                 or (cpu and cpu > most.cpu - used.cpu)
@@ -294,6 +308,8 @@ class TopologyCapacity:
         known = replace(snapshot, nodes=nodes, groups=snapshot.groups if self._levels else ())
         self._state = SchedulingState(known, default=Strategy.BINPACK, domains=TightDomains)
         self._tallies: dict[str, DomainTally | None] = {}
+        self.counted: Final = bool(self._levels)
+        """Whether any group needs places on nodes."""
 
     def _usable(self, node: SnapshotNode) -> bool:
         return node.pool in self._levels and all(map(node.labels.get, self._levels[node.pool]))

@@ -42,12 +42,14 @@ class AdmittedWorkload:
     def go(self) -> None:
         """Remove its use."""
         self.share.release(self.amount)
-        self.places.leave(self.group)
+        if self.places.counted:
+            self.places.leave(self.group)
 
     def come_back(self) -> None:
         """Restore its use."""
         self.share.charge(self.amount)
-        self.places.come_back(self.group)
+        if self.places.counted:
+            self.places.come_back(self.group)
 
     @property
     def line(self) -> tuple[str, bool]:
@@ -107,11 +109,17 @@ class PreemptingWorkload(KueueCandidate):
         """The victims without which it would not fit, given that the last one made it fit. Restores the others."""
         victims = list(taken[-1:])
         for target in reversed(taken[:-1]):
-            target.claim.come_back()
-            if not self.fits(borrowing=borrowing):
+            if not self._misses(target.claim):
+                target.claim.come_back()
+                if self.fits(borrowing=borrowing):
+                    continue
                 target.claim.go()
-                victims.append(target)
+            victims.append(target)
         return victims[::-1]
+
+    def _misses(self, claim: AdmittedWorkload) -> bool:
+        """Whether quota alone says that it does not fit if this workload comes back. Most victims are needed."""
+        return not self.share.has_free_beside(self.needed, claim.amount, claim.share)
 
 
 Claims: TypeAlias = Mapping[tuple[str, bool], Sequence[AdmittedWorkload]]
