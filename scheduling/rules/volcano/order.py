@@ -19,7 +19,7 @@ from scheduling.rules.volcano.state import VolcanoState
 from scheduling.state.assignments import Assignment, held
 from scheduling.state.cluster_state import ALL_PODS
 from scheduling.state.min_runtime import MinRuntimeProtection
-from scheduling.state.node_capacity import NodeCapacity, Selection, selection
+from scheduling.state.node_capacity import NodeCapacity
 from scheduling.state.queue_usage import QueueUsage, QueueUsageTracker, over_limit
 
 Value = TypeVar("Value")
@@ -135,7 +135,6 @@ class VolcanoOrder:
         self._deserved = self.order.deserved
         self._protection = MinRuntimeProtection(snapshot, state.usage.path)
         self._keeps_minimum = BELOW_MINIMUM in snapshot.leaves_out
-        self._reclaim_nodes: dict[tuple[Selection, int, _Losing], tuple[int, list[NodeCapacity]]] = {}
 
     def _assignments(self, queue: str) -> list[tuple[Assignment, NodeCapacity]]:
         """Pods of the queue that can be preempted, with their nodes."""
@@ -221,20 +220,16 @@ class VolcanoOrder:
         )
         return {capacity: self._grown(assignments, Cause.PREEMPT) for capacity, assignments in gives.items()}
 
-    def reclaim_nodes(self, group: PodGroup, asked: Resources) -> list[NodeCapacity]:
+    def reclaim_nodes(self, group: PodGroup, asked: Resources) -> Iterable[NodeCapacity]:
         """Nodes, in order, on which reclaim could free enough GPUs; a superset. For pods without GPUs: all nodes."""
         capacities = self._state.capacities
+        matching = capacities.matching(group)
         if not asked.gpu:
-            return capacities.matching(group)
-        key = (selection(group), asked.gpu, self.order.while_use_lasts("losing", self._losing))
-        known = self._reclaim_nodes.get(key)
-        if known is None or known[0] != capacities.age:
-            gained = self._state.cached(ALL_PODS, ("GPUs to reclaim", key[2]), lambda: self._gpus_to_reclaim(key[2]))
-            enough = {index for index, gpu in gained.items() if gpu + capacities.gpus[index] >= asked.gpu}
-            enough.update(capacity.index for capacity in capacities.with_gpus(group, asked.gpu))
-            found = [capacities.all[index] for index in sorted(enough & capacities.allowed(group))]
-            known = self._reclaim_nodes[key] = (capacities.age, found)
-        return known[1]
+            return matching
+        losing = self.order.while_use_lasts("losing", self._losing)
+        gained = self._state.cached(ALL_PODS, ("GPUs to reclaim", losing), lambda: self._gpus_to_reclaim(losing))
+        free, least = capacities.gpus, asked.gpu
+        return (each for each in matching if gained.get(each.index, 0) + free[each.index] >= least)
 
     def _losing(self) -> _Losing:
         return tuple((name, self._may_exceed_deserved(name)) for name in self._givers)
