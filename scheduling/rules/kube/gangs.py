@@ -71,13 +71,15 @@ class GangTrial:
         self.alike = alike_request(pods)
         asked = self.alike or Resources()
         self._asked = [(place, part) for place, part in enumerate((asked.gpu, asked.cpu, asked.memory)) if part]
+        self._place, self._least = self._asked[0] if self._asked else (3, 1)
+        """The first amount that is asked for, and how much of it one pod needs."""
         self._slots: dict[str, int] = {}
         self._settle()
 
     def _settle(self) -> None:
         """Count the pods that fit on every node from the present free amounts."""
         if self.alike is not None:
-            place, least = self._asked[0] if self._asked else (3, 1)
+            place, least = self._place, self._least
             self._slots = {name: self._count(free) if free[place] >= least else 0 for name, free in self._free.items()}
         self._total = sum(self._slots.values())
 
@@ -108,6 +110,7 @@ class GangTrial:
 
     def change(self, unit: EvictionUnit, sign: int) -> None:
         """Evict the unit (sign 1), or reprieve it (-1)."""
+        makes_slots = sign > 0 and self.alike is not None
         for name, (gpu, cpu, memory) in unit.parts:
             if free := self._free.get(name):
                 free[0] += gpu * sign
@@ -115,7 +118,7 @@ class GangTrial:
                 free[2] += memory * sign
                 free[3] += sign
                 before = self._slots.get(name, 0)
-                if before or (sign > 0 and self.alike is not None):  # a reprieve makes no slots
+                if before or (makes_slots and free[self._place] >= self._least):
                     self._slots[name] = self._count(free)
                     self._total += self._slots[name] - before
 
