@@ -97,7 +97,7 @@ NOT_NEAR: Final = "No single {level} fits its minimum of pods, or its queue is a
 def interpret(pod: Manifest, events: Sequence[Manifest]) -> PodStatusReason:
     """Evicted and how, held outside, or why it waits.
 
-    For victims only while its message says so: `taskUnschedulable` of Volcano never clears `nominatedNodeName`.
+    It waits for victims only while its message says so, because Volcano never clears `nominatedNodeName`.
     """
     for text in _disruptions(pod, events):
         if match := EVICTED.search(text):

@@ -1,10 +1,13 @@
 """Observed pods, objects and events, observer leases, and usage samples."""
 
-from typing import Self
+from typing import Final, Self
 
 from django.db import models
 
 from clusters.inventory.models import Cluster
+
+LIVE_PHASES: Final = ("Pending", "Running")
+"""Phases of pods that have not ended."""
 
 
 class ObservedPodQuerySet(models.QuerySet["ObservedPod"]):
@@ -12,7 +15,7 @@ class ObservedPodQuerySet(models.QuerySet["ObservedPod"]):
 
     def live(self) -> Self:
         """Neither ended nor gone."""
-        return self.filter(gone_at__isnull=True, phase__in=("Pending", "Running"))
+        return self.filter(gone_at__isnull=True, phase__in=LIVE_PHASES)
 
     def holding(self) -> Self:
         """Live and bound to a node: what they ask for is taken."""

@@ -5,7 +5,7 @@ named has nothing. Units: GPU thousandths, CPU millicores, memory bytes, seconds
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -19,7 +19,7 @@ from django.db.models import OuterRef, Subquery, Sum
 from django.db.models.functions import Coalesce
 
 from clusters.inventory.models import Cluster, NodePool
-from clusters.watch.models import Average, ObservedPod, Sample
+from clusters.watch.models import LIVE_PHASES, Average, ObservedPod, Sample
 from scheduling.forecast.headroom import PoolCapacity
 from scheduling.model.resources import Resources
 
@@ -44,7 +44,7 @@ WITH held AS (
     CAST(SUM(gpu_milli) AS bigint) AS gpu, CAST(SUM(cpu_milli) AS bigint) AS cpu,
     CAST(SUM(memory_bytes) AS bigint) AS memory, COUNT(*) AS pods
   FROM clusters_observedpod
-  WHERE gone_at IS NULL AND phase IN ('Pending', 'Running')
+  WHERE gone_at IS NULL AND phase IN (PHASES)
     AND cluster_id IN (SELECT cluster_id FROM clusters_nodepool WHERE id IN (POOLS))
   GROUP BY 1, 2
 ), nodes AS (
@@ -64,24 +64,31 @@ SELECT pool_id, open, CAST(SUM(gpu) AS bigint), MAX(gpu),
   CAST(SUM(gpu_milli) AS bigint), CAST(SUM(cpu_milli) AS bigint), CAST(SUM(memory_bytes) AS bigint)
 FROM nodes GROUP BY pool_id, open ORDER BY open
 """
-"""Of the nodes of each pool with room for a pod (`open`), and of the others. Written out: the ORM joins no sums, and a
-list of projects would read every node of many clusters. A pod that others are evicted for holds its place."""
+"""Sums over the nodes of each pool: a row for those with room for a pod (`open`), after one for the others.
+
+In SQL, since Django's ORM joins no sums, and a list of projects would read every node of many clusters. A pod for which
+others are evicted already counts on its node. PostgreSQL sums integers as `numeric`, hence the casts.
+"""
+
+NO_CAPACITY: Final = PoolCapacity(0, 0)
 
 
 def free_by_pool(pools: Collection[NodePool]) -> Mapping[int, PoolCapacity]:
-    """By pool id, for a pod that bears no taint; pools of which no node was seen are absent. One query."""
+    """By pool id, for a pod that tolerates no taint; pools without observed nodes are absent. One query."""
     if not pools:
         return {}
     keys = [pool.pk for pool in pools]
+    statement = _FREE.replace("POOLS", _placeholders(keys)).replace("PHASES", _placeholders(LIVE_PHASES))
     with connection.cursor() as cursor:
-        cursor.execute(_FREE.replace("POOLS", ", ".join(["%s"] * len(keys))), keys * 2)
+        cursor.execute(statement, [*LIVE_PHASES, *keys, *keys])
         return {
             pool: PoolCapacity(free, largest, Resources(0, cpu, memory), Resources(*whole)) if is_open else NO_CAPACITY
             for pool, is_open, free, largest, cpu, memory, *whole in cursor.fetchall()
         }
 
 
-NO_CAPACITY: Final = PoolCapacity(0, 0)
+def _placeholders(values: Sequence[object]) -> str:
+    return ", ".join(["%s"] * len(values))
 
 
 ALL: Final = "*"

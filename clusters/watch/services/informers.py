@@ -75,13 +75,14 @@ def _see(cluster: Cluster, before: Mapping[str, Any]) -> ObservedChanges:
     gateway = gateway_for(cluster)
     if not before:
         check_identity(cluster, gateway)
-    newest = gateway.newest() if isinstance(gateway, VersionedGateway) else ""
-    if newest and newest == before.get(NEWEST):
-        return ObservedChanges(before, newest=newest)
-    quiet = _unchanged(cluster, gateway, before, newest) if isinstance(gateway, VersionedGateway) else {}
-    looks = dict(quiet)
+    newest, looks = "", dict[str, WatchBatch]()
+    if isinstance(gateway, VersionedGateway):
+        newest = gateway.newest()
+        if newest == before.get(NEWEST):
+            return ObservedChanges(before, newest=newest)
+        looks = _unchanged(cluster, gateway, before, newest)
     for kind in kinds_of(cluster):
-        if kind.key not in quiet and (found := _look(cluster, gateway, kind, before)):
+        if kind.key not in looks and (found := _look(cluster, gateway, kind, before)):
             looks[kind.key] = found
     return ObservedChanges(before, looks, newest)
 
@@ -89,13 +90,16 @@ def _see(cluster: Cluster, before: Mapping[str, Any]) -> ObservedChanges:
 def _unchanged(
     cluster: Cluster, gateway: VersionedGateway, before: Mapping[str, Any], newest: str
 ) -> dict[str, WatchBatch]:
-    """Kinds of which nothing was written since the last look, as of `newest`: neither list nor watch is needed."""
+    """By key, kinds of which nothing was written since the last look, so that neither a list nor a watch is needed.
+
+    A kind that was not looked at before, as after a change of the scheduler, is left out, except at the first look.
+    """
     try:
         changed = gateway.changed_kinds(since=before.get(NEWEST, "0"))
     except VersionExpired:
         return {}
-    quiet = [kind for kind in kinds_of(cluster) if kind.key not in changed and (kind.key in before or not before)]
-    return {kind.key: WatchBatch(kind, newest, whole=not before) for kind in quiet}
+    unchanged = [kind for kind in kinds_of(cluster) if kind.key not in changed and (kind.key in before or not before)]
+    return {kind.key: WatchBatch(kind, newest, whole=not before) for kind in unchanged}
 
 
 def _look(cluster: Cluster, gateway: ClusterGateway, kind: Kind, before: Mapping[str, Any]) -> WatchBatch | None:

@@ -97,38 +97,21 @@ class QuotaShare:
 
     def has_free(self, needed: Resources, *, now: bool = False) -> bool:
         """Whether `needed` more fits into `free()`. now: terminating work still counts."""
-        gpu, cpu, memory = needed.gpu, needed.cpu, needed.memory
         for share in self.path:
-            most, used = share.most, share.used + share.leaving if now else share.used
-            if (
-                (gpu and gpu > most.gpu - used.gpu)
-                or (cpu and cpu > most.cpu - used.cpu)
-                or (memory and memory > most.memory - used.memory)
-            ):
+            if not _has_room(share.most, share.used + share.leaving if now else share.used, needed):
                 return False
         return True
 
     def has_free_beside(self, needed: Resources, more: Resources, user: "QuotaShare") -> bool:
         """Whether `needed` would fit into `free()` if the queue `user` used so much more."""
-        gpu, cpu, memory = needed.gpu, needed.cpu, needed.memory
         for share in self.path:
-            most, used = share.most, share.used + more if share in user.path else share.used
-            if (
-                (gpu and gpu > most.gpu - used.gpu)
-                or (cpu and cpu > most.cpu - used.cpu)
-                or (memory and memory > most.memory - used.memory)
-            ):
+            if not _has_room(share.most, share.used + more if share in user.path else share.used, needed):
                 return False
         return True
 
     def deserves(self, needed: Resources) -> bool:
         """Whether `needed` more stays inside its nominal quota in the requested dimensions."""
-        nominal, used = self.nominal, self.used
-        return (
-            (not needed.gpu or needed.gpu <= nominal.gpu - used.gpu)
-            and (not needed.cpu or needed.cpu <= nominal.cpu - used.cpu)
-            and (not needed.memory or needed.memory <= nominal.memory - used.memory)
-        )
+        return _has_room(self.nominal, self.used, needed)
 
     def over_quota(self, dimensions: Collection[str]) -> bool:
         """Whether it borrows in one of these dimensions."""
@@ -176,6 +159,15 @@ class QuotaShare:
     def smallest_that_deserves(self, needed: Resources) -> "QuotaShare | None":
         """This queue or the nearest cohort whose quota could hold `needed` more; None if even the root's could not."""
         return next((share for share in self.path if share.deserves(needed)), None)
+
+
+def _has_room(most: Resources, used: Resources, needed: Resources) -> bool:
+    """Whether `needed` more stays within `most` in the requested dimensions."""
+    return (
+        (not needed.gpu or needed.gpu <= most.gpu - used.gpu)
+        and (not needed.cpu or needed.cpu <= most.cpu - used.cpu)
+        and (not needed.memory or needed.memory <= most.memory - used.memory)
+    )
 
 
 def tree_of(queues: Iterable[Queue]) -> dict[str, QuotaShare]:

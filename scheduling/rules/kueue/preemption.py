@@ -30,7 +30,7 @@ from scheduling.state.workspace import check_time
 
 @dataclass(slots=True, eq=False)
 class AdmittedWorkload:
-    """An admitted pod group: what it uses, and where. order: sort key of victims; the smallest is evicted first."""
+    """An admitted pod group with its use of quota and nodes. order: sort key; victims are evicted in this order."""
 
     group: Final[PodGroup]
     amount: Final[Resources]
@@ -109,7 +109,7 @@ class PreemptingWorkload(KueueCandidate):
         """The victims without which it would not fit, given that the last one made it fit. Restores the others."""
         victims = list(taken[-1:])
         for target in reversed(taken[:-1]):
-            if not self._misses(target.claim):
+            if not self._lacks_quota_beside(target.claim):
                 target.claim.come_back()
                 if self.fits(borrowing=borrowing):
                     continue
@@ -117,8 +117,8 @@ class PreemptingWorkload(KueueCandidate):
             victims.append(target)
         return victims[::-1]
 
-    def _misses(self, claim: AdmittedWorkload) -> bool:
-        """Whether quota alone says that it does not fit if this workload comes back. Most victims are needed."""
+    def _lacks_quota_beside(self, claim: AdmittedWorkload) -> bool:
+        """Whether it lacks quota if this workload comes back: true of most victims, and cheaper than to try it."""
         return not self.share.has_free_beside(self.needed, claim.amount, claim.share)
 
 
