@@ -199,10 +199,9 @@ def projects_json(projects: Sequence[Project]) -> list[dict[str, Any]]:
 
     Needs cluster and department selected.
     """
-    rows = startable_rows_of(projects)
-    averages = averages_of(PROJECT, [each.pk for each in projects])
-    above = {each.department_id for each in projects}
-    limits = _limits(Q(project__in=projects) | Q(department__in=above))
+    rows, keys = startable_rows_of(projects), [each.pk for each in projects]
+    averages = averages_of(PROJECT, keys)
+    limits = _limits(Q(project__in=keys) | Q(department__in={each.department_id for each in projects}))
     return [
         _project(each, rows[each.pk], limits[PROJECT, each.pk], limits[DEPARTMENT, each.department_id])
         | _overtime(averages.get(str(each.pk)))

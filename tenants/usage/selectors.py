@@ -30,7 +30,7 @@ from clusters.watch.selectors import (
 )
 from scheduling.model.resources import MILLI, ZERO, Resources
 from tenants.organisation.models import Department, Project
-from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
+from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tenants.usage.rules import BorrowLedger, HeldQuota, Loan, ledger_of
 
 
@@ -151,35 +151,40 @@ def sample(clusters: Collection[UUID], /, *, at: datetime) -> Samples:
         found[cluster][SampleOwner(NODE_POOL, str(pool))][ALL] = dict.fromkeys(DESERVED, 0)
     for cluster, department in Department.objects.filter(cluster__in=clusters).values_list("cluster", "pk"):
         found[cluster][SampleOwner(DEPARTMENT, str(department))][ALL] = dict.fromkeys((*DESERVED, *HELD), 0)
-    projects = {each.pk: each for each in Project.objects.filter(cluster__in=clusters).only("cluster", "department")}
-    for project in projects.values():
-        found[project.cluster_id][SampleOwner(PROJECT, str(project.pk))][ALL] = dict.fromkeys((*DESERVED, *HELD), 0)
+    projects, homes = Project.objects.filter(cluster__in=clusters), dict[int, tuple[UUID, SampleOwner]]()
+    for pk, cluster, department in projects.values_list("pk", "cluster", "department"):
+        homes[pk] = (cluster, SampleOwner(DEPARTMENT, str(department)))
+        found[cluster][SampleOwner(PROJECT, str(pk))][ALL] = dict.fromkeys((*DESERVED, *HELD), 0)
     _add_deserved(found, clusters)
-    for (key, pool_name), use in usage_by_queue(list(projects)).items():
-        project = projects[key]
-        for owner in (SampleOwner(PROJECT, str(key)), SampleOwner(DEPARTMENT, str(project.department_id))):
-            _add(found[project.cluster_id][owner], pool_name, HELD, use.allocated)
+    for (pk, pool_name), use in allocated_by_queue(projects).items():
+        if pk in homes:  # else the project is younger than the first query
+            cluster, parent = homes[pk]
+            for owner in (SampleOwner(PROJECT, str(pk)), parent):
+                _add(found[cluster][owner], pool_name, HELD, use.allocated)
     return found
 
 
+_QUOTA: Final = (
+    "node_pool",
+    "node_pool__name",
+    "node_pool__cluster",
+    "gpu_deserved",
+    "cpu_deserved",
+    "memory_deserved",
+)
+
+
 def _add_deserved(found: Mapping[UUID, Sums], clusters: Collection[UUID]) -> None:
-    for quota in ProjectQuota.objects.filter(project__cluster__in=clusters).select_related("node_pool"):
-        cluster = quota.node_pool.cluster_id
-        _add(
-            found[cluster][SampleOwner(PROJECT, str(quota.project_id))],
-            quota.node_pool.name,
-            DESERVED,
-            _deserved(quota),
-        )
-        for whole in (SampleOwner(CLUSTER, str(cluster)), SampleOwner(NODE_POOL, str(quota.node_pool_id))):
-            _add(found[cluster][whole], ALL, DESERVED, _deserved(quota))
-    for parent in DepartmentQuota.objects.filter(department__cluster__in=clusters).select_related("node_pool"):
-        owner = SampleOwner(DEPARTMENT, str(parent.department_id))
-        _add(found[parent.node_pool.cluster_id][owner], parent.node_pool.name, DESERVED, _deserved(parent))
-
-
-def _deserved(quota: Quota) -> Resources:
-    return Resources(quota.gpu_deserved, quota.cpu_deserved or 0, quota.memory_deserved or 0)
+    quotas = ProjectQuota.objects.filter(project__cluster__in=clusters).values_list("project", *_QUOTA)
+    for project, pool, pool_name, cluster, *deserved in quotas:
+        amounts = Resources(*(each or 0 for each in deserved))
+        _add(found[cluster][SampleOwner(PROJECT, str(project))], pool_name, DESERVED, amounts)
+        for whole in (SampleOwner(CLUSTER, str(cluster)), SampleOwner(NODE_POOL, str(pool))):
+            _add(found[cluster][whole], ALL, DESERVED, amounts)
+    parents = DepartmentQuota.objects.filter(department__cluster__in=clusters).values_list("department", *_QUOTA)
+    for department, _pool, pool_name, cluster, *deserved in parents:
+        owner = SampleOwner(DEPARTMENT, str(department))
+        _add(found[cluster][owner], pool_name, DESERVED, Resources(*(each or 0 for each in deserved)))
 
 
 def _add(figures: Mapping[str, dict[str, float]], pool: str, names: Iterable[Metric], amounts: Resources) -> None:

@@ -221,27 +221,26 @@ LACKS_RIGHTS: Final = "Its account lacks permissions"
 def clusters_json(clusters: Iterable[Cluster], *, full: bool) -> list[dict[str, Any]]:
     """DisplayedCluster, with keys of Rung's own: its scheduler, whether it is simulated, an option. Two queries."""
     chosen = list(clusters)
-    removals = _removals(chosen)
+    removals = _removals([each.pk for each in chosen if each.state == ClusterState.PAUSED])
     return [_cluster(each, removals.get(each.pk), full=full) for each in chosen]
 
 
-def _removals(clusters: Iterable[Cluster]) -> Mapping[UUID, datetime]:
+def _removals(paused: Iterable[UUID]) -> Mapping[UUID, datetime]:
     """When the removal that goes on, or is done, was asked for."""
-    runs = SyncRun.objects.filter(cluster__in=clusters, trigger=TRIGGER).order_by("started_at", "id")
+    runs = SyncRun.objects.filter(cluster__in=paused, trigger=TRIGGER).order_by("started_at", "id")
     latest = {run.cluster_id: run for run in runs}
     wanted = {SyncState.RUNNING, SyncState.SUCCEEDED}
     return {key: run.started_at for key, run in latest.items() if run.state in wanted}
 
 
 def _cluster(cluster: Cluster, removal: datetime | None, *, full: bool) -> dict[str, Any]:
-    leaves = cluster.state == ClusterState.PAUSED
     return {
         "uuid": str(cluster.pk),
         "tenantId": TENANT_ID,
         "name": cluster.name,
         "createdAt": rfc3339(cluster.created_at),
         "lastLiveness": rfc3339(cluster.observed_at),
-        "deleteRequestedAt": rfc3339(removal) if leaves else None,
+        "deleteRequestedAt": rfc3339(removal),
         "flavour": cluster.flavour,
         "simulated": cluster.is_simulated,
         "deferPreemptors": cluster.defer_preemptors,

@@ -1,11 +1,12 @@
 """Quota and use per project or department and node pool, and the history of quota changes."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, Final
+from uuid import UUID
 
 from django.utils.translation import gettext as _
 
@@ -123,9 +124,9 @@ def startable_rows_of(projects: Iterable[Project]) -> Mapping[int, list[PoolQuot
 def quota_rows_of(projects: Iterable[Project]) -> Mapping[int, list[PoolQuota]]:
     """Rows per project id. The number of queries does not grow with the projects."""
     chosen = list(projects)
-    pools = list(NodePool.objects.filter(cluster__in={row.cluster_id for row in chosen}).select_related("cluster"))
-    quotas = _by_owner_and_pool(ProjectQuota.objects.filter(project__in=chosen).order_by())
-    used = usage_by_queue([row.pk for row in chosen])
+    keys, pools = [row.pk for row in chosen], _pools_by_cluster({row.cluster_id for row in chosen})
+    quotas = _by_owner_and_pool(ProjectQuota.objects.filter(project__in=keys).order_by())
+    used = usage_by_queue(keys)
     return {
         project.pk: [
             PoolQuota(
@@ -134,11 +135,17 @@ def quota_rows_of(projects: Iterable[Project]) -> Mapping[int, list[PoolQuota]]:
                 quota=_project_quota(quotas.get((project.pk, pool.pk)), project, pool),
                 usage=used.get((project.pk, pool.name), Usage()),
             )
-            for pool in pools
-            if pool.cluster_id == project.cluster_id
+            for pool in pools[project.cluster_id]
         ]
         for project in chosen
     }
+
+
+def _pools_by_cluster(clusters: Collection[UUID]) -> Mapping[UUID, list[NodePool]]:
+    found: defaultdict[UUID, list[NodePool]] = defaultdict(list)
+    for pool in NodePool.objects.filter(cluster__in=clusters).select_related("cluster"):
+        found[pool.cluster_id].append(pool)
+    return found
 
 
 def _project_quota(row: object, project: Project, pool: NodePool) -> ProjectQuota:
@@ -168,7 +175,7 @@ def department_rows_of(departments: Iterable[Department]) -> Mapping[int, list[D
     used: defaultdict[tuple[int, str], Usage] = defaultdict(Usage)
     for (project_id, pool_name), use in usage_by_queue(list(parents)).items():
         used[parents[project_id], pool_name] += use
-    pools = list(NodePool.objects.filter(cluster__in={row.cluster_id for row in chosen}).select_related("cluster"))
+    pools = _pools_by_cluster({row.cluster_id for row in chosen})
     return {
         department.pk: [
             DepartmentPool(
@@ -178,8 +185,7 @@ def department_rows_of(departments: Iterable[Department]) -> Mapping[int, list[D
                 projects_deserved=sums[department.pk, pool.pk],
                 usage=used[department.pk, pool.name],
             )
-            for pool in pools
-            if pool.cluster_id == department.cluster_id
+            for pool in pools[department.cluster_id]
         ]
         for department in chosen
     }
