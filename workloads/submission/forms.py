@@ -83,7 +83,7 @@ class SubmitBase(PageForm):
 
     NO_POOL: Any = _("the project's default")
     NO_PRIORITY: Any = _("type default")
-    NO_PREEMPTIBILITY: Any = _("Automatic (type default, else by priority)")
+    NO_PREEMPTIBILITY: Any = _("From type, else from priority")
 
     def _choices(self, name: str, choices: Sequence[tuple[str, Any]]) -> None:
         field = self.fields[name]
