@@ -14,12 +14,12 @@ from workloads.state.models import Phase, Workload
 from workloads.state.selectors.workloads import FAILED_TO_APPLY
 
 SORTS: Final = {
-    "newest": ("-created_at", _("newest first")),
-    "oldest": ("created_at", _("oldest first")),
+    "newest": ("-created_at", _("newest")),
+    "oldest": ("created_at", _("oldest")),
     "name": ("name", _("name")),
-    "priority": ("-priority_value", _("highest priority first")),
-    "gpus": ("-gpu_milli", _("most GPUs first")),
-    "changed": ("-phase_at", _("last change first")),
+    "priority": ("-priority_value", _("highest priority")),
+    "gpus": ("-gpu_milli", _("most GPUs")),
+    "changed": ("-phase_at", _("last change")),
 }
 LOOKUPS: Final = {"q": "name__icontains", **{name: f"{name}__name" for name in ("project", "type", "priority")}}
 LONGEST_SHOWN: Final = 63
@@ -49,14 +49,14 @@ class WorkloadFilter(forms.Form):
         super().__init__(*args, **kwargs)
         priorities = Priority.objects.order_by("-value").values_list("name", flat=True)
         types = WorkloadType.objects.values_list("name", "title")
-        self.fields["phase"] = _select([(each.value, WORDS.get(each, each.value)) for each in Phase], _("any phase"))
-        self.fields["result"] = _select([("failed-to-apply", _("failed to apply"))], _("any result"))
+        self.fields["phase"] = _select([(each.value, WORDS.get(each, each.value)) for each in Phase], _("any"))
+        self.fields["result"] = _select([("failed-to-apply", _("failed to apply"))], _("any"))
         self.fields["project"] = project = SearchField(required=False)
-        project.offer(Offer(projects), empty=_("any project"), size="sm")
-        self.fields["type"] = _select(list(types), _("any type"))
-        self.fields["priority"] = _select([(name, name) for name in priorities], _("any priority"))
+        project.offer(Offer(projects), empty=_("any"), size="sm")
+        self.fields["type"] = _select(list(types), _("any"))
+        self.fields["priority"] = _select([(name, name) for name in priorities], _("any"))
         self.fields["preemptibility"] = _select([(each, each) for each in PREEMPTIBILITIES], _("any"))
-        self.fields["sort"] = _select([(name, title) for name, (_column, title) in SORTS.items()], _("newest first"))
+        self.fields["sort"] = _select([(name, title) for name, (_column, title) in SORTS.items()], _("newest"))
         for name, field in self.fields.items():
             field.label = field.label or _(name.capitalize())
 

@@ -120,7 +120,7 @@ class SubmitBase(PageForm):
 class ManifestForm(SubmitBase):
     """A manifest as text."""
 
-    NO_POOL = _("from the manifest, or the project's default")
+    NO_POOL = _("from the manifest, else default")
     NO_PRIORITY = _("from the manifest")
     NO_PREEMPTIBILITY = _("from the manifest")
 
