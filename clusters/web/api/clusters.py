@@ -37,8 +37,8 @@ from clusters.web.serializers.actions import (
     MetricsSourceSchema,
     MissedForecastSchema,
 )
-from clusters.web.serializers.inventory import ClusterSchema, ClusterUpdate, clusters_json
-from portal.kit.api.lists import PAGES, flag_in, number_in, part_of
+from clusters.web.serializers.inventory import ClusterSchema, ClusterUpdate, clusters_json, removals_requested
+from portal.kit.api.lists import LARGEST_OFFSET, LARGEST_PAGE, PAGES, flag_in, number_in, part_of
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import (
     AcceptedSchema,
@@ -233,6 +233,10 @@ def _stored(cluster: Cluster) -> ClusterCredential:
 NEEDED: Final = "Rung connects to clusters directly. Send a kubeconfig, or server, ca and token."
 VERBOSITIES: Final = ("full", "metadata")
 VERBOSITY: Final = OpenApiParameter("verbosity", str, enum=VERBOSITIES)
+PART: Final = (
+    OpenApiParameter("offset", int, description="Beyond Run:ai: how many clusters to leave out first."),
+    OpenApiParameter("limit", int, description="Beyond Run:ai: 1 to 500 clusters; all without it."),
+)
 
 
 class Clusters(Route):
@@ -244,15 +248,17 @@ class Clusters(Route):
         "get_clusters",
         "List clusters",
         ClusterSchema(many=True),
-        parameters=[VERBOSITY, OpenApiParameter("includeRequestedForDelete", bool)],
+        parameters=[VERBOSITY, OpenApiParameter("includeRequestedForDelete", bool), *PART],
     )
     def get(self, request: Request) -> Response:
-        """By name; those that are being left only if asked for."""
-        full = _is_full(request)
-        rows = clusters_json(Cluster.objects.order_by("name"), full=full)
-        if not flag_in(request.query_params, "includeRequestedForDelete"):
-            rows = [row for row in rows if row["deleteRequestedAt"] is None]
-        return Response(rows)
+        """By name; those that are being left only if asked for. All of them, or the part that is asked for."""
+        query, removals = request.query_params, removals_requested()
+        clusters = Cluster.objects.order_by("name")
+        if not flag_in(query, "includeRequestedForDelete"):
+            clusters = clusters.exclude(pk__in=list(removals))
+        first, size = number_in(query, "offset", 0, 0, LARGEST_OFFSET), number_in(query, "limit", 0, 1, LARGEST_PAGE)
+        part = clusters[first : first + size if size else None]
+        return Response(clusters_json(part, removals=removals, full=_is_full(request)))
 
     @operation("create_cluster", "Connect a cluster", ClusterSchema, 201, request=ClusterCreate)
     def post(self, request: Request) -> Response:
@@ -268,7 +274,7 @@ class Clusters(Route):
             raise ValidationFailed.at("/kubeconfig", "connection_needed", _(NEEDED))
         with pointing_at_connection(source):
             cluster, _report = register_cluster(name=body["name"], flavour=body["flavour"], source=source, actor=actor)
-        return Response(clusters_json([cluster], full=True)[0], status=201)
+        return Response(_json(cluster, full=True), status=201)
 
 
 class ClusterDetail(Route):
@@ -279,7 +285,7 @@ class ClusterDetail(Route):
     @operation("get_cluster_by_uuid", "Read a cluster", ClusterSchema, parameters=[VERBOSITY])
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """The cluster."""
-        return Response(clusters_json([cluster_by_id(cluster_id)], full=_is_full(request))[0])
+        return Response(_json(cluster_by_id(cluster_id), full=_is_full(request)))
 
     @operation("update_cluster", "Rename a cluster", status=204, request=ClusterUpdate)
     def put(self, request: Request, cluster_id: UUID) -> Response:
@@ -311,6 +317,10 @@ class ClusterDetail(Route):
         if disconnect_cluster(cluster=cluster, actor=actor, force=force):
             return Response(status=204)
         return Response(_accepted(cluster), status=202)
+
+
+def _json(cluster: Cluster, *, full: bool) -> dict[str, Any]:
+    return clusters_json([cluster], removals=removals_requested(), full=full)[0]
 
 
 def _accepted(cluster: Cluster) -> dict[str, Any]:

@@ -218,19 +218,19 @@ PoolsSchema = schema("PoolsSchema", "One page.", nodepools=PoolSchema(many=True)
 LACKS_RIGHTS: Final = "Its account lacks permissions"
 
 
-def clusters_json(clusters: Iterable[Cluster], *, full: bool) -> list[dict[str, Any]]:
-    """DisplayedCluster, with keys of Rung's own: its scheduler, whether it is simulated, an option. Two queries."""
-    chosen = list(clusters)
-    removals = _removals([each.pk for each in chosen if each.state == ClusterState.PAUSED])
-    return [_cluster(each, removals.get(each.pk), full=full) for each in chosen]
+def clusters_json(
+    clusters: Iterable[Cluster], *, removals: Mapping[UUID, datetime], full: bool
+) -> list[dict[str, Any]]:
+    """DisplayedCluster, with keys of Rung's own: its scheduler, whether it is simulated, an option."""
+    return [_cluster(each, removals.get(each.pk), full=full) for each in clusters]
 
 
-def _removals(paused: Iterable[UUID]) -> Mapping[UUID, datetime]:
-    """When the removal that goes on, or is done, was asked for."""
-    runs = SyncRun.objects.filter(cluster__in=paused, trigger=TRIGGER).order_by("started_at", "id")
-    latest = {run.cluster_id: run for run in runs}
+def removals_requested() -> Mapping[UUID, datetime]:
+    """By cluster: when the removal that goes on, or is done, was asked for."""
+    runs = SyncRun.objects.filter(cluster__state=ClusterState.PAUSED, trigger=TRIGGER).order_by("started_at", "id")
+    latest = {cluster: (state, at) for cluster, state, at in runs.values_list("cluster", "state", "started_at")}
     wanted = {SyncState.RUNNING, SyncState.SUCCEEDED}
-    return {key: run.started_at for key, run in latest.items() if run.state in wanted}
+    return {cluster: at for cluster, (state, at) in latest.items() if state in wanted}
 
 
 def _cluster(cluster: Cluster, removal: datetime | None, *, full: bool) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from portal.audit.models import AuditRecord
 from portal.kit.security.actors import SYSTEM
 from tenants.organisation.models import Project
 from tests.clusters.connection.answering import Answering, entered
+from tests.factories.clusters import ClusterFactory
 from tests.support.rest_clients import Robot
 
 pytestmark = pytest.mark.django_db
@@ -130,3 +131,31 @@ def test_a_connection_is_tested_without_a_word_of_its_credential(
     assert "token" not in told.content.decode().lower()
     simulated = robot.send("POST", path(cluster, "connection-test"))
     assert (simulated.status_code, simulated.json()["details"]) == (409, "no_connection")
+
+
+class TestTheListOfClusters:
+    def names(self, robot: Robot, query: str = "") -> list[str]:
+        return [each["name"] for each in robot.get(f"v1/clusters{query}").json()]
+
+    def test_leaves_out_a_cluster_that_is_being_removed_unless_asked_for(self, robot: Robot, cluster: Cluster) -> None:
+        leaving = ClusterFactory(name="leaving")
+        other = ClusterFactory(name="paused", state=ClusterState.PAUSED, paused_reason="The network is rebuilt.")
+        assert robot.send("DELETE", f"v1/clusters/{leaving.pk}").status_code == 202
+        assert self.names(robot) == sorted([cluster.name, other.name])
+        found = {each["name"]: each for each in robot.get("v1/clusters?includeRequestedForDelete=true").json()}
+        requested = SyncRun.objects.get(cluster=leaving).started_at
+        assert found["leaving"]["deleteRequestedAt"] == requested.isoformat().replace("+00:00", "Z")
+        assert found["paused"]["deleteRequestedAt"] is None
+        assert robot.get(f"v1/clusters/{leaving.pk}").json()["deleteRequestedAt"]
+
+    def test_is_whole_or_the_part_that_is_asked_for(self, robot: Robot, cluster: Cluster) -> None:
+        every = sorted([cluster.name, *(ClusterFactory(name=f"more-{number}").name for number in range(60))])
+        assert self.names(robot) == every
+        assert self.names(robot, "?limit=2") == every[:2]
+        assert self.names(robot, "?offset=3&limit=2") == every[3:5]
+        assert self.names(robot, "?offset=59") == every[59:]
+
+    @pytest.mark.parametrize(("query", "pointer"), [("?limit=0", "/limit"), ("?offset=-1", "/offset")])
+    def test_refuses_a_part_that_is_none(self, robot: Robot, cluster: Cluster, query: str, pointer: str) -> None:
+        answer = robot.get(f"v1/clusters{query}")
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, pointer)
