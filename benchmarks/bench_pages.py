@@ -53,6 +53,7 @@ from tests.support.route_matrix import World, cells, world_of
 from workloads.detectors.services import detect_on, request_checks
 from workloads.dictionary.services.plans import plan_priority_change
 from workloads.forecast.services.scoring import score
+from workloads.forecast.services.start_estimates import compute_requested
 from workloads.lifecycle.services import apply_queue, relocation, run_limits
 from workloads.notifications.services.delivery import collect
 from workloads.quota_requests.services import refresh_open
@@ -149,6 +150,7 @@ TASKS: Final[Mapping[str, Callable[[], object]]] = {
     "workloads.pools": relocation.try_next_pools,
     "workloads.sweep": apply_queue.sweep,
     "workloads.score_forecasts": score,
+    "workloads.compute_starts": compute_requested,
     "workloads.detect": request_checks,
     "workloads.detect_cluster": detect_one,
     "workloads.notify": collect,

@@ -345,14 +345,13 @@ CELERY_TASK_DEFAULT_QUEUE = "maintenance"
 CELERY_TASK_CREATE_MISSING_QUEUES = False
 CELERY_TASK_QUEUES = [Queue(name, routing_key=name) for name in QUEUES]
 PERIODIC = ("clusters.sweep", "clusters.tick_sandboxes", "clusters.observe_all", "workloads.sweep", "workloads.limits")
-MAINTENANCE = ("pools", "forget_keys", "quota_requests", "make_report*", "run_replay*", "detect*", "score_forecasts")
+MAINTENANCE = ("pools", "forget_keys", "quota_requests", "make_*", "run_*", "detect*", "score_*", "compute_*")
 CELERY_TASK_ROUTES = {
     **{task: {"queue": "periodic", "routing_key": "periodic"} for task in PERIODIC},
     "clusters.*": {"queue": "sync", "routing_key": "sync"},
     "workloads.notify": {"queue": "notify", "routing_key": "notify"},
     **{f"workloads.{task}": {"queue": "maintenance", "routing_key": "maintenance"} for task in MAINTENANCE},
     "workloads.*": {"queue": "workloads", "routing_key": "workloads"},
-    "core.*": {"queue": "maintenance", "routing_key": "maintenance"},
 }
 # One message at a time, except on folders: there the worker acknowledges only every other second.
 CELERY_WORKER_PREFETCH_MULTIPLIER = 32 if CELERY_BROKER_URL.startswith("filesystem") else 1
@@ -383,6 +382,7 @@ CELERY_BEAT_SCHEDULE = {
     "workloads.forget_keys": periodic("workloads.forget_keys", 3600, "maintenance"),
     "workloads.pools": periodic("workloads.pools", 10, "maintenance"),
     "workloads.score_forecasts": periodic("workloads.score_forecasts", 10, "maintenance"),
+    "workloads.compute_starts": periodic("workloads.compute_starts", 10, "maintenance"),
     "workloads.detect": periodic("workloads.detect", 900, "maintenance"),
     "workloads.notify": periodic("workloads.notify", 5, "notify"),
     "workloads.quota_requests": periodic("workloads.quota_requests", 60, "maintenance"),

@@ -2,7 +2,13 @@
 
 from workloads.detectors.models import DetectorRun, Finding
 from workloads.dictionary.models import Category, PreemptionPolicy, Priority, WorkloadType
-from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast, StoredStartEstimate
+from workloads.forecast.models import (
+    ComputedStarts,
+    ForecastCount,
+    ForecastResult,
+    StoredForecast,
+    StoredStartEstimate,
+)
 from workloads.notifications.models import (
     Delivery,
     DeliveryState,
@@ -32,6 +38,7 @@ __all__ = [
     "Asset",
     "AssetKind",
     "Category",
+    "ComputedStarts",
     "Delivery",
     "DeliveryState",
     "DesiredPhase",

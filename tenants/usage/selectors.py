@@ -157,21 +157,14 @@ def sample(clusters: Collection[UUID], /, *, at: datetime) -> Samples:
         found[cluster][SampleOwner(PROJECT, str(pk))][ALL] = dict.fromkeys((*DESERVED, *HELD), 0)
     _add_deserved(found, clusters)
     for (pk, pool_name), use in allocated_by_queue(projects).items():
-        if pk in homes:  # else the project is younger than the first query
-            cluster, parent = homes[pk]
-            for owner in (SampleOwner(PROJECT, str(pk)), parent):
-                _add(found[cluster][owner], pool_name, HELD, use.allocated)
+        if home := homes.get(pk):  # None: the project is younger than the first query
+            for owner in (SampleOwner(PROJECT, str(pk)), home[1]):
+                _add(found[home[0]][owner], pool_name, HELD, use.allocated)
     return found
 
 
-_QUOTA: Final = (
-    "node_pool",
-    "node_pool__name",
-    "node_pool__cluster",
-    "gpu_deserved",
-    "cpu_deserved",
-    "memory_deserved",
-)
+_QUOTA: Final = ("node_pool", "node_pool__name", "node_pool__cluster", *DESERVED)
+"""The metrics have the names of the columns."""
 
 
 def _add_deserved(found: Mapping[UUID, Sums], clusters: Collection[UUID]) -> None:

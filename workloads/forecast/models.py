@@ -99,6 +99,31 @@ class StoredStartEstimate(models.Model):
         return f"{self.median_at:%Y-%m-%d %H:%M}"
 
 
+class ComputedStarts(models.Model):
+    """Start estimates of what waits in a node pool, computed by a worker because they take longer than a page may."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="computed_starts")
+    pool_name = models.CharField(max_length=63)
+    requested_at = models.DateTimeField()
+    claimed_until = models.DateTimeField(null=True, blank=True, help_text="A worker computes them.")
+    computed_at = models.DateTimeField(null=True, blank=True, help_text="When that began; null: not yet.")
+    data_at = models.DateTimeField(null=True, blank=True, help_text="When the cluster had been observed.")
+    starts = models.JSONField(default=dict, help_text="Workload id to generation, median, p90, code and why.")
+    basis = models.JSONField(default=dict, help_text="EstimateBasis.as_json().")
+
+    class Meta:
+        verbose_name_plural = "computed starts"
+        constraints = [models.UniqueConstraint(fields=["cluster", "pool_name"], name="workloads_starts_once_a_pool")]
+
+    def __str__(self) -> str:
+        return f"{self.pool_name} {self.requested_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def is_due(self) -> bool:
+        """Was it asked for since it was computed?"""
+        return self.computed_at is None or self.computed_at < self.requested_at
+
+
 class ForecastCount(models.Model):
     """How many forecasts of one week came out so. Kept when the forecasts themselves are dropped."""
 

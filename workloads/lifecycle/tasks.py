@@ -4,7 +4,7 @@ from celery import shared_task
 
 from portal.kit.messaging.tasks import claim_period
 from workloads.detectors import services as detectors
-from workloads.forecast.services import scoring, start_scoring
+from workloads.forecast.services import scoring, start_estimates
 from workloads.lifecycle.services import apply_queue, observe, relocation, run_limits
 
 SWEEP_SECONDS = 5
@@ -49,7 +49,14 @@ def score_forecasts() -> None:
     """Compare forecasts with what happened, once per period however many beats there are."""
     if claim_period("workloads.score_forecasts", every=FORECAST_SECONDS):
         scoring.score()
-        start_scoring.score_starts()
+        start_estimates.score_starts()
+
+
+@shared_task(name="workloads.compute_starts", soft_time_limit=110, time_limit=120)
+def compute_starts() -> None:
+    """Compute start estimates that pages had no time for, once per period however many beats there are."""
+    if claim_period("workloads.compute_starts", every=FORECAST_SECONDS):
+        start_estimates.compute_requested()
 
 
 @shared_task(name="workloads.detect", soft_time_limit=25, time_limit=30)

@@ -1807,4 +1807,40 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="ComputedStarts",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("pool_name", models.CharField(max_length=63)),
+                ("requested_at", models.DateTimeField()),
+                ("claimed_until", models.DateTimeField(blank=True, help_text="A worker computes them.", null=True)),
+                (
+                    "computed_at",
+                    models.DateTimeField(blank=True, help_text="When that began; null: not yet.", null=True),
+                ),
+                (
+                    "data_at",
+                    models.DateTimeField(blank=True, help_text="When the cluster had been observed.", null=True),
+                ),
+                (
+                    "starts",
+                    models.JSONField(default=dict, help_text="Workload id to generation, median, p90, code and why."),
+                ),
+                ("basis", models.JSONField(default=dict, help_text="EstimateBasis.as_json().")),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="computed_starts",
+                        to="clusters.cluster",
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name_plural": "computed starts",
+                "constraints": [
+                    models.UniqueConstraint(fields=("cluster", "pool_name"), name="workloads_starts_once_a_pool")
+                ],
+            },
+        ),
     ]

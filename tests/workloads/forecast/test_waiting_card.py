@@ -20,7 +20,7 @@ from workloads.forecast.models import ForecastCount, StoredStartEstimate
 from workloads.forecast.rules.estimates import EstimateBasis, RunClass, StartEstimate
 from workloads.forecast.selectors.accuracy import start_calibration
 from workloads.forecast.selectors.waiting import holders, pool_rank, queue_rank
-from workloads.forecast.services.start_scoring import score_starts, shown_estimate
+from workloads.forecast.services.start_estimates import score_starts, shown_estimate
 from workloads.lifecycle.services import actions
 from workloads.state.models import EventType, Phase, Workload
 from workloads.state.services import note
@@ -99,7 +99,7 @@ def estimate(workload: Workload, *, median: float = 10, p90: float = 30) -> Star
 @pytest.fixture
 def estimated(waiting: Workload, monkeypatch: pytest.MonkeyPatch) -> StartEstimate:
     found = estimate(waiting)
-    monkeypatch.setattr("workloads.forecast.services.start_scoring.start_estimate", lambda _workload: found)
+    monkeypatch.setattr("workloads.forecast.services.start_estimates.estimated_start", lambda _workload: found)
     return found
 
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from workloads.forecast.rules.messages import gpu_time_text
 
@@ -177,6 +177,17 @@ class EstimateBasis:
     classes: Mapping[RunClass, tuple[int, int]] = field(default_factory=dict)
     limits: int = 0
     unknown: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """What `of_json` reads."""
+        classes = [[one.project_id, one.type_name, one.size, *counts] for one, counts in self.classes.items()]
+        return {"classes": classes, "limits": self.limits, "unknown": self.unknown}
+
+    @classmethod
+    def of_json(cls, said: Mapping[str, Any]) -> "EstimateBasis":
+        """As `as_json` has written it; empty: nothing."""
+        classes = {RunClass(*row[:3]): (row[3], row[4]) for row in said.get("classes", ())}
+        return cls(classes, said.get("limits", 0), said.get("unknown", 0))
 
     def text(self, projects: Mapping[int, str]) -> str:
         """ "34 ended runs of Training in llm-team (2 running workloads); time limits (1)"; empty: nothing runs."""

@@ -38,7 +38,7 @@ from workloads.forecast.rules.estimates import (
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pod_groups import groups_of, pod_group_request
 from workloads.forecast.selectors.snapshot import observed_cluster
-from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget
+from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget, too_long
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import HELD, NO_CONTROLLER
 from workloads.state.selectors.workloads import workload_ids
@@ -54,13 +54,19 @@ CERTAIN: Final = 0.9
 """In so many of the model's runs a workload has to start; else there is no estimate."""
 
 
-def start_estimate(workload: Workload) -> StartEstimate | None:
-    """When it will probably start. None: it does not wait for its scheduler."""
-    return start_estimates([workload]).get(workload)
+OUT_OF_TIME: Final = "out_of_time"
 
 
-def start_estimates(workloads: Sequence[Workload]) -> dict[Workload, StartEstimate]:
-    """Of workloads that wait in one node pool of one cluster, by one run of the model."""
+def start_estimate(workload: Workload, *, seconds: float | None = None) -> StartEstimate | None:
+    """When it will probably start. None: it does not wait for its scheduler. seconds: as of `start_estimates`."""
+    return start_estimates([workload], seconds=seconds).get(workload)
+
+
+def start_estimates(workloads: Sequence[Workload], *, seconds: float | None = None) -> dict[Workload, StartEstimate]:
+    """Of workloads that wait in one node pool of one cluster, by one run of the model.
+
+    seconds: how long the model may take; None: as long as a page may.
+    """
     asked = [each for each in workloads if each.phase == Phase.PENDING and each.desired_phase == DesiredPhase.RUNNING]
     if not asked:
         return {}
@@ -70,8 +76,8 @@ def start_estimates(workloads: Sequence[Workload]) -> dict[Workload, StartEstima
     held = {each for each in asked if each.phase_reason in {*HELD, NO_CONTROLLER}}
     found = {each: StartEstimate(now, cluster.observed_at, code="held", why=HELD_BACK) for each in held}
     if rest := [each for each in asked if each not in held]:
-        with cached_reads(), time_budget():
-            found |= _by_model(cluster, rest, now)
+        with cached_reads(), time_budget(seconds):
+            found |= _by_model(cluster, rest, now, TOO_LONG if seconds is None else too_long(seconds))
     return found
 
 
@@ -93,7 +99,9 @@ def _no_model(cluster: Cluster, pool: str, now: datetime) -> tuple[str, str] | N
     return None
 
 
-def _by_model(cluster: Cluster, asked: Sequence[Workload], now: datetime) -> dict[Workload, StartEstimate]:
+def _by_model(
+    cluster: Cluster, asked: Sequence[Workload], now: datetime, stopped: str
+) -> dict[Workload, StartEstimate]:
     found: list[tuple[int | None, ...]] = []
     try:
         snapshot, awaited = _snapshot(cluster, asked)
@@ -104,7 +112,7 @@ def _by_model(cluster: Cluster, asked: Sequence[Workload], now: datetime) -> dic
             found.append(moments)  # noqa: PERF402 - what is found before the time is over stays
     except OutOfTime:
         if len(found) < ENOUGH_SAMPLES:
-            none = StartEstimate(now, cluster.observed_at, code="out_of_time", why=TOO_LONG)
+            none = StartEstimate(now, cluster.observed_at, code=OUT_OF_TIME, why=stopped)
             return dict.fromkeys(asked, none)
     basis = course.basis
     columns = zip(asked, zip(*found, strict=True), strict=True)

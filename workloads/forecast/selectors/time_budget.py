@@ -14,7 +14,14 @@ from scheduling.state.workspace import OutOfTime, interrupted_when
 Found = TypeVar("Found")
 
 SECONDS = 3.0
-TOO_LONG: Final = f"the estimate was stopped after {SECONDS:.0f} s because too many workloads compete on this cluster"
+
+
+def too_long(seconds: float) -> str:
+    """Why there is no estimate after so many seconds."""
+    return f"the estimate was stopped after {seconds:.0f} s because too many workloads compete on this cluster"
+
+
+TOO_LONG: Final = too_long(SECONDS)
 
 
 @contextmanager

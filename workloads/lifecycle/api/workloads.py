@@ -47,7 +47,7 @@ from workloads.forecast.serializers import (
     rank_json,
     start_estimate_json,
 )
-from workloads.forecast.services.start_scoring import shown_estimate
+from workloads.forecast.services.start_estimates import shown_estimate
 from workloads.lifecycle.serializers.workloads import (
     PENDING_REASONS,
     Batch,
@@ -155,8 +155,8 @@ class WorkloadWaiting(Route):
         "get_workload_waiting",
         "Why a workload waits, and when it will probably start",
         WaitingSchema,
-        description="Beyond Run:ai. The estimate takes up to 3 s; the first one of each wait is kept and compared "
-        "with the real start.",
+        description="Beyond Run:ai. The estimate takes up to 3 s, or a worker computes it (`computing`: ask again in "
+        "a minute); the first one of each wait is kept and compared with the real start.",
     )
     def get(self, request: Request, workload_id: str) -> Response:
         """All of it as far as the caller may see; 404 if it is absent or not yours."""

@@ -34,7 +34,7 @@ from workloads.forecast.selectors.waiting import (
     queue_rank,
     why_waiting,
 )
-from workloads.forecast.services.start_scoring import shown_estimate
+from workloads.forecast.services.start_estimates import shown_estimate
 from workloads.lifecycle.selectors import AppliedObjects, applied_objects, priority_change_effect, warnings_for
 from workloads.lifecycle.serializers.workloads import action_request, priority_change_request
 from workloads.lifecycle.services import actions

@@ -1,0 +1,191 @@
+"""Start estimates: by the model, or by a worker where that takes too long; stored where shown, and compared.
+
+A page or request whose estimate runs out of time asks for one; a worker then computes all that waits in the node pool,
+and pages show it for some minutes. The first estimate of a wait that was shown is compared with the real start.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db import transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+from workloads.forecast.models import ComputedStarts, ForecastQuestion, StartResult, StoredStartEstimate
+from workloads.forecast.rules.estimates import EstimateBasis, StartEstimate
+from workloads.forecast.selectors.start_estimate import OUT_OF_TIME, start_estimate, start_estimates
+from workloads.forecast.services.scoring import AT_ONCE, RETENTION, UNWATCHED, count_result
+from workloads.state.models import DesiredPhase, EventType, Phase, Workload
+from workloads.state.rules import HOLDING
+
+WORKER_SECONDS: Final = 60.0
+"""How long the model may take in a worker."""
+RENEWED: Final = timedelta(minutes=5)
+"""Older ones that somebody looks at are computed again. A request that was not answered for so long is repeated."""
+SHOWN: Final = timedelta(minutes=15)
+"""Older ones are not shown."""
+CLAIM: Final = timedelta(minutes=2)
+"""For so long no other worker takes what a worker has begun."""
+KEPT: Final = timedelta(days=1)
+COMPUTING: Final = "computing"
+COMPUTING_WHY: Final = (
+    "the model needs more than 3 s for this cluster, and a worker is computing it: look again in a minute"
+)
+
+
+def estimated_start(workload: Workload) -> StartEstimate | None:
+    """By the model now, or by a worker in the last minutes. None: it does not wait for its scheduler."""
+    now = timezone.now()
+    row = ComputedStarts.objects.filter(cluster=workload.project.cluster_id, pool_name=workload.pool_name).first()
+    found = start_estimate(workload, seconds=0 if row and (_is_shown(row, now) or _is_awaited(row, now)) else None)
+    if found is None or found.code != OUT_OF_TIME:
+        return found
+    known = _stored(row, workload, now) if row else None
+    if row is None or not (_is_awaited(row, now) or (known and _age(row, now) <= RENEWED)):
+        _request(workload, now)
+    return known or replace(found, code=COMPUTING, why=COMPUTING_WHY)
+
+
+def _age(row: ComputedStarts, now: datetime) -> timedelta:
+    return now - row.computed_at if row.computed_at else timedelta.max
+
+
+def _is_shown(row: ComputedStarts, now: datetime) -> bool:
+    return _age(row, now) <= SHOWN
+
+
+def _is_awaited(row: ComputedStarts, now: datetime) -> bool:
+    return row.is_due and now - row.requested_at <= RENEWED
+
+
+def _stored(row: ComputedStarts, workload: Workload, now: datetime) -> StartEstimate | None:
+    """None: too old, or of another wait or another version of the workload."""
+    said = row.starts.get(str(workload.pk))
+    if not said or not _is_shown(row, now) or said["generation"] != workload.generation:
+        return None
+    if row.computed_at and row.computed_at < workload.phase_at:
+        return None
+    median, p90 = (datetime.fromisoformat(said[name]) if said[name] else None for name in ("median", "p90"))
+    return StartEstimate(now, row.data_at, median, p90, said["why"], said["code"], EstimateBasis.of_json(row.basis))
+
+
+def _request(workload: Workload, now: datetime) -> None:
+    ComputedStarts.objects.update_or_create(
+        cluster_id=workload.project.cluster_id, pool_name=workload.pool_name, defaults={"requested_at": now}
+    )
+
+
+def compute_requested(now: datetime | None = None) -> bool:
+    """Compute the pool that was asked for first and that no other worker has; was there one? Drops old ones."""
+    now = now or timezone.now()
+    ComputedStarts.objects.filter(requested_at__lt=now - KEPT).delete()
+    due = ComputedStarts.objects.filter(Q(computed_at=None) | Q(computed_at__lt=F("requested_at")))
+    free = due.filter(Q(claimed_until=None) | Q(claimed_until__lt=now)).select_related("cluster")
+    row = free.order_by("requested_at").first()
+    if row is None:
+        return False
+    same = ComputedStarts.objects.filter(pk=row.pk, claimed_until=row.claimed_until)
+    if same.update(claimed_until=now + CLAIM):
+        _compute(row, now)
+    return True
+
+
+def _compute(row: ComputedStarts, now: datetime) -> None:
+    waiting = Workload.objects.filter(project__cluster=row.cluster, pool_name=row.pool_name, phase=Phase.PENDING)
+    waiting = waiting.filter(desired_phase=DesiredPhase.RUNNING, deleted_at=None).select_related("project__cluster")
+    found = start_estimates(list(waiting), seconds=WORKER_SECONDS)
+    basis = next((each.basis for each in found.values() if each.basis != EstimateBasis()), EstimateBasis())
+    ComputedStarts.objects.filter(pk=row.pk).update(
+        computed_at=now,
+        claimed_until=None,
+        data_at=row.cluster.observed_at,
+        starts={str(workload.pk): _json(workload, each) for workload, each in found.items()},
+        basis=basis.as_json(),
+    )
+
+
+def _json(workload: Workload, found: StartEstimate) -> Mapping[str, Any]:
+    return {
+        "generation": workload.generation,
+        "median": found.median and found.median.isoformat(),
+        "p90": found.p90 and found.p90.isoformat(),
+        "code": found.code,
+        "why": found.why,
+    }
+
+
+LATEST: Final = timedelta(minutes=2)
+"""So long past its p90 an observation of the start is waited for."""
+STARTED: Final = (*sorted(HOLDING), Phase.INITIALIZING, Phase.COMPLETED, Phase.FAILED)
+
+
+def shown_estimate(workload: Workload) -> StartEstimate | None:
+    """An estimate that a reader is about to see; the first one of each wait is stored."""
+    found = estimated_start(workload)
+    if found is None or found.median is None or found.p90 is None:
+        return found
+    cluster = workload.project.cluster
+    StoredStartEstimate.objects.get_or_create(
+        workload=workload,
+        waits_since=workload.phase_at,
+        defaults={
+            "cluster": cluster,
+            "at": found.at,
+            "flavour": cluster.flavour,
+            "median_at": found.median,
+            "p90_at": found.p90,
+        },
+    )
+    return found
+
+
+def score_starts(now: datetime | None = None) -> int:
+    """Judge the estimates of what has started, or should have; answers how many. Drops old ones."""
+    now = now or timezone.now()
+    rows = StoredStartEstimate.objects.filter(result="").select_related("cluster", "workload").order_by("at")
+    judged = sum(_judge(row, now) for row in rows[:AT_ONCE])
+    StoredStartEstimate.objects.filter(at__lt=now - RETENTION).delete()
+    return judged
+
+
+def _judge(row: StoredStartEstimate, now: datetime) -> bool:
+    started = _started(row)
+    result = _result(row, started, now)
+    if result is None:
+        return False
+    with transaction.atomic():
+        values = {"result": result, "started_at": started, "judged_at": now}
+        judged = StoredStartEstimate.objects.filter(pk=row.pk, result="").update(**values)
+        if judged:
+            count_result(row.cluster, row.flavour, row.at, result, question=ForecastQuestion.START)
+    return bool(judged)
+
+
+def _started(row: StoredStartEstimate) -> datetime | None:
+    """When its pods first had nodes in this wait or after it."""
+    phases = row.workload.timeline.filter(type=EventType.PHASE, phase__in=STARTED, at__gte=row.waits_since)
+    return phases.order_by("at").values_list("at", flat=True).first()
+
+
+def _result(row: StoredStartEstimate, started: datetime | None, now: datetime) -> StartResult | None:
+    """None: it still waits, and its p90 has not passed."""
+    if _acted_on(row, started or now) or row.cluster.flavour != row.flavour:
+        return StartResult.NOT_JUDGED
+    if started is None:
+        if now <= row.p90_at + LATEST:
+            return None
+        seen = row.cluster.observed_at
+        watched = seen is not None and now - seen <= UNWATCHED
+        return StartResult.LATE if watched else StartResult.NOT_JUDGED
+    if started <= row.median_at:
+        return StartResult.BY_MEDIAN
+    return StartResult.BY_P90 if started <= row.p90_at else StartResult.LATE
+
+
+def _acted_on(row: StoredStartEstimate, until: datetime) -> bool:
+    """Has it been stopped, deleted or changed by its people before it started?"""
+    done = row.workload.timeline.filter(type=EventType.ACTION, at__gt=row.at, at__lte=until)
+    stopped = row.workload.desired_phase != DesiredPhase.RUNNING and row.workload.started_at is None
+    return stopped or done.exclude(reason="Submitted").exists()
