@@ -158,6 +158,8 @@ FLAVOURS: Final[dict[str, Rules]] = {
 
 SHARDED: Final = frozenset({Flavour.KAI})
 """These never look beyond a node pool."""
+LEAVES_OUT_REFUSALS: Final = frozenset({Flavour.KUEUE})
+"""Only these know `Until.CHANGES`."""
 WITHOUT_NOMINATION: Final = frozenset({Flavour.KAI})
 """These schedulers decide again in every cycle for which group they evict."""
 
@@ -172,6 +174,8 @@ def cycle(
     rules = FLAVOURS.get(flavour)
     if rules is None:
         raise ValueError(f"no model of the scheduler {flavour!r}; there is one of {', '.join(FLAVOURS)}")
+    if until is Until.CHANGES and flavour not in LEAVES_OUT_REFUSALS:
+        until = Until.ALL
     return rules.decide(snapshot, about, until)
 
 

@@ -23,7 +23,7 @@ from typing import Final
 
 from scheduling.forecast.backlog import Backlog
 from scheduling.forecast.cycle import FLAVOURS, Flavour, cycle
-from scheduling.model.decisions import Decision, Evict, Start, Wait
+from scheduling.model.decisions import Decision, Evict, Start, Until, Wait
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot
@@ -170,8 +170,8 @@ class ClusterReplay:
             elif kind is _Kind.LEAVE:
                 self._urgent = True
                 self._restart(self.runs[name])
-        self._commit(now)
         if self._backlog is not None:
+            self._commit(now)
             self._decide_one_by_one(self._backlog, now)
         else:
             self._decide_about_all(now)
@@ -196,6 +196,7 @@ class ClusterReplay:
         for group in left:
             held = tuple(pod for pod in group.pods if pod.node is not None)
             self._held -= sum(pod.requests.gpu for pod in held)
+            self._come.pop(group.name, None)
             self._gone.add(group.name)
             if self._backlog is not None:
                 self._backlog.vacate(group, held, [queue.name for queue in self._paths.path(group.queue)])
@@ -214,25 +215,29 @@ class ClusterReplay:
             self._enter(run.submission, [fresh])
 
     def _commit(self, now: int) -> None:
-        """Apply the collected changes to the state of the next cycle."""
-        if self._gone or self._come:
+        """Apply the collected changes to the state of the next cycle, which is that of this time."""
+        if self._gone or self._come or (self._backlog is None and self._snapshot.now != now):
             self._snapshot = successor(self._snapshot, self._gone, self._come.values(), now=now)
         self._gone.clear()
         self._come.clear()
 
     def _decide_about_all(self, now: int) -> None:
-        if not (self._open and self._snapshot.waiting):
+        if not (self._open and self._has_waiting()):
             return
         if now < self._next and not self._urgent:
             heappush(self._events, (self._next, _Kind.WAKE, "", 0))
             return
         self._open, self._urgent, self._next = False, False, now + self._interval
-        if self._snapshot.now != now:
-            self._snapshot = successor(self._snapshot, (), (), now=now)
-        self._apply(cycle(self._snapshot, flavour=self._flavour, about=()), now)
-        if self._protects and self._interval and self._snapshot.waiting and self._held:
+        self._commit(now)
+        self._apply(cycle(self._snapshot, flavour=self._flavour, about=(), until=Until.CHANGES), now)
+        if self._protects and self._interval and self._has_waiting() and self._held:
             self._open = True  # who is left alone for so long is not for ever
             heappush(self._events, (self._next, _Kind.WAKE, "", 0))
+
+    def _has_waiting(self) -> bool:
+        """Whether any work waits after the collected changes."""
+        stays = any(each.name not in self._gone and each.name not in self._come for each in self._snapshot.waiting)
+        return stays or any(group.waiting for group in self._come.values())
 
     def _decide_one_by_one(self, backlog: Backlog, now: int) -> None:
         """Decide by priority. While a popped group is decided, nominated pods of lower priority are left out."""
@@ -254,7 +259,8 @@ class ClusterReplay:
                 self._evict(decision.victim, now)
             else:
                 self._wait(decision)
-        self._commit(now)
+        if self._backlog is not None:
+            self._commit(now)
 
     def _start(self, start: Start, now: int) -> None:
         known = self._come.get(start.group.name, start.group)

@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from scheduling.forecast.cycle import Flavour, cycle
-from scheduling.model.decisions import Decision, Evict, Start, Wait
+from scheduling.model.decisions import Decision, Evict, Start, Until, Wait
 from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy
 from scheduling.state.cluster_state import SchedulingState, packed_state
@@ -163,7 +163,7 @@ class _Course:
         for _ in range(MOST_CYCLES):
             if not self._state.waiting:
                 return
-            decisions = cycle(self._state, flavour=self._flavour, about=())
+            decisions = cycle(self._state, flavour=self._flavour, about=(), until=Until.CHANGES)
             gone, come = _hopeless(decisions) if first else (), self._after(decisions)
             if self._flavour in PLACES_NO_PODS:
                 self._exchange(gone, [group for group in come if group.started is None], now=self.now)

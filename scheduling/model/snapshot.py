@@ -236,8 +236,8 @@ class Snapshot:
         return MappingProxyType({queue.name: queue for queue in self.queues})
 
     @cached_property
-    def group_by_name(self) -> MappingProxyType[str, PodGroup]:
-        return MappingProxyType({group.name: group for group in self.groups})
+    def group_by_name(self) -> dict[str, PodGroup]:
+        return {group.name: group for group in self.groups}
 
     def group(self, name: str) -> PodGroup | None:
         """The pod group of this name; cheap for derived snapshots."""
@@ -264,10 +264,14 @@ class Snapshot:
     @cached_property
     def waiting(self) -> tuple[PodGroup, ...]:
         """Pod groups with a pod without a node, in order."""
+        return tuple(self._waiting.values())
+
+    @cached_property
+    def _waiting(self) -> dict[str, PodGroup]:
         if self.origin is None:
-            return tuple(group for group in self.groups if _waits(group))
+            return _exchanged({}, (), filter(_waits, self.groups))
         base, gone, come = self.origin
-        return (*(each for each in base.waiting if each.name not in gone), *filter(_waits, come))
+        return _exchanged(base._waiting, gone, filter(_waits, come))
 
     @cached_property
     def has_min_runtimes(self) -> bool:
@@ -280,7 +284,7 @@ class Snapshot:
     def ending(self) -> tuple[PodGroup, ...]:
         """Pod groups with a terminating pod."""
         if self.origin is None:
-            return tuple(group for group in self.groups if _ends(group))
+            return tuple(filter(_ends, self.groups))
         base, gone, come = self.origin
         return (*(each for each in base.ending if each.name not in gone), *filter(_ends, come))
 
@@ -296,8 +300,7 @@ class Snapshot:
             return self.origin.base.digests
         by_pool = (sorted(self.strategies.items()), sorted(self.levels.items()))
         settings = (self.queues, by_pool, sorted(self.leaves_out), self.fair_sharing)
-        nodes = [replace(node, order=0) for node in self.nodes]
-        return {"nodes": _digest(nodes), "quotas": _digest(settings)}
+        return {"nodes": _digest([replace(node, order=0) for node in self.nodes]), "quotas": _digest(settings)}
 
     @cached_property
     def shards(self) -> dict[str, "Snapshot"]:
@@ -341,24 +344,18 @@ class Snapshot:
 
     def exchanged(self, gone: Collection[str], come: tuple[PodGroup, ...], *, now: int | None) -> "Snapshot":
         """As `changed`, but not derived from this one, and without visiting every pod group."""
-        known, left = self.group_by_name.copy(), {*gone, *(group.name for group in come)}
-        for name in left:
-            known.pop(name, None)
-        known.update((group.name, group) for group in come)
-        new = object.__new__(Snapshot)
-        shared = {name: value for name, value in vars(self).items() if name not in _OF_GROUPS}
-        vars(new).update(
-            shared,
+        left = {*gone, *(group.name for group in come)}
+        known = _exchanged(self.group_by_name, left, come)
+        return self._made(
             groups=tuple(known.values()),
-            group_by_name=MappingProxyType(known),
+            group_by_name=known,
             now=now,
             origin=None,
             pools=tuple(dict.fromkeys((*self.pools, *(group.pool for group in come)))),
-            waiting=(*(each for each in self.waiting if each.name not in left), *filter(_waits, come)),
+            _waiting=_exchanged(self._waiting, left, filter(_waits, come)),
             ending=(*(each for each in self.ending if each.name not in left), *filter(_ends, come)),
             has_min_runtimes=self.has_min_runtimes or any(group.min_runtime for group in come),
         )
-        return new
 
     def changed(self, gone: Iterable[str], come: Iterable[PodGroup], *, now: int | None) -> "Snapshot":
         """The cluster without the pod groups of these names and with the given ones, which replace equal names."""
@@ -368,20 +365,30 @@ class Snapshot:
             raise ValueError(f"more than one pod group is named {', '.join(sorted(names))}")
         left = frozenset(name for name in {*gone, *names} if self.group(name))
         stay = tuple(group for group in self.groups if group.name not in left) if left else self.groups
-        new = object.__new__(Snapshot)  # the rest has been looked at: two of one name are found without a look at all
-        shared = {name: value for name, value in vars(self).items() if name not in _OF_GROUPS}
-        vars(new).update(shared, groups=stay + more, now=now, origin=Derivation(self, left, more))
+        return self._made(groups=stay + more, now=now, origin=Derivation(self, left, more))
+
+    def _made(self, **values: object) -> "Snapshot":
+        """The same cluster with other groups, whose names the caller has compared."""
+        new = object.__new__(Snapshot)
+        vars(new).update({name: value for name, value in vars(self).items() if name not in _CACHED}, **values)
         return new
 
 
-_OF_GROUPS: Final = frozenset(
-    {"group_by_name", "pools", "waiting", "ending", "has_min_runtimes", "workspaces", "shards"}
-)
+_CACHED: Final = {"group_by_name", "pools", "waiting", "_waiting", "ending", "has_min_runtimes", "workspaces", "shards"}
 """What is kept of a snapshot and does not hold for another that is derived from it."""
 
 
 def _digest(value: object) -> str:
     return sha256(repr(value).encode()).hexdigest()[:16]
+
+
+def _exchanged(groups: dict[str, PodGroup], gone: Iterable[str], come: Iterable[PodGroup]) -> dict[str, PodGroup]:
+    """These groups by name, without some and with others."""
+    found = groups.copy()
+    for name in gone:
+        found.pop(name, None)
+    found.update((group.name, group) for group in come)
+    return found
 
 
 def _waits(group: PodGroup) -> bool:

@@ -28,13 +28,15 @@ from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.rules.kueue.capacity import beyond, bounds, lacking
 from scheduling.rules.kueue.fair_sharing import FairVictimSearch, fair_turns
 from scheduling.rules.kueue.preemption import (
+    Claims,
     KueueCandidate,
     PreemptingWorkload,
     PreemptionTarget,
     VictimSearch,
+    may_gain,
     without_targets,
 )
-from scheduling.rules.kueue.state import KueueState, QuotaTree, Search, admitted, turn_key
+from scheduling.rules.kueue.state import KueueState, QuotaTree, Search, WaitingLine, turn_key
 from scheduling.state.workspace import check_time, workspace
 
 
@@ -66,49 +68,82 @@ class KueueRules:
         """Run rounds of admission until every waiting group is decided."""
         with workspace(snapshot, KueueState) as state:
             state.places.about(about)
-            return up_to(_KueueCycle(snapshot, state).run(), about, until)
+            return up_to(_KueueCycle(snapshot, state, until).run(), about, until)
+
+
+@dataclass(slots=True, eq=False)
+class _Head:
+    """How far the line of a queue has come in this cycle: the number of turns, and the next that may not be in vain.
+
+    version: that of the tree when this was looked up.
+    """
+
+    line: Final[WaitingLine]
+    tree: Final[QuotaTree]
+    at: int = 0
+    hope: int = -1
+    version: int = -1
+
+    def rounds(self, claims: Claims) -> int | None:
+        """Rounds from now on in which its head is refused in any case; None: until the end, on the present state."""
+        if self.at >= len(self.line.turns):
+            return None
+        if self.hope < self.at or self.version != self.tree.version:
+            self.hope, self.version = self.line.next_hope(self.at, claims), self.tree.version
+        return self.hope - self.at if self.hope < len(self.line.turns) else None
 
 
 class _KueueCycle:
-    def __init__(self, snapshot: Snapshot, state: KueueState) -> None:
+    """skips: whether it leaves out refusals that are certain, without a look at the workloads."""
+
+    def __init__(self, snapshot: Snapshot, state: KueueState, until: Until) -> None:
         self._state = state
         self._fair: Final = snapshot.fair_sharing
         self._places: Final = state.places
         self._claims: Final = state.claims
         self._trees: Final = [*dict.fromkeys(state.trees.values())]
-        self._lines: Final[dict[str, list[KueueCandidate]]] = {}
+        self._skips: Final = until is Until.CHANGES and not (self._fair or state.counts_nodes)
         self._refusals: Final[dict[QuotaTree, list[Wait]]] = {}
-        homeless = (group for group in snapshot.waiting if group.queue not in state.rows)
-        self._homeless: Final = [group for group in homeless if not admitted(group)]
 
     def run(self) -> Iterator[Iterable[Decision]]:
         """Decide once about every waiting group: first what is admitted, then the refusals of each tree."""
-        for group in self._homeless:
+        for group in self._state.homeless.values():
             yield [Wait(group, PendingReason(Reason.QUEUE_MISSING, group.total, queue=group.queue))]
-        open_trees = [tree for tree in self._trees if tree.waits is None or tree.waits[0] != tree.version]
-        yield from self._rounds(open_trees)
+        yield from self._rounds([tree for tree in self._trees if not self._is_known(tree)])
         for tree in self._trees:
-            yield self._refusals.get(tree) or (tree.waits[1] if tree.waits else ())
+            yield self._refusals.get(tree) or (tree.waits and tree.waits[1]) or ()
+
+    def _is_known(self, tree: QuotaTree) -> bool:
+        """Whether all that waits there was refused before on the same state."""
+        known = tree.waits if self._skips or (tree.waits and tree.waits[1] is not None) else None
+        return known is not None and known[0] == tree.version
 
     def _rounds(self, trees: Sequence[QuotaTree]) -> Iterator[Iterable[Decision]]:
         """Decide about what waits in these trees; keep the refusals, also for the next cycle if nothing is admitted."""
-        for tree in trees:
-            self._lines.update((name, line[::-1]) for name, line in tree.lines.items())
-            self._refusals[tree] = []
+        self._refusals.update((tree, []) for tree in trees)
+        heads = {name: _Head(line, tree) for tree in trees for name, line in tree.lines.items() if line.turns}
         versions = [tree.version for tree in trees]
-        while heads := [line[-1] for line in self._lines.values() if line]:
-            plans = [self._planned(case) for case in heads]
-            for plan in self._in_turn(plans):
+        while ahead := {name: rounds for name, head in heads.items() if (rounds := self._ahead(head)) is not None}:
+            in_vain = min(ahead.values())
+            for head in heads.values():
+                head.at += in_vain + 1
+            judged = [heads[name] for name, rounds in ahead.items() if rounds == in_vain]
+            for plan in self._in_turn([self._planned(head.line.turns[head.at - 1][3]) for head in judged]):
                 if plan.pend is not None:
                     self._refusals[self._state.trees[plan.case.queue.name]].append(Wait(plan.case.group, plan.pend))
                 elif self._still_holds(plan):
                     yield self._carry_out(plan)
                 else:
-                    continue
-                self._lines[plan.case.queue.name].pop()
+                    heads[plan.case.queue.name].at -= 1
         for tree, version in zip(trees, versions, strict=True):
             unchanged = tree.version == version and not self._state.counts_nodes
-            tree.waits = (version, self._refusals[tree]) if unchanged else None
+            tree.waits = (version, None if self._skips else self._refusals[tree]) if unchanged else None
+
+    def _ahead(self, head: _Head) -> int | None:
+        """Rounds until its next workload is judged; None if there is none left to judge."""
+        if self._skips:
+            return head.rounds(self._claims)
+        return 0 if head.at < len(head.line.turns) else None
 
     def _in_turn(self, plans: list[_Plan]) -> Iterator[_Plan]:
         """The order of the heads. Under fair sharing each depends on what earlier heads took."""
@@ -148,11 +183,16 @@ class _KueueCycle:
         fair = bool(self._fair) and case.queue.reclaims is not QueuePreemptionPolicy.NEVER
         if not (fair or all(_may_evict(case, each) for each in short)):
             return _Plan(case, pend=_short(case, unused, Reason.LARGER_THAN_DESERVED))
+        if not (self._fair or self._places.matter(case.group) or self._may_gain(case)):
+            return _Plan(case, pend=_short(case, unused))
         lack = None if short else self._places.refusal(case.group)
         targets = self._victims(case, short)
         if not targets:
             return _Plan(case, pend=lack or _short(case, unused))
         return _Plan(case, targets=tuple(targets), level=_level(case, targets), lack=lack)
+
+    def _may_gain(self, case: KueueCandidate) -> bool:
+        return may_gain(case, self._claims, case.share.gpus_in_reach())
 
     def _victims(self, case: KueueCandidate, short: tuple[str, ...]) -> list[PreemptionTarget]:
         """For places on nodes, work that uses any requested resource is a potential victim."""

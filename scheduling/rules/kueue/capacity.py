@@ -95,6 +95,13 @@ class QuotaShare:
             memory = min(memory, most.memory - used.memory)
         return Resources(gpu, cpu, memory)
 
+    def gpus_in_reach(self) -> int:
+        """GPUs that its work could get without evicting in its own queue, where work that borrows evicts no others:
+        unused ones, or what others borrow of the quotas below the root.
+        """
+        unused = min([share.most.gpu - share.used.gpu for share in self.path])
+        return max([unused, *(share.nominal.gpu - share.used.gpu for share in self.path[:-1])])
+
     def has_free(self, needed: Resources, *, now: bool = False) -> bool:
         """Whether `needed` more fits into `free()`. now: terminating work still counts."""
         for share in self.path:

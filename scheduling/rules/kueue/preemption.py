@@ -134,6 +134,27 @@ class _Source:
     common: Final[QuotaShare | None] = None
 
 
+def may_gain(case: KueueCandidate, claims: Claims, reach: int) -> bool:
+    """Whether a search can find enough GPUs for it. False is certain, and stays so for all that follow in its queue.
+
+    reach: its queue's `gpus_in_reach`.
+    """
+    preempts, missing = case.queue.preempts, case.needed.gpu - reach
+    if missing <= 0 or preempts is QueuePreemptionPolicy.ANY:
+        return True
+    if case.queue.reclaims_over_quota is not QueuePreemptionPolicy.NEVER:
+        return True
+    too_high = case.group.priority + (preempts is QueuePreemptionPolicy.LOWER_OR_NEWER)
+    for leaving in (True, False):
+        for claim in claims.get((case.queue.name, leaving), ()):
+            if claim.group.priority >= too_high:
+                break
+            missing -= claim.amount.gpu
+            if missing <= 0:
+                return True
+    return False
+
+
 class VictimSearch:
     """Finds the victims for one preemptor. Changes quotas during the search and restores them."""
 

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -13,13 +13,58 @@ from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import ZERO, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.rules.kueue.capacity import QuotaShare, TopologyCapacity, tree_of
-from scheduling.rules.kueue.preemption import AdmittedWorkload, KueueCandidate
+from scheduling.rules.kueue.preemption import AdmittedWorkload, Claims, KueueCandidate, may_gain
 
 MOST_REFUSED: Final = 1000
 """Searches of a tree to remember: more than there are workloads that wait in it at one time."""
 _VICTIM_ORDER: Final = attrgetter("order")
+Turn = tuple[int, int, str, KueueCandidate]
+"""`turn_key` of a waiting workload, and itself."""
 Search = tuple[str, int, int, int, int, int]
 """What a search for victims depends on beside the use of quotas. Plain numbers, because it is looked up very often."""
+
+
+class WaitingLine:
+    """What waits in one queue, in order of turn.
+
+    by_gpus: the same by requested GPUs; under 0 also what its queue can never hold.
+    """
+
+    __slots__ = ("by_gpus", "turns")
+
+    def __init__(self) -> None:
+        self.turns: list[Turn] = []
+        self.by_gpus: dict[int, list[Turn]] = defaultdict(list)
+
+    def add(self, case: KueueCandidate) -> None:
+        for turns in (self.turns, self._alike(case)):
+            insort(turns, (*turn_key(case.group), case))
+
+    def remove(self, case: KueueCandidate) -> None:
+        for turns in (self.turns, self._alike(case)):
+            del turns[bisect_left(turns, (*turn_key(case.group), case))]
+
+    def _alike(self, case: KueueCandidate) -> list[Turn]:
+        return self.by_gpus[case.needed.gpu if case.needed.served_by(case.share.capacity) else 0]
+
+    def copy(self) -> "WaitingLine":
+        found = WaitingLine()
+        found.turns = self.turns.copy()
+        found.by_gpus.update((gpus, turns.copy()) for gpus, turns in self.by_gpus.items())
+        return found
+
+    def next_hope(self, begin: int, claims: Claims) -> int:
+        """Index of the first workload from here on that may be admitted now; the length of the line if there is none.
+
+        Of those that ask for as many GPUs, the first has the best chance.
+        """
+        first, found = self.turns[begin], list[Turn]()
+        reach = first[3].share.gpus_in_reach()
+        for gpus, turns in self.by_gpus.items():
+            place = bisect_left(turns, first)
+            if place < len(turns) and (not gpus or may_gain(turns[place][3], claims, reach)):
+                found.append(turns[place])
+        return bisect_left(self.turns, min(found)) if found else len(self.turns)
 
 
 @dataclass(slots=True, eq=False)
@@ -27,14 +72,14 @@ class QuotaTree:
     """Queues that share cohorts, or all queues where others count as well (fair sharing, topology levels).
 
     version: another number after every change of their use, and the old one again once all is as it was then.
-    lines: waiting work by queue, in order. searches: those that found nothing, with the version then.
-    waits: a version, and the refusals of all waiting work then, if all of it was refused.
+    lines: waiting work by queue. searches: those that found nothing, with the version then.
+    waits: a version, and the refusals of all waiting work then, if all of it was refused; None: not told one by one.
     """
 
     version: int = 0
-    lines: dict[str, list[KueueCandidate]] = field(default_factory=dict)
+    lines: dict[str, WaitingLine] = field(default_factory=dict)
     searches: dict[Search, tuple[int, PendingReason]] = field(default_factory=dict)
-    waits: tuple[int, Sequence[Wait]] | None = None
+    waits: tuple[int, Sequence[Wait] | None] | None = None
 
     def restore_point(self) -> Callable[[], None]:
         """Return a function that restores the present values."""
@@ -60,6 +105,8 @@ class KueueState:
         """By queue."""
         self._known: Final[dict[str, AdmittedWorkload]] = {}
         self._waiting: Final[dict[str, KueueCandidate]] = {}
+        self.homeless: dict[str, PodGroup] = {}
+        """Waiting work without a queue; replaced when it changes."""
         self._journal: Final[list[Callable[[], object]]] = []
         self._clock = 0
         self._begin(snapshot.groups)
@@ -68,10 +115,11 @@ class KueueState:
         by_root: dict[str, QuotaTree] = defaultdict(QuotaTree)
         found = {name: by_root["" if is_one else self.shares[name].path[-1].name] for name in self.rows}
         for name, tree in found.items():
-            tree.lines[name] = []
+            tree.lines[name] = WaitingLine()
         return found
 
     def _begin(self, groups: Iterable[PodGroup]) -> None:
+        self._exchange_homeless((), groups)
         for group in groups:
             if (claim := self._claim(group)) is not None:
                 claim.share.charge(claim.amount)
@@ -95,10 +143,16 @@ class KueueState:
             return None
         return KueueCandidate(group, self.rows[group.queue], self.shares[group.queue], group.total)
 
+    def _exchange_homeless(self, gone: Collection[str], come: Iterable[PodGroup]) -> None:
+        more = {each.name: each for each in come if each.queue not in self.rows and each.pods and not admitted(each)}
+        if more or not self.homeless.keys().isdisjoint(gone):
+            self.homeless = {name: group for name, group in self.homeless.items() if name not in gone} | more
+
     def advance(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
         """Remove and add pod groups permanently: `restore` returns to the new state."""
         names, groups = tuple(gone), tuple(come)
         self.places.advance(names, groups)
+        self._exchange_homeless(names, groups)
         lost: dict[QuotaShare, list[Resources]] = defaultdict(list)
         for name in names:
             if (claim := self._known.pop(name, None)) is not None:
@@ -119,7 +173,7 @@ class KueueState:
     def restore_point(self) -> Callable[[], None]:
         """Return a function that restores the present state. Call it between cycles."""
         restores = [self.places.restore_point(), *(tree.restore_point() for tree in {*self.trees.values()})]
-        known, waiting = self._known.copy(), self._waiting.copy()
+        known, waiting, homeless = self._known.copy(), self._waiting.copy(), self.homeless
         claims = {line: found.copy() for line, found in self.claims.items()}
         uses = [(share, share.used, share.leaving) for share in self.shares.values()]
 
@@ -130,6 +184,7 @@ class KueueState:
             self._known.update(known)
             self._waiting.clear()
             self._waiting.update(waiting)
+            self.homeless = homeless
             self.claims.clear()
             self.claims.update((line, found.copy()) for line, found in claims.items())
             for share, used, leaving in uses:
@@ -141,6 +196,8 @@ class KueueState:
         """Remove and add pod groups until `restore`."""
         names, groups = tuple(gone), tuple(come)
         self.places.exchange(names, groups)
+        self._journal.append(partial(setattr, self, "homeless", self.homeless))
+        self._exchange_homeless(names, groups)
         for name in names:
             if (claim := self._known.get(name)) is not None:
                 self._do(claim.share, partial(self._forget, claim), partial(self._know, claim))
@@ -166,14 +223,13 @@ class KueueState:
         tree = self.trees[case.queue.name]
         tree.waits = None
         self._waiting[case.group.name] = case
-        insort(tree.lines[case.queue.name], case, key=_case_order)
+        tree.lines[case.queue.name].add(case)
 
     def _drop(self, case: KueueCandidate) -> None:
         tree = self.trees[case.queue.name]
         tree.waits = None
         del self._waiting[case.group.name]
-        line = tree.lines[case.queue.name]
-        del line[bisect_left(line, _case_order(case), key=_case_order)]
+        tree.lines[case.queue.name].remove(case)
 
     def charge(self, share: QuotaShare, amount: Resources, *, leaving: Resources) -> None:
         """Charge as `QuotaShare.charge` does; undone by `restore`."""
@@ -229,7 +285,3 @@ def turn_key(group: PodGroup) -> tuple[int, int, str]:
 def _leaving(group: PodGroup) -> bool:
     """Whether it is being evicted as a whole."""
     return any(pod.terminating for pod in group.pods) and not group.holding
-
-
-def _case_order(case: KueueCandidate) -> tuple[int, int, str]:
-    return turn_key(case.group)
