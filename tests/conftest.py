@@ -1,7 +1,8 @@
-"""Plugins only: the order of a run, the shared cast, and real parts to test against."""
+"""Plugins only: the order of a run, its garbage collection, the shared cast, and real parts to test against."""
 
 pytest_plugins = [
     "tests.support.order",
+    "tests.support.garbage",
     "tests.support.fixtures",
     "tests.support.lab",
     "tests.factories.cast",

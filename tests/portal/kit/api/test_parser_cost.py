@@ -9,7 +9,7 @@ import gc
 import io
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -37,12 +37,10 @@ PLAIN: Final = json.dumps(["a" * 10] * (SIZE // 14))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def without_garbage_of_other_tests() -> Iterator[None]:
-    """Exclude what other tests left from garbage collection, once: a full collection of it takes up to a second."""
+def without_garbage_of_other_tests() -> None:
+    """Exclude what other tests left from garbage collection: a full collection of it takes up to a second."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def seconds(read: Callable[[Any], object], data: Any) -> float:
