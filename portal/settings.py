@@ -4,6 +4,7 @@
 production sets `DATABASE_URL`, `RUNG_BROKER_URL`, `RUNG_SECRET_KEY` and `RUNG_HOSTS` (see `.env.example`).
 """
 
+import gc
 from contextlib import suppress
 from copy import deepcopy
 from ipaddress import ip_network
@@ -14,8 +15,10 @@ import environ
 from csp.constants import NONCE, NONE, SELF
 from kombu.entity import Queue
 
+from portal.kit.messaging.gc_tuning import THRESHOLDS
 from portal.kit.security import logging_config
 
+gc.set_threshold(*THRESHOLDS)
 env = environ.Env()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
