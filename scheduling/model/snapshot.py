@@ -7,7 +7,7 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from scheduling.model.preemptibility import FairSharingStrategy, QueuePreemptionPolicy
 from scheduling.model.resources import UNLIMITED, Limit, Resources, sum_of
@@ -138,8 +138,7 @@ class PodGroup:
     (Volcano, if configured).
     let_in: when a queue of jobs let it in, where its scheduler says so: it may have waited for a node since (Kueue).
     made: all its pods exist, and a ResourceQuota counts them from then on until they are gone (kube); else whoever
-    waits asks it first.
-    more: what every pod of it needs of a node's `more`.
+    waits asks it first. more: what every pod of it needs of a node's `more`.
     """
 
     name: Final[str]
@@ -201,6 +200,17 @@ class Derivation(NamedTuple):
     come: tuple[PodGroup, ...]
 
 
+class _GroupsOfDerived:
+    """The pod groups of a derived snapshot, built once something asks for all: its rules exchange them in a state."""
+
+    def __get__(self, snapshot: "Snapshot | None", _owner: type["Snapshot"]) -> tuple[PodGroup, ...]:
+        if snapshot is None or snapshot.origin is None:
+            return ()
+        base, gone, come = snapshot.origin
+        found = vars(snapshot)["groups"] = (*(each for each in base.groups if each.name not in gone), *come)
+        return found
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """Everything a decision may depend on. Raises ValueError if two nodes, queues or pod groups share a name.
@@ -216,7 +226,7 @@ class Snapshot:
 
     nodes: tuple[SnapshotNode, ...] = ()
     queues: tuple[Queue, ...] = ()
-    groups: tuple[PodGroup, ...] = ()
+    groups: tuple[PodGroup, ...] = cast("tuple[PodGroup, ...]", _GroupsOfDerived())
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
     now: int | None = None
     leaves_out: frozenset[str] = frozenset()
@@ -364,8 +374,7 @@ class Snapshot:
         if len(names) != len(more):
             raise ValueError(f"more than one pod group is named {', '.join(sorted(names))}")
         left = frozenset(name for name in {*gone, *names} if self.group(name))
-        stay = tuple(group for group in self.groups if group.name not in left) if left else self.groups
-        return self._made(groups=stay + more, now=now, origin=Derivation(self, left, more))
+        return self._made(now=now, origin=Derivation(self, left, more))
 
     def _made(self, **values: object) -> "Snapshot":
         """The same cluster with other groups, whose names the caller has compared."""
@@ -374,7 +383,9 @@ class Snapshot:
         return new
 
 
-_CACHED: Final = {"group_by_name", "pools", "waiting", "_waiting", "ending", "has_min_runtimes", "workspaces", "shards"}
+_CACHED: Final = frozenset(
+    {"groups", "group_by_name", "pools", "waiting", "_waiting", "ending", "has_min_runtimes", "workspaces", "shards"}
+)
 """What is kept of a snapshot and does not hold for another that is derived from it."""
 
 

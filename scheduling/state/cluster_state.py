@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Final, TypeVar, cast
+from typing import ClassVar, Final
 
 from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import ZERO, Resources, sum_of
@@ -16,18 +16,13 @@ from scheduling.model.snapshot import Pod, PodGroup, Snapshot, SnapshotNode, Str
 from scheduling.state.assignments import Assignment
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, matches, selection, wants_part
 from scheduling.state.queue_usage import QueueUsageTracker, UsageEntry
+from scheduling.state.scoped_cache import Scope, ScopedCache, Value
 from scheduling.state.shortage import Shortage, Space, shortage
 from scheduling.state.topology_domains import Domains
 from scheduling.state.workspace import add, check_time, copied
 
-Value = TypeVar("Value")
-MOST_CACHED: Final = 64
 MANY: Final = 64
 """Pod groups for which sorting the nodes again is faster than moving each node in the order."""
-Scope = tuple[str, str]
-"""`("queue", name)`, `("group", name)`, `("node", name)`, `ALL_PODS` or `NODES`."""
-ALL_PODS: Final[Scope] = ("pods", "")
-NODES: Final[Scope] = ("nodes", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +67,7 @@ class SchedulingState:
         self._journal: list[Callable[[], object]] = []
         self._groups: dict[str, PodGroup] = {}
         self._entered: dict[str, UsageEntry] = {}
-        self._cache: dict[Scope, dict[Hashable, Any]] = defaultdict(dict)
+        self._cache = ScopedCache()
         self.holders: dict[str, dict[str, PodGroup]] = defaultdict(dict)
         """Pod groups that have pods on nodes, by queue and name."""
         self._priorities: dict[str, dict[int, int]] = defaultdict(dict)  # how many of these are preemptible
@@ -98,13 +93,15 @@ class SchedulingState:
 
     def restore_point(self) -> Callable[[], None]:
         """Return a function that restores the present state. Call it between cycles."""
-        names = ("active", "assignments_of", "_groups", "_entered", "_cache")
+        names = ("active", "assignments_of", "_groups", "_entered")
         known = {name: vars(self)[name].copy() for name in names}
         known |= {name: copied(vars(self)[name]) for name in self.tables}
         uses, restore_capacities = self.usage.uses.copy(), self.capacities.restore_point()
+        restore_cache = self._cache.restore_point()
 
         def restore() -> None:
             restore_capacities()
+            restore_cache()
             self.usage.uses = uses.copy()
             vars(self).update((name, known[name].copy()) for name in names)
             vars(self).update((name, copied(known[name])) for name in self.tables)
@@ -114,13 +111,12 @@ class SchedulingState:
     def exchange(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
         """Remove and add pod groups until `restore`, without evicting or placing any."""
         names, groups = tuple(gone), tuple(come)
+        self._journal.append(self._cache.undo_step([*map(self._groups.__getitem__, names), *groups]))
         self._journal.append(partial(setattr, self.usage, "uses", self.usage.uses.copy()))
         self.usage.leave(map(self._entered.__getitem__, names))
         for name in names:
-            self._journal.append(self._restore_cache(self._groups[name]))
             self._journal.append(self._leave(name))
         for group in groups:
-            self._journal.append(self._restore_cache(group))
             self._enter(group)
             self._journal.append(partial(self._leave, group.name))
         self.usage.enter(self._entered[group.name] for group in groups)
@@ -146,7 +142,7 @@ class SchedulingState:
         group, assignments = self._groups.pop(name), self.assignments_of.pop(name)
         active, entered = self.active.pop(name), self._entered.pop(name)
         if assignments:
-            self._forget_cached(group)
+            self._cache.forget(group)
             del self.holders[group.queue][name]
             self._count_priority(group, -1)
         places = []
@@ -172,7 +168,7 @@ class SchedulingState:
     def _record(self, group: PodGroup, assignments: list[Assignment]) -> None:
         self._groups[group.name], self.assignments_of[group.name] = group, assignments
         if assignments:
-            self._forget_cached(group)
+            self._cache.forget(group)
             self.holders[group.queue][group.name] = group
             self._count_priority(group, 1)
 
@@ -180,43 +176,23 @@ class SchedulingState:
         if group.preemptible:
             add(self._priorities[group.queue], group.priority, number)
 
-    def _forget_cached(self, group: PodGroup) -> None:
-        """Forget what was cached while other pods were on nodes."""
-        for scope in (("queue", group.queue), ("group", group.name), ALL_PODS):
-            self._cache.pop(scope, None)
-
     def _occupy(self, assignment: Assignment, capacity: NodeCapacity, sign: int) -> None:
         """Take (sign 1) or give back (-1) the capacity of a pod that is on a node."""
         asked = assignment.pod.requests
         taken = asked if sign < 0 else ZERO - asked
         stays = not (assignment.pod.terminating and self._counts_on_leaving)
         if assignment.device:
-            self._share(capacity, assignment.device, asked.gpu * sign, now=True, later=stays)
+            part = asked.gpu * sign
+            self.capacities.share(capacity, assignment.device, now=part, later=part if stays else 0)
         self.capacities.change(capacity, idle=taken, future=taken if stays else ZERO, pods=-sign * stays)
         if assignment.group.placement is not None:
             self._count_kin(assignment.group, capacity, sign)
         if assignment.group.topology is not None:
             self._count_in_domain(assignment.group, capacity, sign * (not assignment.pod.terminating))
-        self._cache.pop(("node", capacity.node.name), None)
-
-    def _restore_cache(self, group: PodGroup) -> Callable[[], None]:
-        """Return an undo step that restores the cached values of the group's queue and nodes."""
-        nodes = (("node", pod.node) for pod in group.pods if pod.node is not None)
-        keys = [("queue", group.queue), ALL_PODS, *nodes]
-        known = {key: self._cache[key] for key in keys if key in self._cache}
-        return partial(self._cache.update, known)
 
     def cached(self, scope: Scope, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return `make()`, cached per scope until other pods are on nodes there; `NODES` regardless of pods.
-
-        Evictions and placements of a cycle do not invalidate it.
-        """
-        values = self._cache[scope]
-        if key not in values:
-            if scope == NODES and len(values) >= MOST_CACHED:
-                del values[next(iter(values))]
-            values[key] = make()
-        return cast("Value", values[key])
+        """Return `make()`, cached per scope until other pods are on nodes there."""
+        return self._cache.get(scope, key, make)
 
     def has_weaker(self, group: PodGroup) -> bool:
         """Whether preemptible work of lower priority in the same queue has pods on nodes."""
@@ -262,40 +238,62 @@ class SchedulingState:
         """Evict: the node's capacity is free in the future, the queue's quota at once."""
         check_time()
         self._move_out(assignment, leaving=True)
-        self._journal.append(lambda: self._move_out(assignment, leaving=False))
 
     def keep(self, assignment: Assignment) -> None:
         """Cancel an eviction."""
         self._move_out(assignment, leaving=False)
-        self._journal.append(lambda: self._move_out(assignment, leaving=True))
 
     def _move_out(self, assignment: Assignment, *, leaving: bool) -> None:
-        asked = assignment.pod.requests
+        asked, group, capacity = assignment.pod.requests, assignment.group, assignment.capacity
+        gone = capacity if self._counts_on_leaving else None
+        self._journal.append(self._undo_step(group, gone, partial(self._mark_out, assignment, leaving=not leaving)))
         freed, used = (asked, ZERO - asked) if leaving else (ZERO - asked, asked)
+        self._mark_out(assignment, leaving=leaving)
+        if gone is not None:
+            self.capacities.change(gone, future=freed, pods=1 if leaving else -1)
+        self._count(group, used, -1 if leaving else 1)
+
+    def _mark_out(self, assignment: Assignment, *, leaving: bool) -> None:
+        """Note that it leaves or stays, except in the amounts of its node and queue."""
         assignment.leaving = leaving
-        if assignment.capacity is not None and self._counts_on_leaving:
-            self._share(assignment.capacity, assignment.device, used.gpu, now=False, later=True)
-            self.capacities.change(assignment.capacity, future=freed, pods=1 if leaving else -1)
+        if assignment.device and assignment.capacity is not None and self._counts_on_leaving:
+            gpu = assignment.pod.requests.gpu
+            self.capacities.share(assignment.capacity, assignment.device, later=-gpu if leaving else gpu)
         self._count_in_domain(assignment.group, assignment.capacity, -1 if leaving else 1)
-        self._count(assignment.group, used, -1 if leaving else 1)
+
+    def _undo_step(
+        self, group: PodGroup, capacity: NodeCapacity | None, rest: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Return a function that restores the present amounts of a node and the queues of a group, and does `rest`."""
+        uses, active, name, number = self.usage.uses, self.active, group.name, self.active[group.name]
+        used = [(queue.name, uses[queue.name]) for queue in self.usage.path(group.queue)]
+        put_back = None if capacity is None else self.capacities.undo_step(capacity)
+
+        def undo() -> None:
+            uses.update(used)
+            active[name] = number
+            if put_back is not None:
+                put_back()
+            rest()
+
+        return undo
 
     def place(self, group: PodGroup, pod: Pod, capacity: NodeCapacity, *, now: bool) -> None:
         """Assign a pod to a node: now, or once capacity is freed."""
-        device = capacity.device_for(pod.requests.gpu, now=now)
-        self._take(group, pod.requests, capacity, device, now=now, sign=1)
-        self._journal.append(lambda: self._take(group, pod.requests, capacity, device, now=now, sign=-1))
+        asked, device = pod.requests, capacity.device_for(pod.requests.gpu, now=now)
+        unmark = partial(self._mark_placed, group, asked, capacity, device, now=now, sign=-1)
+        self._journal.append(self._undo_step(group, capacity, unmark))
+        change = ZERO - asked
+        self._mark_placed(group, asked, capacity, device, now=now, sign=1)
+        self.capacities.change(capacity, idle=change if now else ZERO, future=change, pods=-1)
+        self._count(group, asked, 1)
 
-    def _share(self, capacity: NodeCapacity, device: str, gpu: int, *, now: bool, later: bool) -> None:
-        """Take a fraction of a GPU; negative amounts give it back."""
-        self.capacities.share(capacity, device, now=gpu if now else 0, later=gpu if later else 0)
-
-    def _take(
+    def _mark_placed(
         self, group: PodGroup, asked: Resources, capacity: NodeCapacity, device: str, *, now: bool, sign: int
     ) -> None:
-        change = asked * -sign
-        self._share(capacity, device, asked.gpu * sign, now=now, later=True)
-        self.capacities.change(capacity, idle=change if now else ZERO, future=change, pods=-sign)
-        self._count(group, asked * sign, sign)
+        """Note a pod on a node (sign 1), or no longer (-1), except in the amounts of its node and queue."""
+        part = asked.gpu * sign
+        self.capacities.share(capacity, device, now=part if now else 0, later=part)
         self._count_kin(group, capacity, sign)
         self._count_in_domain(group, capacity, sign)
 

@@ -8,75 +8,17 @@ never stops it, however overcommitted the node is.
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
-from scheduling.model.resources import MILLI, ZERO, Resources, sum_of
+from scheduling.model.resources import ZERO, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, SnapshotNode, Strategy, Toleration, welcome
+from scheduling.state.shared_gpus import ENTIRE, SharedGpus, is_gpu_fraction
 
 NO_LIMIT: Final = 2**31
 MOST_LOGGED: Final = 10_000
-ENTIRE: Final = MILLI  # one GPU
 
 Selection = tuple[str, tuple[tuple[str, str], ...], tuple[Toleration, ...], tuple[tuple[str, int], ...]]
-
-
-def is_gpu_fraction(gpu: int) -> bool:
-    """Whether this amount (in thousandths) is a fraction of one GPU."""
-    return 0 < gpu < ENTIRE
-
-
-class SharedGpus:
-    """The shared GPUs of one node: the amount of each device in use now and in the future.
-
-    A fraction is allocated on one device, never across several.
-    """
-
-    __slots__ = ("_later", "_now")
-
-    def __init__(self) -> None:
-        self._now: dict[str, int] = {}
-        self._later: dict[str, int] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._now or self._later)
-
-    def copy(self) -> "SharedGpus":
-        found = SharedGpus()
-        found._now, found._later = self._now.copy(), self._later.copy()
-        return found
-
-    def change(self, device: str, *, now: int = 0, later: int = 0) -> None:
-        """Add to the amounts in use. An unused device becomes an ordinary GPU again."""
-        for used, more in ((self._now, now), (self._later, later)):
-            used[device] = used.get(device, 0) + more
-            if not used[device]:
-                del used[device]
-
-    def left(self, *, now: bool) -> int:
-        """Unused rest of the shared GPUs, which only fractions can use."""
-        used = self._now if now else self._later
-        return sum(ENTIRE - each for each in used.values())
-
-    def most(self, *, now: bool) -> int:
-        """Largest unused rest of one shared GPU."""
-        used = self._now if now else self._later
-        return max((ENTIRE - each for each in used.values()), default=0)
-
-    def device_for(self, part: int, *, now: bool) -> str | None:
-        """The fullest device on which the fraction fits; None: it needs an unshared GPU."""
-        fitting = [
-            (-used, device)
-            for device, used in self._later.items()
-            if used + part <= ENTIRE and (not now or self._now.get(device, 0) + part <= ENTIRE)
-        ]
-        return min(fitting)[1] if fitting else None
-
-    def new(self) -> str:
-        """A name for another device."""
-        return next(name for name in map(str, range(len(self._later) + len(self._now) + 1)) if self._is_free(name))
-
-    def _is_free(self, device: str) -> bool:
-        return device not in self._later and device not in self._now
 
 
 class NodeCapacity:
@@ -146,6 +88,10 @@ class NodeCapacities:
         """(What the future has, index), sorted; from the first search for a full node on."""
         self._emptiest: list[tuple[int, int]] | None = None
         """(Minus what the future has, index), sorted; from the first search for an empty node on."""
+        self._sorted_by = self.gpus.copy()
+        """The GPUs by which both are sorted."""
+        self._unsorted: set[int] = set()
+        """Indexes of nodes that may have other GPUs by now; most changes of a search are undone before the next."""
         self._matching: dict[Selection, tuple[list[NodeCapacity], frozenset[int]]] = {}
         self._free: dict[tuple[Selection, bool], FreeTotals] = {}
         self._future_gpus = (-1, 0)
@@ -175,14 +121,8 @@ class NodeCapacities:
     ) -> None:
         """Add to the free amounts and pod slots; negative amounts take."""
         if future.gpu:
-            gpu, index = capacity.future.gpu, capacity.index
-            if self._fullest is not None:
-                del self._fullest[bisect_left(self._fullest, (gpu, index))]
-                insort(self._fullest, (gpu + future.gpu, index))
-            if self._emptiest is not None:
-                del self._emptiest[bisect_left(self._emptiest, (-gpu, index))]
-                insort(self._emptiest, (-gpu - future.gpu, index))
-            self.gpus[index] = gpu + future.gpu
+            self.gpus[capacity.index] += future.gpu
+            self._unsorted.add(capacity.index)
         if idle is future and capacity.idle is capacity.future:
             capacity.idle = capacity.future = capacity.idle + idle
         else:
@@ -194,6 +134,18 @@ class NodeCapacities:
         self._before.setdefault(capacity.index, capacity.version)
         self._clock += 1
         capacity.version = self.age = self._clock
+        self.changes.append(capacity)
+        self._log.append(capacity.index)
+
+    def undo_step(self, capacity: NodeCapacity) -> Callable[[], None]:
+        """Return a function that gives a node its present amounts again, once all later changes are undone."""
+        known = (capacity.idle, capacity.future, capacity.pods_left, capacity.version)
+        return partial(self._put_back, capacity, known, self.age)
+
+    def _put_back(self, capacity: NodeCapacity, known: tuple[Resources, Resources, int, int], age: int) -> None:
+        capacity.idle, capacity.future, capacity.pods_left, capacity.version = known
+        self.age, self.gpus[capacity.index] = age, capacity.future.gpu
+        self._unsorted.add(capacity.index)
         self.changes.append(capacity)
         self._log.append(capacity.index)
 
@@ -230,7 +182,8 @@ class NodeCapacities:
         known = [(it.idle, it.future, it.pods_left, it.version, it.shared.copy()) for it in self._capacities]
 
         def restore() -> None:
-            self.gpus = gpus.copy()
+            self.gpus, self._sorted_by = gpus.copy(), gpus.copy()
+            self._unsorted.clear()
             self.forget_order()
             for capacity, (idle, future, pods_left, version, shared) in zip(self._capacities, known, strict=True):
                 if capacity.version != version:
@@ -264,7 +217,14 @@ class NodeCapacities:
 
     def find(self, asked: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> NodeCapacity | None:
         """The best node that fits. Bin-pack: the fullest; spread: the emptiest; ties by node order."""
-        return next(self.fitting(asked, group, strategy, now=now), None)
+        if strategy is Strategy.SPREAD or asked.gpu < ENTIRE:
+            return next(self.fitting(asked, group, strategy, now=now), None)
+        fullest, allowed, capacities = self._by_future(), self._match(group)[1], self._capacities
+        for place in range(bisect_left(fullest, (asked.gpu, -1)), len(fullest)):  # mostly the first ones fit
+            index = fullest[place][1]
+            if index in allowed and capacities[index].fits(asked, now=now):
+                return capacities[index]
+        return None
 
     def fitting(self, asked: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> Iterator[NodeCapacity]:
         """Nodes that fit, the best first."""
@@ -282,6 +242,7 @@ class NodeCapacities:
         """Matching nodes with that many future GPUs, the fullest first; with `spread`, the emptiest first."""
         allowed = self._match(group)[1]
         if spread:
+            self._sort()
             if self._emptiest is None:
                 self._emptiest = sorted((-free, index) for index, free in enumerate(self.gpus))
             found = self._emptiest[: bisect_left(self._emptiest, (1 - gpu, -1))]
@@ -291,9 +252,31 @@ class NodeCapacities:
 
     def _with_future(self, gpu: int) -> list[tuple[int, int]]:
         """(What the future has, index) of the nodes that have as much, the fullest first."""
+        fullest = self._by_future()
+        return fullest[bisect_left(fullest, (gpu, -1)) :]
+
+    def _by_future(self) -> list[tuple[int, int]]:
+        """The same of all nodes."""
+        if self._unsorted:
+            self._sort()
         if self._fullest is None:
             self._fullest = sorted(zip(self.gpus, range(len(self.gpus)), strict=True))
-        return self._fullest[bisect_left(self._fullest, (gpu, -1)) :]
+        return self._fullest
+
+    def _sort(self) -> None:
+        """Move the nodes that have other GPUs than before."""
+        for index in self._unsorted:
+            before, gpu = self._sorted_by[index], self.gpus[index]
+            if before == gpu:
+                continue
+            self._sorted_by[index] = gpu
+            if self._fullest is not None:
+                del self._fullest[bisect_left(self._fullest, (before, index))]
+                insort(self._fullest, (gpu, index))
+            if self._emptiest is not None:
+                del self._emptiest[bisect_left(self._emptiest, (-before, index))]
+                insort(self._emptiest, (-gpu, index))
+        self._unsorted.clear()
 
     def forget_order(self) -> None:
         """Sort the nodes again at the next search: before many changes."""
@@ -329,24 +312,30 @@ class FreeTotals:
         self._part = part
         self._seen = capacities.point
         self._sizes = {capacity.index: self._size(capacity) for capacity in matching}
-        self._sorted = sorted(self._sizes.values())
-        self._sum = sum_of(Resources(*size) for size in self._sorted)
+        self._versions = [capacity.version for capacity in capacities.all]
+        self._largest: tuple[int, int, int] | None = None
+        self._sum = sum_of(Resources(*size) for size in self._sizes.values())
 
     def now(self) -> tuple[Resources, Resources]:
         changed = self._capacities.changed_since(self._seen)
         if changed is None:  # too long ago
             changed = {*self._sizes}
         for index in changed & self._sizes.keys():
-            self._replace(index, self._size(self._capacities.all[index]))
+            capacity = self._capacities.all[index]
+            if capacity.version != self._versions[index]:
+                self._versions[index] = capacity.version
+                self._replace(index, self._size(capacity))
         self._seen = self._capacities.point
-        return self._sum, Resources(*self._sorted[-1]) if self._sorted else ZERO
+        if self._largest is None:
+            self._largest = max(self._sizes.values(), default=(0, 0, 0))
+        return self._sum, Resources(*self._largest)
 
     def _replace(self, index: int, size: tuple[int, int, int]) -> None:
         before = self._sizes[index]
         if size != before:
             self._sizes[index] = size
-            del self._sorted[bisect_left(self._sorted, before)]
-            insort(self._sorted, size)
+            if self._largest is not None and (size > self._largest or before == self._largest):
+                self._largest = size if size > self._largest else None  # None: to be found again
             self._sum += Resources(*size) - Resources(*before)
 
     def _size(self, capacity: NodeCapacity) -> tuple[int, int, int]:
@@ -391,4 +380,5 @@ def by_size(amount: Resources) -> tuple[int, int, int]:
 def selection(group: PodGroup) -> Selection:
     """The attributes that decide which nodes a group may use."""
     more = tuple(sorted(group.more.items())) if group.more else ()
-    return (group.pool, tuple(sorted(group.node_selector.items())), group.tolerations, more)
+    selector = tuple(sorted(group.node_selector.items())) if group.node_selector else ()
+    return (group.pool, selector, group.tolerations, more)

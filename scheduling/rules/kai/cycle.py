@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 from scheduling.model.decisions import Cause, Decision, Evict, Start, Until, Wait
@@ -27,10 +28,11 @@ from scheduling.rules.kai.reclaim import ReclaimCheck, may_reclaim
 from scheduling.rules.kai.solver import FailureMemo, Solution, Solver, VictimSearchMemo
 from scheduling.rules.kai.victims import Piece, VictimQueue, by_unit, of_pieces, pieces_of
 from scheduling.state.assignments import Assignment, evictions
-from scheduling.state.cluster_state import ALL_PODS, PlacedPods, SchedulingState, packed_state
+from scheduling.state.cluster_state import PlacedPods, SchedulingState, packed_state
 from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.queue_usage import fits_quota
 from scheduling.state.refusals import impossible, no_room
+from scheduling.state.scoped_cache import ALL_PODS
 from scheduling.state.workspace import workspace
 
 ACTIONS: Final = (Cause.CONSOLIDATE, Cause.RECLAIM, Cause.PREEMPT)
@@ -50,11 +52,12 @@ class _KaiCandidate:
     evicts: list[Evict] = field(default_factory=list)
     over_quota: bool = False
     pend: PendingReason | None = None
+    missed: tuple[int, tuple[Pod, ...]] | None = None  # the state in which these pods found no room, by its mark
 
     def accept(self, placed: PlacedPods) -> None:
         (self.placements if placed.now else self.nominated).update(placed.nodes)
         self.left = [pod for pod in self.left if pod.name not in placed.nodes]
-        self.pend = None
+        self.pend = self.missed = None
 
     @property
     def open(self) -> bool:
@@ -102,8 +105,23 @@ class _KaiCycle:
         causes = [each for each in ACTIONS if each not in self.snapshot.leaves_out]
         for cause in causes:
             self._evict(ready, cause, last=cause is causes[-1])
+        self._count_free()
         for case in self.cases.values():
             yield from self._decisions(case)
+
+    def _count_free(self) -> None:
+        """Say what was free for each group that waits when it was its turn, the latest first: returns to that state.
+
+        At the end, since most groups that are asked about get victims, and do not need these numbers.
+        """
+        for case in self.cases.values():
+            if case.nominated:
+                coming = tuple(pod for pod in case.group.waiting if pod.name in case.nominated)
+                case.pend, case.missed = no_room(self.state, case.group, coming, Reason.EVICTING), None
+        missed = [(*case.missed, case) for case in self.cases.values() if case.missed]
+        for mark, chunk, case in sorted(missed, key=itemgetter(0), reverse=True):
+            self.state.undo(mark)
+            case.pend = no_room(self.state, case.group, chunk)
 
     def _nowhere(self, case: _KaiCandidate) -> PendingReason | None:
         """Why the group is not tried: no such pool, no leaf queue with its parents, or missing pods; else None."""
@@ -129,10 +147,11 @@ class _KaiCycle:
         for group, _asked in turns:
             case = self.cases[group.name]
             chunk = self._chunk(case)
-            case.pend = self._refusal(group, chunk)
+            case.pend, case.missed = self._refusal(group, chunk), None
             placed = None if case.pend else self.state.place_all(group, chunk)
             if placed is None:
-                case.pend = case.pend or no_room(self.state, group, chunk)
+                if case.pend is None:
+                    case.pend, case.missed = PendingReason(Reason.NO_ROOM, total(chunk)), (self.state.mark(), chunk)
                 continue
             case.accept(placed)
             case.over_quota = case.over_quota or self.state.over_quota(group)
@@ -313,9 +332,6 @@ class _KaiCycle:
         if case.placements:
             yield Start(case.group, case.placements, case.over_quota)
         yield from case.evicts
-        if case.nominated:
-            coming = tuple(pod for pod in case.group.waiting if pod.name in case.nominated)
-            case.pend = no_room(self.state, case.group, coming, Reason.EVICTING)
         if case.pend is not None:
             yield Wait(case.group, case.pend, case.nominated)
 

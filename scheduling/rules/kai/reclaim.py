@@ -9,8 +9,8 @@ from scheduling.model.resources import Limit, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Queue
 from scheduling.rules.kai.order import KaiQueueShares
 from scheduling.state.assignments import Assignment
-from scheduling.state.cluster_state import NODES
 from scheduling.state.queue_usage import UNUSED, QueueUsage
+from scheduling.state.scoped_cache import NODES
 
 
 def may_reclaim(shares: KaiQueueShares, group: PodGroup, asked: Resources) -> bool:

@@ -6,6 +6,7 @@ its scenarios is a solution, the second starts over: it tries the smallest nodes
 more of them.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
@@ -52,7 +53,7 @@ class PotentialVictims:
         self._place, self._counted = -1, 0
         self._only_moves = only_moves
         self._large: set[int] = set()
-        self._reached: set[int] = set()
+        self._met: set[int] = set()  # nodes of recorded victims on which the search has reached others
         self._allowed = state.capacities.allowed(group)
         self._gained: dict[int, int] = {}
         self._asked = pods[-1].requests
@@ -131,7 +132,10 @@ class PotentialVictims:
         """Add one victim. The search has not visited all victims on its nodes, unless these are spread or recorded."""
         self._place, line, free, needed = place, self._line, self._free, self._needed
         for index, gpu in line.known[place].capacities:
-            if index in self._recorded or index in line.spread:
+            if index in self._recorded:
+                self._met.add(index)
+                free[index] += gpu
+            elif index in line.spread:
                 free[index] += gpu
             else:
                 free[index] = line.free[index] + line.filled[place]
@@ -242,27 +246,26 @@ class PotentialVictims:
 
     def _elsewhere(self) -> int:
         """GPUs that are free on nodes without victims that the search has reached."""
-        for place in range(self._counted, self._place + 1):
-            if place not in self._skipped:
-                for index, _gpu in self._line.known[place].capacities:
-                    if index not in self._reached:
-                        self._reached.add(index)
-                        self._unreached -= self._free_before(index)
-        self._counted = self._place + 1
-        return self._unreached
+        line, end = self._line, bisect_right(self._line.first_places, self._place)
+        self._unreached -= sum(map(self._floor.__getitem__, line.first_nodes[self._counted : end]))
+        self._counted = end
+        recorded = (line.floor[index] + freed.gpu for index, freed in self._recorded.items() if index not in self._met)
+        return self._unreached + sum(recorded)
 
     @cached_property
     def _unreached(self) -> int:
-        """GPUs that are free on all nodes; without those that `_elsewhere` has reached."""
-        floor, also = self._line.floor, self._recorded.keys() - self._allowed
-        free = sum([floor[index] for index in self._allowed]) + sum(floor[index] for index in also)
-        return free + sum(freed.gpu for freed in self._recorded.values())
+        """GPUs that are free on all nodes; without those that `_elsewhere` has reached. None on recorded nodes."""
+        return sum(self._floor)
 
-    def _free_before(self, index: int) -> int:
-        """GPUs that are free on a node without its victims."""
-        if index in self._recorded:
-            return self._line.floor[index] + self._recorded[index].gpu
-        return self._line.floor[index] if index in self._allowed else 0
+    @cached_property
+    def _floor(self) -> Sequence[int]:
+        """GPUs that are free on each node; none on recorded nodes and those that the group may not use."""
+        floor = self._line.floor[:-1]
+        if len(self._allowed) < len(floor):
+            floor = [gpu if index in self._allowed else 0 for index, gpu in enumerate(floor)]
+        for index in self._recorded:
+            floor[index] = 0
+        return floor
 
 
 Generator = Callable[[PotentialVictims], Iterator[list[Unit]]]

@@ -19,7 +19,7 @@ from scheduling.model.resources import Resources
 from scheduling.model.snapshot import PodGroup, Queue
 from scheduling.rules.kai.order import KaiQueueShares
 from scheduling.state.assignments import Assignment, held
-from scheduling.state.cluster_state import ALL_PODS
+from scheduling.state.scoped_cache import ALL_PODS
 from scheduling.state.workspace import check_time
 
 Value = TypeVar("Value")
@@ -181,7 +181,8 @@ class VictimOrder:
     Kept in arrays of numbers: with an object per node, a few hundred orders would start the garbage collector.
 
     homes: each victim's first node; -1 if unknown. filled: GPUs that the victims hold there, up to and including it.
-    spread: the nodes of groups that have victims on several nodes.
+    spread: the nodes of groups that have victims on several nodes. first_nodes, first_places: each node that has
+    victims, and the place of the first of them, in order.
     """
 
     def __init__(self, rows: Iterator[_Row], queues: Mapping[str, VictimQueue], nodes: int) -> None:
@@ -193,6 +194,8 @@ class VictimOrder:
         self._further: dict[int, list[int]] = {}  # by any other node of a victim: its places
         self.known: list[Victim] = []
         self.homes, self.filled = array("q"), array("q")
+        self.first_nodes, self.first_places = array("q"), array("q")
+        self._met = bytearray(nodes)
         self.spread = frozenset[int]().union(*(queue.spread for queue in self._queues))
 
     @cached_property
@@ -224,6 +227,8 @@ class VictimOrder:
             for place_of, victim in enumerate(more, start=len(self.known)):
                 capacities = victim.capacities or UNKNOWN
                 home, gpu = capacities[0]
+                if home >= 0 and not self._met[home]:
+                    self._note_first(place_of, home)
                 earlier.append(latest[home])
                 latest[home] = place_of
                 reached[home] += gpu
@@ -237,8 +242,16 @@ class VictimOrder:
     def _note_further(self, place: int, capacities: Sequence[tuple[int, int]]) -> None:
         """Note a victim on the other nodes on which it has pods."""
         for index, gpu in capacities:
+            if not self._met[index]:
+                self._note_first(place, index)
             self._further.setdefault(index, []).append(place)
             self._reached[index] += gpu
+
+    def _note_first(self, place: int, index: int) -> None:
+        """Note the first victim on a node."""
+        self._met[index] = True
+        self.first_nodes.append(index)
+        self.first_places.append(place)
 
 
 def victim_order(shares: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> VictimOrder:
@@ -327,6 +340,7 @@ class VictimLine:
         self.capacities = shares.state.capacities.all
         self.free = tuple(shares.state.capacities.gpus)
         self.known, self.on, self.filled, self.spread = order.known, order.on, order.filled, order.spread
+        self.first_nodes, self.first_places = order.first_nodes, order.first_places
         free = self.free
         self._most = [free[index] + gpu if free[index] > 0 else gpu for index, gpu in order.held.items()]
         self._slots: dict[int, int] = {}
@@ -334,7 +348,7 @@ class VictimLine:
         self._seen = 0
 
     @cached_property
-    def floor(self) -> Sequence[int]:
+    def floor(self) -> list[int]:
         """Free GPUs by node index, not below zero; the last is for pods on unknown nodes."""
         return [gpu if gpu > 0 else 0 for gpu in self.free] + [-1]
 

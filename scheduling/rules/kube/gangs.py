@@ -33,9 +33,10 @@ from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
 from scheduling.rules.kube.preemption import KubePreemption, Nominations, kube_state, schedule_order, start_time
 from scheduling.state.assignments import Assignment, evictions
-from scheduling.state.cluster_state import ALL_PODS, NODES, SchedulingState
+from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NO_LIMIT, NodeCapacity, Selection, empty, selection
 from scheduling.state.refusals import impossible, never_fits, no_room
+from scheduling.state.scoped_cache import ALL_PODS, NODES
 from scheduling.state.workspace import check_time, workspace
 
 Space = tuple[Resources, int]

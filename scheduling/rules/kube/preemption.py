@@ -30,9 +30,10 @@ from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy
 from scheduling.state.assignments import Assignment, evictions, held
-from scheduling.state.cluster_state import NODES, SchedulingState
+from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, selection
 from scheduling.state.refusals import impossible, no_room
+from scheduling.state.scoped_cache import NODES
 from scheduling.state.workspace import check_time, workspace
 
 PRIORITY_SHIFT: Final = 2**31

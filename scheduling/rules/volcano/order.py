@@ -17,10 +17,10 @@ from scheduling.model.resources import LARGEST, Resources
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot
 from scheduling.rules.volcano.state import VolcanoState
 from scheduling.state.assignments import Assignment, held
-from scheduling.state.cluster_state import ALL_PODS
 from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.node_capacity import NodeCapacity
 from scheduling.state.queue_usage import QueueUsage, QueueUsageTracker, over_limit
+from scheduling.state.scoped_cache import ALL_PODS
 
 Value = TypeVar("Value")
 _Losing = tuple[tuple[str, bool], ...]

@@ -13,8 +13,9 @@ from typing import Final
 from scheduling.model.resources import Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
 from scheduling.state.assignments import Assignment
-from scheduling.state.cluster_state import NODES, SchedulingState
+from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, selection
+from scheduling.state.scoped_cache import NODES
 from scheduling.state.workspace import add, check_time
 
 TOP_SCORE: Final = 100

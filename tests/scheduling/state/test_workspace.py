@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scheduling.forecast.cycle import FLAVOURS, cycle, preview
 from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
 from scheduling.rules.kube.preemption import kube_state
-from scheduling.state.cluster_state import MOST_CACHED, NODES, SchedulingState, packed_state
+from scheduling.state.cluster_state import SchedulingState, packed_state
+from scheduling.state.scoped_cache import MOST_CACHED, NODES
 from scheduling.state.workspace import (
     OutOfTime,
     SavedSnapshot,

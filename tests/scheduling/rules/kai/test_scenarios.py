@@ -69,6 +69,15 @@ def test_a_gang_that_one_pod_needs_gone_is_gone_for_all_of_them() -> None:
     assert taken(found) == {"pair": 2}
 
 
+def test_gpus_on_a_node_that_the_newcomer_may_not_use_replace_no_victims() -> None:
+    """Its queue is at its limit, so that it needs both victims gone."""
+    queues = (queue("dep", deserved=None), queue("team", "dep", deserved=8, limit=2))
+    usable = [replace(node(name, 4, order=order), labels={"kind": "a"}) for order, name in enumerate(("n0", "n1"))]
+    candidate = replace(gang("new", gpus=2, priority="high"), node_selector={"kind": "a"})
+    found = outcome(candidate, *queues, *usable, node("large", 8, order=2), weak("a", "n0"), weak("b", "n1", start=1))
+    assert (found.kind, taken(found)) == (OutcomeKind.PREEMPTS, {"a": 1, "b": 1})
+
+
 @pytest.mark.parametrize(("free", "kind"), [(3, OutcomeKind.PENDING), (4, OutcomeKind.PREEMPTS)])
 def test_a_gang_finds_room_for_all_of_its_pods_or_for_none(free: int, kind: OutcomeKind) -> None:
     """Four pods, each of a whole node: of three nodes none is emptied."""
