@@ -195,6 +195,8 @@ def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str) -> Outcome:
         return found
     if not any(each.pool in pools and each.name not in own for each in there.waiting):
         return found
+    if all(each.kept for each in decisions if isinstance(each, Wait) and each.group.name in own):
+        return found
     again = partial(cycle, flavour=flavour, about=own, until=Until.PLACED)
     return _final_outcome(found, sequel(there, own, decisions, again))
 

@@ -57,11 +57,15 @@ class Evict:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Wait:
-    """Wait, with the reason. nominated: node by pod name whose capacity is being freed (reason Evicting)."""
+    """Wait, with the reason. nominated: node by pod name whose capacity is being freed (reason Evicting).
+
+    kept: the next cycle is known to give the groups that were asked about capacity again, whatever else waits (KAI).
+    """
 
     group: Final[PodGroup]
     pend: Final[PendingReason]
     nominated: Final[Mapping[str, str]] = field(default_factory=dict)
+    kept: Final[bool] = field(default=False, repr=False, compare=False)
 
     @property
     def coming(self) -> tuple[Pod, ...]:

@@ -5,10 +5,10 @@ Rules try decisions here (evict, place, undo); the snapshot itself never changes
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Final
+from typing import ClassVar, TypeVar
 
 from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import ZERO, Resources, sum_of
@@ -21,8 +21,7 @@ from scheduling.state.shortage import Shortage, Space, shortage
 from scheduling.state.topology_domains import Domains
 from scheduling.state.workspace import add, check_time, copied
 
-MANY: Final = 64
-"""Pod groups for which sorting the nodes again is faster than moving each node in the order."""
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +79,6 @@ class SchedulingState:
     def advance(self, gone: Iterable[str], come: Iterable[PodGroup]) -> None:
         """Remove and add pod groups permanently: `restore` returns to the new state."""
         names, groups = tuple(gone), tuple(come)
-        if len(names) + len(groups) >= MANY:
-            self.capacities.forget_order()
         self.usage.leave(map(self._entered.__getitem__, names))
         for name in names:
             self._leave(name)
@@ -234,24 +231,40 @@ class SchedulingState:
         self.capacities.change(capacity, future=amount * -1, pods=-pods)
         self._journal.append(lambda: self.capacities.change(capacity, future=amount, pods=pods))
 
-    def evict(self, assignment: Assignment) -> None:
-        """Evict: the node's capacity is free in the future, the queue's quota at once."""
+    def evict(self, *assignments: Assignment) -> None:
+        """Evict: the capacity of nodes is free in the future, the quota of queues at once."""
         check_time()
-        self._move_out(assignment, leaving=True)
+        self._move_out(assignments, leaving=True)
 
     def keep(self, assignment: Assignment) -> None:
         """Cancel an eviction."""
-        self._move_out(assignment, leaving=False)
+        self._move_out((assignment,), leaving=False)
 
-    def _move_out(self, assignment: Assignment, *, leaving: bool) -> None:
-        asked, group, capacity = assignment.pod.requests, assignment.group, assignment.capacity
-        gone = capacity if self._counts_on_leaving else None
-        self._journal.append(self._undo_step(group, gone, partial(self._mark_out, assignment, leaving=not leaving)))
-        freed, used = (asked, ZERO - asked) if leaving else (ZERO - asked, asked)
-        self._mark_out(assignment, leaving=leaving)
-        if gone is not None:
-            self.capacities.change(gone, future=freed, pods=1 if leaving else -1)
-        self._count(group, used, -1 if leaving else 1)
+    def _move_out(self, assignments: Sequence[Assignment], *, leaving: bool) -> None:
+        """Change each node and queue once."""
+        sign = -1 if leaving else 1
+        active = {assignment.group.name: self.active[assignment.group.name] for assignment in assignments}
+        for assignment in assignments:
+            self._mark_out(assignment, leaving=leaving)
+            self.active[assignment.group.name] += sign
+        counted = assignments if self._counts_on_leaving else ()
+        by_node = _by_key((each.capacity, each.pod.requests) for each in counted if each.capacity is not None)
+        charged = (each for each in assignments if not each.group.made)
+        by_queue = _by_key(((each.group.queue, each.group.preemptible), each.pod.requests) for each in charged)
+        steps = [*map(self.capacities.undo_step, by_node), self.usage.undo_step(queue for queue, _fixed in by_queue)]
+
+        def undo() -> None:
+            self.active.update(active)
+            for step in steps:
+                step()
+            for assignment in assignments:
+                self._mark_out(assignment, leaving=not leaving)
+
+        self._journal.append(undo)
+        for (queue, preemptible), amounts in by_queue.items():
+            self.usage.charge(queue, sum_of(amounts) * sign, preemptible=preemptible)
+        for capacity, amounts in by_node.items():
+            self.capacities.change(capacity, future=sum_of(amounts) * -sign, pods=-sign * len(amounts))
 
     def _mark_out(self, assignment: Assignment, *, leaving: bool) -> None:
         """Note that it leaves or stays, except in the amounts of its node and queue."""
@@ -261,32 +274,24 @@ class SchedulingState:
             self.capacities.share(assignment.capacity, assignment.device, later=-gpu if leaving else gpu)
         self._count_in_domain(assignment.group, assignment.capacity, -1 if leaving else 1)
 
-    def _undo_step(
-        self, group: PodGroup, capacity: NodeCapacity | None, rest: Callable[[], None]
-    ) -> Callable[[], None]:
-        """Return a function that restores the present amounts of a node and the queues of a group, and does `rest`."""
-        uses, active, name, number = self.usage.uses, self.active, group.name, self.active[group.name]
-        used = [(queue.name, uses[queue.name]) for queue in self.usage.path(group.queue)]
-        put_back = None if capacity is None else self.capacities.undo_step(capacity)
-
-        def undo() -> None:
-            uses.update(used)
-            active[name] = number
-            if put_back is not None:
-                put_back()
-            rest()
-
-        return undo
-
     def place(self, group: PodGroup, pod: Pod, capacity: NodeCapacity, *, now: bool) -> None:
         """Assign a pod to a node: now, or once capacity is freed."""
         asked, device = pod.requests, capacity.device_for(pod.requests.gpu, now=now)
-        unmark = partial(self._mark_placed, group, asked, capacity, device, now=now, sign=-1)
-        self._journal.append(self._undo_step(group, capacity, unmark))
+        put_back, uses, active = self.capacities.undo_step(capacity), self.usage.undo_step((group.queue,)), self.active
+
+        def undo() -> None:
+            active[group.name] -= 1
+            uses()
+            put_back()
+            self._mark_placed(group, asked, capacity, device, now=now, sign=-1)
+
+        self._journal.append(undo)
         change = ZERO - asked
         self._mark_placed(group, asked, capacity, device, now=now, sign=1)
         self.capacities.change(capacity, idle=change if now else ZERO, future=change, pods=-1)
-        self._count(group, asked, 1)
+        active[group.name] += 1
+        if not group.made:
+            self.usage.charge(group.queue, asked, preemptible=group.preemptible)
 
     def _mark_placed(
         self, group: PodGroup, asked: Resources, capacity: NodeCapacity, device: str, *, now: bool, sign: int
@@ -306,11 +311,6 @@ class SchedulingState:
         """Count pods per topology domain for groups that must be in one domain."""
         if group.topology is not None and capacity is not None:
             self._pods_by_domain[group.name][capacity.node.labels.get(self._domains.key(group), "")] += pods
-
-    def _count(self, group: PodGroup, amount: Resources, pods: int) -> None:
-        self.active[group.name] += pods
-        if not group.made:
-            self.usage.charge(group.queue, amount, preemptible=group.preemptible)
 
     def refusal(self, group: PodGroup, asked: Resources) -> PendingReason | None:
         """Why limits or quotas of its queues refuse it; None if they allow it, or have counted its pods already."""
@@ -384,12 +384,12 @@ class SchedulingState:
         part = wants_part(group)
         return [(capacity.free(now=now, part=part), capacity.pods_left) for capacity in self.capacities.matching(group)]
 
-    def over_quota(self, group: PodGroup) -> bool:
-        """Return whether its queue is above its deserved quota."""
-        return any(
-            not self.usage.uses[queue.name].allocated.within(queue.deserved)
-            for queue in self.usage.path(group.queue)[:1]
-        )
+
+def _by_key(amounts: Iterable[tuple[Key, Resources]]) -> dict[Key, list[Resources]]:
+    found: dict[Key, list[Resources]] = {}
+    for key, amount in amounts:
+        found.setdefault(key, []).append(amount)
+    return found
 
 
 def packed_state(snapshot: Snapshot) -> SchedulingState:

@@ -23,6 +23,9 @@ from scheduling.model.snapshot import Queue
 GPU_UNIT: Final = MILLI
 FINE_UNIT: Final = 1
 NOTHING: Final = Fraction(0)
+MOST_KNOWN: Final = 1024
+Division = tuple[str | Resources | None, ...]
+"""The parent of the queues, the amount that is divided among them, and what each of them requests."""
 
 
 @dataclass(slots=True)
@@ -43,8 +46,17 @@ class _Claim:
         return self.wanted - self.share
 
 
-def fair_shares(queues: Iterable[Queue], requested: Mapping[str, Resources], total: Resources) -> dict[str, Resources]:
-    """Fair share of every queue. `requested` is in use plus waiting, departments included."""
+def fair_shares(
+    queues: Iterable[Queue],
+    requested: Mapping[str, Resources],
+    total: Resources,
+    known: dict[Division, dict[str, Resources]] | None = None,
+) -> dict[str, Resources]:
+    """Fair share of every queue. `requested` is in use plus waiting, departments included.
+
+    known: earlier divisions among the same queues, by what decides them; new ones are added.
+    """
+    known = {} if known is None else known
     children: dict[str | None, list[Queue]] = {}
     for queue in queues:
         children.setdefault(queue.parent, []).append(queue)
@@ -52,8 +64,14 @@ def fair_shares(queues: Iterable[Queue], requested: Mapping[str, Resources], tot
     levels: list[tuple[str | None, Resources]] = [(None, total)]
     while levels:
         parent, amount = levels.pop()
-        shares |= (found := divide(amount, children.pop(parent, ()), requested))
-        levels.extend(found.items())
+        below = children.pop(parent, ())
+        key = (parent, amount, *[requested.get(queue.name, ZERO) for queue in below])
+        if key not in known:
+            if len(known) >= MOST_KNOWN:
+                known.clear()
+            known[key] = divide(amount, below, requested)
+        shares |= known[key]
+        levels.extend(known[key].items())
     return shares
 
 
@@ -90,7 +108,7 @@ def _divide(total: int, claims: list[_Claim], unit: int) -> None:
     for claim in claims:
         claim.share = min(claim.deserved, claim.wanted)
         total -= claim.share
-    if total <= 0:
+    if total <= 0 or not any(claim.open for claim in claims):
         return
     by_rank = groupby(sorted(claims, key=lambda claim: (-claim.rank, claim.created, claim.name)), lambda c: c.rank)
     remainders: list[list[tuple[Fraction, _Claim]]] = []

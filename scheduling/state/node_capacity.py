@@ -5,14 +5,14 @@ have started. A pod starts now if both suffice; if only `future` does, it waits.
 never stops it, however overcommitted the node is.
 """
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 from scheduling.model.resources import ZERO, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, SnapshotNode, Strategy, Toleration, welcome
+from scheduling.state.nodes_by_gpus import NodesByGpus
 from scheduling.state.shared_gpus import ENTIRE, SharedGpus, is_gpu_fraction
 
 NO_LIMIT: Final = 2**31
@@ -84,14 +84,7 @@ class NodeCapacities:
         self._by_name = {capacity.node.name: capacity for capacity in self._capacities}
         self.gpus = [capacity.future.gpu for capacity in self._capacities]
         """What the future of each room has, by its index."""
-        self._fullest: list[tuple[int, int]] | None = None
-        """(What the future has, index), sorted; from the first search for a full node on."""
-        self._emptiest: list[tuple[int, int]] | None = None
-        """(Minus what the future has, index), sorted; from the first search for an empty node on."""
-        self._sorted_by = self.gpus.copy()
-        """The GPUs by which both are sorted."""
-        self._unsorted: set[int] = set()
-        """Indexes of nodes that may have other GPUs by now; most changes of a search are undone before the next."""
+        self._order = NodesByGpus(self.gpus)
         self._matching: dict[Selection, tuple[list[NodeCapacity], frozenset[int]]] = {}
         self._free: dict[tuple[Selection, bool], FreeTotals] = {}
         self._future_gpus = (-1, 0)
@@ -122,7 +115,7 @@ class NodeCapacities:
         """Add to the free amounts and pod slots; negative amounts take."""
         if future.gpu:
             self.gpus[capacity.index] += future.gpu
-            self._unsorted.add(capacity.index)
+            self._order.changed.add(capacity.index)
         if idle is future and capacity.idle is capacity.future:
             capacity.idle = capacity.future = capacity.idle + idle
         else:
@@ -145,7 +138,7 @@ class NodeCapacities:
     def _put_back(self, capacity: NodeCapacity, known: tuple[Resources, Resources, int, int], age: int) -> None:
         capacity.idle, capacity.future, capacity.pods_left, capacity.version = known
         self.age, self.gpus[capacity.index] = age, capacity.future.gpu
-        self._unsorted.add(capacity.index)
+        self._order.changed.add(capacity.index)
         self.changes.append(capacity)
         self._log.append(capacity.index)
 
@@ -182,9 +175,8 @@ class NodeCapacities:
         known = [(it.idle, it.future, it.pods_left, it.version, it.shared.copy()) for it in self._capacities]
 
         def restore() -> None:
-            self.gpus, self._sorted_by = gpus.copy(), gpus.copy()
-            self._unsorted.clear()
-            self.forget_order()
+            self.gpus[:] = gpus
+            self._order.changed.update(range(len(gpus)))
             for capacity, (idle, future, pods_left, version, shared) in zip(self._capacities, known, strict=True):
                 if capacity.version != version:
                     capacity.idle, capacity.future, capacity.pods_left = idle, future, pods_left
@@ -219,9 +211,8 @@ class NodeCapacities:
         """The best node that fits. Bin-pack: the fullest; spread: the emptiest; ties by node order."""
         if strategy is Strategy.SPREAD or asked.gpu < ENTIRE:
             return next(self.fitting(asked, group, strategy, now=now), None)
-        fullest, allowed, capacities = self._by_future(), self._match(group)[1], self._capacities
-        for place in range(bisect_left(fullest, (asked.gpu, -1)), len(fullest)):  # mostly the first ones fit
-            index = fullest[place][1]
+        allowed, capacities = self._match(group)[1], self._capacities
+        for index in self._order.having(asked.gpu):  # mostly the first ones fit
             if index in allowed and capacities[index].fits(asked, now=now):
                 return capacities[index]
         return None
@@ -241,46 +232,7 @@ class NodeCapacities:
     def with_gpus(self, group: PodGroup, gpu: int, *, spread: bool = False) -> Iterator[NodeCapacity]:
         """Matching nodes with that many future GPUs, the fullest first; with `spread`, the emptiest first."""
         allowed = self._match(group)[1]
-        if spread:
-            self._sort()
-            if self._emptiest is None:
-                self._emptiest = sorted((-free, index) for index, free in enumerate(self.gpus))
-            found = self._emptiest[: bisect_left(self._emptiest, (1 - gpu, -1))]
-        else:
-            found = self._with_future(gpu)
-        return (self._capacities[index] for _gpu, index in found if index in allowed)
-
-    def _with_future(self, gpu: int) -> list[tuple[int, int]]:
-        """(What the future has, index) of the nodes that have as much, the fullest first."""
-        fullest = self._by_future()
-        return fullest[bisect_left(fullest, (gpu, -1)) :]
-
-    def _by_future(self) -> list[tuple[int, int]]:
-        """The same of all nodes."""
-        if self._unsorted:
-            self._sort()
-        if self._fullest is None:
-            self._fullest = sorted(zip(self.gpus, range(len(self.gpus)), strict=True))
-        return self._fullest
-
-    def _sort(self) -> None:
-        """Move the nodes that have other GPUs than before."""
-        for index in self._unsorted:
-            before, gpu = self._sorted_by[index], self.gpus[index]
-            if before == gpu:
-                continue
-            self._sorted_by[index] = gpu
-            if self._fullest is not None:
-                del self._fullest[bisect_left(self._fullest, (before, index))]
-                insort(self._fullest, (gpu, index))
-            if self._emptiest is not None:
-                del self._emptiest[bisect_left(self._emptiest, (-before, index))]
-                insort(self._emptiest, (-gpu, index))
-        self._unsorted.clear()
-
-    def forget_order(self) -> None:
-        """Sort the nodes again at the next search: before many changes."""
-        self._fullest = self._emptiest = None
+        return (self._capacities[index] for index in self._order.having(gpu, spread=spread) if index in allowed)
 
     def free(self, group: PodGroup) -> tuple[Resources, Resources]:
         """Free resources now: the sum, and those of the emptiest node."""
@@ -293,9 +245,10 @@ class NodeCapacities:
     def future_gpus(self) -> int:
         """Sum of free GPUs, now or in the future; overcommitted nodes count as zero."""
         if self._future_gpus[0] != self.age:
-            self._future_gpus = (self.age, sum(gpu for gpu, _index in self._with_future(1)))
+            self._future_gpus = (self.age, self._order.total())
         return self._future_gpus[1]
 
+    @cached_property
     def capacity(self) -> Resources:
         """Sum of the resources of the ready nodes."""
         return sum_of(capacity.node.capacity for capacity in self._capacities)

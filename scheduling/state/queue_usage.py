@@ -4,8 +4,9 @@ Source: Run:ai over-quota rules, KAI capacity policy: a workload must pass at it
 it; limits are checked before quotas; a dimension that is not requested never refuses.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, Self
 
 from scheduling.model.reasons import PendingReason, Reason
@@ -91,24 +92,30 @@ def _excess(used: int, needed: int, bound: int | None) -> int:
     return max(used + needed - bound, 0) if needed and bound is not None else 0
 
 
+class QueuePaths(dict[str, tuple[Queue, ...]]):
+    """A queue and its ancestors by its name, leaf first; empty if unknown. A cycle of parents ends where it closes."""
+
+    def __init__(self, queues: Mapping[str, Queue]) -> None:
+        self._queues = queues
+
+    def __missing__(self, name: str) -> tuple[Queue, ...]:
+        found: dict[str, Queue] = {}
+        step: str | None = name
+        while step is not None and step not in found and (queue := self._queues.get(step)):
+            found[step] = queue
+            step = queue.parent
+        self[name] = tuple(found.values())
+        return self[name]
+
+
 class QueueUsageTracker:
     """Use per queue. Every change counts for the queue and all its ancestors."""
 
     def __init__(self, queues: Iterable[Queue]) -> None:
         self._queues = {queue.name: queue for queue in queues}
-        self._paths: dict[str, tuple[Queue, ...]] = {}
         self.uses: dict[str, QueueUsage] = dict.fromkeys(self._queues, UNUSED)
-
-    def path(self, name: str) -> tuple[Queue, ...]:
-        """The queue and its ancestors, leaf first; empty if unknown. A cycle of parents ends where it closes."""
-        if name not in self._paths:
-            found: dict[str, Queue] = {}
-            step: str | None = name
-            while step is not None and step not in found and (queue := self._queues.get(step)):
-                found[step] = queue
-                step = queue.parent
-            self._paths[name] = tuple(found.values())
-        return self._paths[name]
+        self.path: Callable[[str], tuple[Queue, ...]] = QueuePaths(self._queues).__getitem__
+        """The queue and its ancestors, leaf first; empty if unknown."""
 
     def charge(self, name: str, amount: Resources, *, preemptible: bool) -> None:
         """Add `amount` to the use; negative amounts subtract."""
@@ -116,6 +123,21 @@ class QueueUsageTracker:
             use = self.uses[queue.name]
             fixed = use.non_preemptible if preemptible else use.non_preemptible + amount
             self.uses[queue.name] = QueueUsage(use.allocated + amount, fixed, use.requested)
+
+    def undo_step(self, names: Iterable[str]) -> Callable[[], None]:
+        """Return a function that gives these queues and their ancestors their present use again."""
+        uses = self.uses
+        return partial(uses.update, {queue.name: uses[queue.name] for name in names for queue in self.path(name)})
+
+    def over_quota(self, name: str) -> bool:
+        """Whether the queue uses more than its deserved quota."""
+        return any(not self.uses[queue.name].allocated.within(queue.deserved) for queue in self.path(name)[:1])
+
+    def forgo(self, name: str, amount: Resources) -> None:
+        """Request less: these pods end. To be undone with their evictions."""
+        for queue in self.path(name):
+            use = self.uses[queue.name]
+            self.uses[queue.name] = QueueUsage(use.allocated, use.non_preemptible, use.requested - amount)
 
     def enter(self, entries: Iterable[UsageEntry]) -> None:
         """Add what pod groups use and request."""

@@ -30,6 +30,7 @@ from scheduling.rules.kai.victims import Piece, VictimQueue, by_unit, of_pieces,
 from scheduling.state.assignments import Assignment, evictions
 from scheduling.state.cluster_state import PlacedPods, SchedulingState, packed_state
 from scheduling.state.min_runtime import MinRuntimeProtection
+from scheduling.state.node_capacity import wants_part
 from scheduling.state.queue_usage import fits_quota
 from scheduling.state.refusals import impossible, no_room
 from scheduling.state.scoped_cache import ALL_PODS
@@ -95,6 +96,8 @@ class _KaiCycle:
         self._leaves: dict[str, dict[int, VictimQueue]] = {}
         self._moves: dict[str, VictimQueue] | None = None
         self._line: dict[str, WaitingLeaf] | None = None
+        self._allocated, self._nominates = 0, False
+        self._gone: list[Assignment] = []
 
     def run(self) -> Iterator[Decision]:
         """Run all actions, then yield the decisions in the order of the snapshot."""
@@ -102,26 +105,50 @@ class _KaiCycle:
             case.pend = self._nowhere(case)
         ready = [case for case in self.cases.values() if case.pend is None]
         self._allocate(ready)
+        self._allocated, self._nominates = self.state.mark(), any(case.nominated for case in ready)
         causes = [each for each in ACTIONS if each not in self.snapshot.leaves_out]
         for cause in causes:
             self._evict(ready, cause, last=cause is causes[-1])
+        for case in self.cases.values():
+            if case.nominated:
+                coming = tuple(pod for pod in case.group.waiting if pod.name in case.nominated)
+                case.pend, case.missed = no_room(self.state, case.group, coming, Reason.EVICTING), None
+        kept = self._until is Until.DECIDED and self._is_kept()
         self._count_free()
         for case in self.cases.values():
-            yield from self._decisions(case)
+            yield from self._decisions(case, kept=kept)
 
     def _count_free(self) -> None:
         """Say what was free for each group that waits when it was its turn, the latest first: returns to that state.
 
         At the end, since most groups that are asked about get victims, and do not need these numbers.
         """
-        for case in self.cases.values():
-            if case.nominated:
-                coming = tuple(pod for pod in case.group.waiting if pod.name in case.nominated)
-                case.pend, case.missed = no_room(self.state, case.group, coming, Reason.EVICTING), None
         missed = [(*case.missed, case) for case in self.cases.values() if case.missed]
         for mark, chunk, case in sorted(missed, key=itemgetter(0), reverse=True):
             self.state.undo(mark)
             case.pend = no_room(self.state, case.group, chunk)
+
+    def _is_kept(self) -> bool:
+        """Whether the next cycle starts with placing all groups that are asked about, if some get victims; else False.
+
+        Repeats the allocation: what has started runs, victims terminate, all other groups wait again.
+        """
+        mine = self._asked_about
+        if any(case.left for case in mine) or not any(case.evicts for case in mine):
+            return False
+        changed = [each.group for each in self._gone] + [it.group for it in self.cases.values() if it.placements]
+        if any(map(wants_part, changed)) or self._nominates:  # may be on other devices, or nodes, by then
+            return False
+        self.state.undo(self._allocated)
+        self.state.evict(*self._gone)
+        for assignment in self._gone:
+            self.state.usage.forgo(assignment.group.queue, assignment.pod.requests)
+        later = _KaiCycle(self.snapshot, self.state, Until.PLACED)
+        for name, case in later.cases.items():
+            case.left = [pod for pod in case.left if pod.name not in self.cases[name].placements]
+        ready = [case for case in later.cases.values() if case.left and later._nowhere(case) is None]
+        later._allocate(ready, mine=later._asked_about)
+        return not any(case.left for case in later._asked_about)
 
     def _nowhere(self, case: _KaiCandidate) -> PendingReason | None:
         """Why the group is not tried: no such pool, no leaf queue with its parents, or missing pods; else None."""
@@ -142,7 +169,8 @@ class _KaiCycle:
         waiting = [(case.group, total(self._chunk(case))) for case in cases]
         return ScheduleOrder(self.shares, groups_by_queue(self.shares, waiting))
 
-    def _allocate(self, cases: list[_KaiCandidate]) -> None:
+    def _allocate(self, cases: list[_KaiCandidate], mine: Sequence[_KaiCandidate] = ()) -> None:
+        """Place what fits without evictions. mine: end early once these are placed."""
         turns = self._turns(cases)
         for group, _asked in turns:
             case = self.cases[group.name]
@@ -154,9 +182,11 @@ class _KaiCycle:
                     case.pend, case.missed = PendingReason(Reason.NO_ROOM, total(chunk)), (self.state.mark(), chunk)
                 continue
             case.accept(placed)
-            case.over_quota = case.over_quota or self.state.over_quota(group)
+            case.over_quota = case.over_quota or self.state.usage.over_quota(group.queue)
             if case.left:
                 turns.push(group.queue, group, total(self._chunk(case)))
+            elif mine and not any(each.left for each in mine):
+                return
 
     def _refusal(self, group: PodGroup, chunk: tuple[Pod, ...]) -> PendingReason | None:
         """Limits and quotas first, as in KAI. A pod too large for any node is reported as well."""
@@ -324,16 +354,17 @@ class _KaiCycle:
         case.accept(PlacedPods(solution.nominated, now=False))
         self._moves = self._line = None
         for assignment in solution.victims:
+            self._gone.append(assignment)
             self._robbed[assignment.group.queue].add(assignment.group.name)
             self._leaves.pop(assignment.group.queue, None)
         case.evicts += evictions(solution.victims, cause, case.group, solution.moves)
 
-    def _decisions(self, case: _KaiCandidate) -> Iterator[Decision]:
+    def _decisions(self, case: _KaiCandidate, *, kept: bool) -> Iterator[Decision]:
         if case.placements:
             yield Start(case.group, case.placements, case.over_quota)
         yield from case.evicts
         if case.pend is not None:
-            yield Wait(case.group, case.pend, case.nominated)
+            yield Wait(case.group, case.pend, case.nominated, kept=kept)
 
 
 def _moves_all(_asked: Resources, gone: Sequence[Assignment]) -> bool:

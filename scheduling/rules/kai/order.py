@@ -11,8 +11,9 @@ from typing import Final, Generic, NamedTuple, Self, TypeVar
 from scheduling.model.resources import MILLI, ZERO, Resources
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot
 from scheduling.state.cluster_state import SchedulingState
-from scheduling.state.fair_share import fair_shares
+from scheduling.state.fair_share import Division, fair_shares
 from scheduling.state.queue_usage import UNUSED
+from scheduling.state.scoped_cache import NODES
 
 NO_SHARE_PENALTY: Final = 1000
 ENDLESS: Final = float("inf")
@@ -29,9 +30,10 @@ class KaiQueueShares:
     def __init__(self, snapshot: Snapshot, state: SchedulingState) -> None:
         self.state = state
         self.queues: Mapping[str, Queue] = snapshot.queue_by_name
-        self.total = state.capacities.capacity()
+        self.total = state.capacities.capacity
         requested = {name: use.requested for name, use in state.usage.uses.items()}
-        self.fair = fair_shares(snapshot.queues, requested, self.total)
+        divisions = state.cached(NODES, "divisions among queues", dict[Division, dict[str, Resources]])
+        self.fair = fair_shares(snapshot.queues, requested, self.total, divisions)
         self._keys: dict[tuple[str, int, int, int, int, int, int], QueueKey] = {}
         self._frames: dict[str, tuple[Resources, Head, Tail]] = {}
         self._allocatable = {queue.name: self._may_use(queue) for queue in snapshot.queues}

@@ -35,6 +35,7 @@ class ReclaimCheck:
         self._before: Mapping[str, QueueUsage] = dict(shares.state.usage.uses)
         self._losing: dict[str, bool] = {}
         """By the queue at which the paths part: all projects of another department are alike."""
+        self._first: dict[str, bool] = {}
 
     def may_lose(self, name: str, asked: Resources) -> bool:
         """Whether this queue is searched for victims. Work of other queues is not moved either."""
@@ -52,7 +53,9 @@ class ReclaimCheck:
     def comes_first(self, name: str, asked: Resources) -> bool:
         """Whether this queue would be served again before the candidate."""
         mine, theirs = self._parting(name)
-        return self._shares.key(theirs) < self._shares.key(mine, job=asked)
+        if theirs.name not in self._first:
+            self._first[theirs.name] = self._shares.key(theirs) < self._shares.key(mine, job=asked)
+        return self._first[theirs.name]
 
     def accepts(self, asked: Resources, gone: Sequence[Assignment]) -> bool:
         """Whether each victim's queue is over its bounds, and no sibling ends below the reclaimer."""

@@ -13,7 +13,8 @@ from typing import Final
 
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Pod, PodGroup
-from scheduling.rules.kai.victims import Unit, VictimLine
+from scheduling.rules.kai.victim_order import VictimLine
+from scheduling.rules.kai.victims import Unit
 from scheduling.state.assignments import Assignment
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import slots
@@ -48,8 +49,7 @@ class PotentialVictims:
         for assignment in recorded:
             self._also[assignment.group.name] = (*self._also.get(assignment.group.name, ()), assignment)
         self._gone = gone = set(recorded)
-        places = (place for name in self._also for place in line.of(state.assignments_of[name]))
-        self._skipped = {place for place in places if not gone.isdisjoint(line.known[place].unit)}
+        self._skipped = line.places_of(gone)
         self._place, self._counted = -1, 0
         self._only_moves = only_moves
         self._large: set[int] = set()
@@ -110,9 +110,10 @@ class PotentialVictims:
 
     def _gain(self, index: int, before: Resources, more: Resources) -> int:
         """How many more pods fit a node once more of it is free, for pods like the last one."""
-        free = self._line.capacities[index].future + before
-        if free.gpu + more.gpu < self._asked.gpu:
+        future = self._line.capacities[index].future
+        if future.gpu + before.gpu + more.gpu < self._asked.gpu:
             return 0
+        free = future + before
         return slots(free + more, self._asked) - slots(free, self._asked)
 
     def steps(self, *, local: bool) -> Iterator[None]:
@@ -161,8 +162,8 @@ class PotentialVictims:
         if missing <= 0 or not each:
             return True
         if local and not self._line.spread:
-            return self._line.largest >= missing * each
-        return self._line.slots(each) >= missing
+            return self._line.has_slots(missing * each, 1)
+        return self._line.has_slots(each, missing)
 
     def _fits_around(self, place: int) -> bool:
         """Whether those on this victim's nodes may be enough. With groups on several nodes, always True."""

@@ -15,7 +15,8 @@ from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, total
 from scheduling.rules.kai.order import KaiQueueShares, ScheduleOrder, WaitingLeaf, groups_by_queue, with_waiting
 from scheduling.rules.kai.scenarios import MOST_TRIES, Generator, PotentialVictims
-from scheduling.rules.kai.victims import Unit, VictimLine, VictimQueue
+from scheduling.rules.kai.victim_order import VictimLine
+from scheduling.rules.kai.victims import Unit, VictimQueue
 from scheduling.state.assignments import Assignment, held
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacity
@@ -130,12 +131,11 @@ class Solver:
         if scenario in self._failed:
             return None
         start = self._state.mark()
-        for assignment in removed:
-            self._state.evict(assignment)
+        self._state.evict(*removed)
         trial = _Trial(self._shares, self._group, pods, removed, self._waiting, only_moves=self._only_moves)
         if trial.run() and self._accepts(total(pods), [s for s in counted if s.leaving and s not in trial.moves]):
-            gone = trial.gone()
-            needed = tuple(unit for unit in units if not set(gone).isdisjoint(unit))
+            gone = dict.fromkeys(trial.gone())
+            needed = tuple(unit for unit in units if not gone.keys().isdisjoint(unit))
             return Solution(tuple(gone), trial.nominated, trial.moves, needed, exact=needed == units)
         self._failed.add(scenario)
         self._state.undo(start)

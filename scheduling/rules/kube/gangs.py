@@ -235,7 +235,7 @@ class _Gangs:
         missing = max(group.min_member - len(group.holding), 1)
         pods, pend = self._admitted(group, missing)
         if placements := self._start(group, pods, missing):
-            yield Start(group, placements, self.state.over_quota(group))
+            yield Start(group, placements, self.state.usage.over_quota(group.queue))
             pods, missing = tuple(pod for pod in pods if pod.name not in placements), 1
         if pods:
             victims, pend = self._evict(group, pods, missing)

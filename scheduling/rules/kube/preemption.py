@@ -119,7 +119,7 @@ class KubePreemption:
                 refused.add(pod.requests)
         decisions: list[Decision] = []
         if turn.placements:
-            decisions.append(Start(group, turn.placements, self.state.over_quota(group)))
+            decisions.append(Start(group, turn.placements, self.state.usage.over_quota(group.queue)))
         decisions += evictions(turn.victims, Cause.PREEMPT, group)
         if turn.nominated and turn.pend is None:
             coming = tuple(pod for pod in group.waiting if pod.name in turn.nominated)

@@ -186,7 +186,7 @@ class _VolcanoCycle:
         if startable:
             case.start(now)
             case.promise(later)
-            case.over_quota = case.over_quota or self.state.over_quota(case.group)
+            case.over_quota = case.over_quota or self.state.usage.over_quota(case.group.queue)
         else:
             case.promise(now | later)
         return startable

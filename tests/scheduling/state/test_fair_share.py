@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from scheduling.model.resources import ZERO, Limit, Resources
 from scheduling.model.snapshot import Queue
-from scheduling.state.fair_share import divide, fair_shares
+from scheduling.state import fair_share
+from scheduling.state.fair_share import Division, divide, fair_shares
 from tests.builders import queue
 
 GPU = Resources.of(gpu=1)
@@ -117,6 +118,15 @@ def test_projects_divide_their_departments_share() -> None:
         "b": 1,
         "c": 3,
     }
+
+
+def test_divisions_are_known_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_share, "MOST_KNOWN", 2)
+    queues, known = (queue("dep", deserved=4), queue("a", "dep", deserved=4)), dict[Division, dict[str, Resources]]()
+    for gpus in (1, 2, 3, 3):
+        asked = {"a": GPU * gpus, "dep": GPU * gpus}
+        assert fair_shares(queues, asked, GPU * 12, known) == asked
+        assert len(known) <= 2
 
 
 def test_unlimited_quota_takes_what_it_asks_for() -> None:

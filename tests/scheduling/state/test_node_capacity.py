@@ -229,3 +229,16 @@ def test_nodes_that_changed_are_known_until_there_were_too_many_changes() -> Non
     capacities.settle()
     assert capacities.changed_since(begin) is None
     assert capacities.changed_since(capacities.point) == set()
+
+
+def test_what_is_free_is_known_after_too_many_changes_to_name_the_nodes() -> None:
+    asked = gang("asked")
+    on = state(*CROWDED, *WORK, asked)
+    capacities = on.capacities
+    assert [amount.gpu for amount in capacities.free(asked)] == [13_000, 8_000]
+    change = Resources(gpu=-6_000)
+    capacities.change(capacities.all[0], idle=change, future=change)
+    for _ in range(MOST_LOGGED):
+        capacities.change(capacities.all[1], pods=1)
+    capacities.settle()
+    assert [amount.gpu for amount in capacities.free(asked)] == [7_000, 4_000]

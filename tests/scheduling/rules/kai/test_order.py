@@ -104,3 +104,21 @@ def test_in_a_large_cluster_only_queues_that_can_lose_are_searched() -> None:
     ]
     found = outcome(gang("new", gpus=2, queue="mine"), *nodes, *queues, *work)
     assert (found.kind, victims(found)) == (OutcomeKind.RECLAIMS, ["over38", "over39"])
+
+
+def test_in_a_large_cluster_all_projects_of_another_department_can_lose_or_none() -> None:
+    queues = (
+        queue("dep", deserved=4),
+        queue("mine", "dep", deserved=4),
+        queue("large", deserved=200),
+        queue("one", "large", deserved=100),
+        queue("two", "large", deserved=100),
+    )
+    nodes = [node(f"n{index}", 10, order=index) for index in range(24)]
+    work = [
+        running(f"{name}{index}", f"n{index // 10 + offset}", queue=name, priority="low", start=index)
+        for name, offset in (("one", 0), ("two", 12))
+        for index in range(120)
+    ]
+    found = outcome(gang("new", gpus=2, queue="mine"), *nodes, *queues, *work)
+    assert (found.kind, victims(found)) == (OutcomeKind.RECLAIMS, ["two118", "two119"])

@@ -41,6 +41,19 @@ def test_who_waits_elsewhere_or_behind_the_candidate_changes_nothing() -> None:
     assert (found.kind, found.coming, found.first) == (OutcomeKind.PREEMPTS, 1, ())
 
 
+def test_a_part_of_a_gpu_is_followed_through_the_next_cycle() -> None:
+    """It may be on another device by then."""
+    there = snapshot(
+        queue("dep", deserved=None),
+        queue("team", "dep", deserved=8),
+        node("n", 1),
+        running("weak", "n", gpus="0.5", priority=10),
+        gang("behind", priority=20, created=1),
+    )
+    found = preview(there, gang("x", gpus="0.6", priority=80, created=2), flavour="kai")
+    assert (found.kind, found.coming, names(found)) == (OutcomeKind.PREEMPTS, 1, (["weak"], []))
+
+
 def two_that_wait() -> tuple[Snapshot, PodGroup, Evict]:
     """The candidate x has one evicted on the only node, where another waits, too."""
     mine, weak = gang("x"), running("weak", "n")
