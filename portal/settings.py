@@ -4,7 +4,6 @@
 production sets `DATABASE_URL`, `RUNG_BROKER_URL`, `RUNG_SECRET_KEY` and `RUNG_HOSTS` (see `.env.example`).
 """
 
-import gc
 from contextlib import suppress
 from copy import deepcopy
 from ipaddress import ip_network
@@ -15,10 +14,10 @@ import environ
 from csp.constants import NONCE, NONE, SELF
 from kombu.entity import Queue
 
-from portal.kit.messaging.gc_tuning import THRESHOLDS
+from portal.kit.messaging.gc_tuning import collect_rarely
 from portal.kit.security import logging_config
 
-gc.set_threshold(*THRESHOLDS)
+collect_rarely()
 env = environ.Env()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -65,8 +64,7 @@ RUNG_KEEP_EVENTS_DAYS = env.int("RUNG_KEEP_EVENTS_DAYS", default=30)
 # --- real clusters ------------------------------------------------------------------------------------------------
 # Keys that seal the credentials of clusters, the newest first; `manage.py rotate_credentials --new-key` makes one.
 RUNG_CREDENTIAL_KEYS: list[str] = env.list("RUNG_CREDENTIAL_KEYS", default=[]) or stored_key("credential-keys").split()
-# Private or loopback networks in which API servers, mail servers and webhooks may be reached, such as 10.20.0.0/16.
-# Empty: public addresses only.
+# Private or loopback networks where API servers, mail servers and webhooks may be; empty: public addresses only.
 RUNG_CLUSTER_ADDRESSES = [ip_network(each) for each in env.list("RUNG_CLUSTER_ADDRESSES", default=[])]
 # Whether an admin may connect to a cluster without checking its certificate.
 RUNG_ALLOW_INSECURE_CLUSTERS = env.bool("RUNG_ALLOW_INSECURE_CLUSTERS", default=False)
@@ -315,8 +313,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 }
 
 # --- Celery: messages are wake-ups that carry ids; the database is the record of work -----------------------------
-# "periodic" is for short work of beat's. In production it has workers of its own (docker-compose.yml), so that limits
-# are enforced and due work is found while tenants or clusters keep every other worker busy.
+# "periodic" is for beat's short work. In production it has its own workers, so that limits are enforced at any load.
 QUEUES = ("sync", "workloads", "notify", "maintenance", "periodic")
 # How many workers one cluster may hold at a time, of all its applies, reconciles and observations.
 RUNG_CLUSTER_WORKERS = env.int("RUNG_CLUSTER_WORKERS", default=3)
