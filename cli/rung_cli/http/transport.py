@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from ssl import SSLError
+from functools import cache
+from ssl import SSLContext, SSLError
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -139,7 +140,7 @@ class RestTransport:
 def _client(address: str, manner: RequestOptions) -> httpx2.Client:
     local = is_loopback(urlsplit(address).hostname or "")
     try:
-        verify = httpx2.create_ssl_context(manner.ca_file) if manner.ca_file else httpx2.create_ssl_context()
+        verify = _trusted(manner.ca_file)
     except (OSError, SSLError) as error:
         raise UsageError(f"Cannot read the certificates of {manner.ca_file or 'this machine'}: {error}.") from None
     return httpx2.Client(
@@ -150,6 +151,12 @@ def _client(address: str, manner: RequestOptions) -> httpx2.Client:
         follow_redirects=False,
         headers={"User-Agent": f"rung-cli/{__version__}", "Accept": "application/json"},
     )
+
+
+@cache
+def _trusted(ca_file: str) -> SSLContext:
+    """The authorities of the file, or of this machine: reading these takes 20 ms, and a command may connect twice."""
+    return httpx2.create_ssl_context(ca_file) if ca_file else httpx2.create_ssl_context()
 
 
 @contextmanager
