@@ -158,7 +158,7 @@ FLAVOURS: Final[dict[str, Rules]] = {
 
 SHARDED: Final = frozenset({Flavour.KAI})
 """These never look beyond a node pool."""
-LEAVES_OUT_REFUSALS: Final = frozenset({Flavour.KUEUE})
+LEAVES_OUT_REFUSALS: Final = frozenset({Flavour.KUEUE, Flavour.VOLCANO})
 """Only these know `Until.CHANGES`."""
 WITHOUT_NOMINATION: Final = frozenset({Flavour.KAI})
 """These schedulers decide again in every cycle for which group they evict."""

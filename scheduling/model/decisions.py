@@ -104,7 +104,8 @@ def _is_partial(decided: Collection[Sequence[Start | Wait]]) -> bool:
 class Until(StrEnum):
     """How far a cycle goes. Volcano's rules always decide about all groups.
 
-    CHANGES: Kueue's cycle leaves out refusals that later events may end, and does not look at all that waits.
+    CHANGES: cycles of Kueue and Volcano leave out refusals that later events may end, without a look at what certainly
+    waits. Volcano's then do not always say why nominated pods wait.
     PLACED: KAI's cycle ends early once the groups that are asked about have nodes without evictions. DECIDED: any cycle
     ends once those are decided; if only some of their pods have nodes, all other groups that start are decided as well.
     """

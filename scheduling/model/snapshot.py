@@ -263,8 +263,7 @@ class Snapshot:
         if self.origin is not None:
             base, _gone, come = self.origin
             return tuple(dict.fromkeys((*base.pools, *(group.pool for group in come))))
-        named = ((node.pool for node in self.nodes), (queue.pool for queue in self.queues))
-        return tuple(dict.fromkeys(chain(*named, (group.pool for group in self.groups))))
+        return tuple(dict.fromkeys(each.pool for each in chain(self.nodes, self.queues, self.groups)))
 
     @cached_property
     def parents(self) -> frozenset[str]:
@@ -329,15 +328,11 @@ class Snapshot:
         if self.origin is not None:
             base, gone, come = self.origin
             return base.shard(pool).changed(gone, (each for each in come if each.pool == pool), now=self.now)
-        return Snapshot(
+        return replace(
+            self,
             nodes=tuple(node for node in self.nodes if node.pool == pool),
             queues=tuple(queue for queue in self.queues if queue.pool == pool),
             groups=tuple(group for group in self.groups if group.pool == pool),
-            strategies=self.strategies,
-            now=self.now,
-            leaves_out=self.leaves_out,
-            fair_sharing=self.fair_sharing,
-            levels=self.levels,
         )
 
     def with_groups(self, groups: Iterable[PodGroup]) -> "Snapshot":

@@ -22,6 +22,7 @@ runtime.
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, filterfalse
 
 from scheduling.model.decisions import Cause, Decision, Start, Until, Wait
 from scheduling.model.reasons import PendingReason, Reason
@@ -36,11 +37,15 @@ from scheduling.state.workspace import check_time, workspace
 
 @dataclass(slots=True)
 class _VolcanoCandidate:
-    """A waiting pod group and what the actions of the cycle have decided for it."""
+    """A waiting pod group and what the actions of the cycle have decided for it.
+
+    least: GPUs without which none of its pods fits on a node, where refusals for now are left out; else 0.
+    """
 
     group: PodGroup
     left: list[Pod]
     untried: list[Pod]
+    least: int = 0
     placements: dict[str, str] = field(default_factory=dict)
     nominated: dict[str, str] = field(default_factory=dict)
     kept: dict[str, str] = field(default_factory=dict)
@@ -61,44 +66,51 @@ class _VolcanoCandidate:
 
 
 Fits = Callable[[PodGroup, Pod, NodeCapacity], bool]
+InVain = Callable[[_VolcanoCandidate], bool]
 
 
 class VolcanoRules:
     """Rules of the flavour `volcano`."""
 
     def decide(
-        self, snapshot: Snapshot, about: Collection[str] | None = None, _until: Until = Until.ALL
+        self, snapshot: Snapshot, about: Collection[str] | None = None, until: Until = Until.ALL
     ) -> list[Decision]:
         """Run all actions over the waiting groups, then decide in the order of the snapshot."""
         with workspace(snapshot, VolcanoState) as state:
             state.about = about
-            return list(_VolcanoCycle(snapshot, state).run())
+            return list(_VolcanoCycle(snapshot, state, until).run())
 
 
 class _VolcanoCycle:
-    def __init__(self, snapshot: Snapshot, state: VolcanoState) -> None:
+    def __init__(self, snapshot: Snapshot, state: VolcanoState, until: Until) -> None:
         self.snapshot = snapshot
         self.state = state
         self.ordering = VolcanoOrder(snapshot, self.state)
+        self._tells_all = until is not Until.CHANGES
         self._failed_searches: set[tuple[object, ...]] = set()
         """Searches for victims that found none since the state last changed."""
 
     def run(self) -> Iterator[Decision]:
-        cases = [_VolcanoCandidate(group, list(pods := group.waiting), list(pods)) for group in self.snapshot.waiting]
-        for case in cases:
-            case.pend = self._nowhere(case)
+        cases = [self._candidate(group) for group in self.snapshot.waiting]
         ready = [case for case in cases if case.pend is None]
         self._allocate(ready)
-        for queue_cases in self._by_queue(self._hungry(ready, Cause.PREEMPT)):
-            for case in queue_cases:
+        for queue_cases in self._by_queue(self._hungry(ready, Cause.PREEMPT), self._is_stuck):
+            for case in filterfalse(self._is_stuck, queue_cases):
                 self._evict_for(case, Cause.PREEMPT)
-            for case in queue_cases:
+            for case in filterfalse(self._is_stuck, queue_cases):
                 self._fill(case)
-        for queue_cases in self._by_queue(self._hungry(ready, Cause.RECLAIM)):
-            for case in queue_cases:
+        for queue_cases in self._by_queue(self._hungry(ready, Cause.RECLAIM), self._reclaims_nothing):
+            for case in filterfalse(self._reclaims_nothing, queue_cases):
                 self._reclaim_for(case)
         for case in cases:
             yield from self._decisions(case)
+
+    def _candidate(self, group: PodGroup) -> _VolcanoCandidate:
+        case = _VolcanoCandidate(group, list(pods := group.waiting), list(pods))
+        case.pend = self._nowhere(case)
+        if not (case.pend or self._tells_all) and self.state.is_possible(group):
+            case.least = min(pod.requests.gpu for pod in pods)
+        return case
 
     def _hungry(self, cases: list[_VolcanoCandidate], action: Cause) -> list[_VolcanoCandidate]:
         """Groups that an action serves; none if the configuration lacks it. Preempt serves no groups of one domain."""
@@ -117,13 +129,20 @@ class _VolcanoCycle:
         incomplete = self.state.active[group.name] + len(pods) < group.min_member
         return PendingReason(Reason.GANG_INCOMPLETE, total(pods), pool=group.pool) if incomplete else None
 
+    def _is_stuck(self, case: _VolcanoCandidate) -> bool:
+        """Whether it certainly finds no node before others are evicted, and its refusal is left out."""
+        return case.least > self.state.largest_gap() and not self.state.has_weaker(case.group)
+
     def _starving(self, case: _VolcanoCandidate) -> bool:
         return not self.ordering.ready(case.group)
 
-    def _by_queue(self, cases: list[_VolcanoCandidate]) -> Iterator[list[_VolcanoCandidate]]:
-        """Yield the groups of one queue after the other, each time of the queue that is served next."""
+    def _by_queue(self, cases: list[_VolcanoCandidate], in_vain: InVain) -> Iterator[list[_VolcanoCandidate]]:
+        """Yield the groups of one queue after the other, each time of the queue that is served next.
+
+        End when all that are left are tried in vain: then nothing changes any more.
+        """
         waiting = _grouped(cases)
-        while waiting:
+        while not all(map(in_vain, chain.from_iterable(waiting.values()))):
             mark = self.state.mark()
             for queue in self.ordering.order.turns([*waiting]):
                 yield sorted(waiting.pop(queue), key=lambda case: self.ordering.job_turn(case.group))
@@ -133,7 +152,7 @@ class _VolcanoCycle:
     def _allocate(self, cases: list[_VolcanoCandidate]) -> None:
         """Place one group at a time: the minimum together, then pod by pod; the queue is chosen again each time."""
         waiting = _grouped(cases)
-        while waiting:
+        while not all(map(self._is_stuck, chain.from_iterable(waiting.values()))):
             mark = self.state.mark()
             for queue in self.ordering.order.turns([*waiting]):
                 waiting[queue] = self._place_first(waiting[queue])
@@ -156,6 +175,8 @@ class _VolcanoCycle:
 
         A group of one domain gets the first domain in which it can start, else the first whose capacity is being freed.
         """
+        if self._is_stuck(case):
+            return False
         domains, untried = self.state.domains(case.group), list(case.untried)
         for at_once in (True, False) if len(domains) > 1 else (False,):
             for domain in domains:
@@ -201,7 +222,7 @@ class _VolcanoCycle:
         promised = self.state.capacities.get(pod.nominated)
         if promised and promised.fits(asked, now=False) and matches(promised.node, domain):
             return promised
-        return SuitableNodes.of(self.state, domain, asked).best()
+        return None if asked.gpu > self.state.largest_gap() else SuitableNodes.of(self.state, domain, asked).best()
 
     def _evict_for(self, case: _VolcanoCandidate, cause: Cause) -> None:
         """Evict for the rest of the minimum; all of it or nothing."""
@@ -243,21 +264,23 @@ class _VolcanoCycle:
     def _reclaim_for(self, case: _VolcanoCandidate) -> None:
         if case.group.topology and not case.group.never_preempts:
             self._reclaim_until_near(case)
-        elif self._may_reclaim_for(case):
+        else:
             self._evict_for(case, Cause.RECLAIM)
 
-    def _may_reclaim_for(self, case: _VolcanoCandidate) -> bool:
-        """Whether its queue may reclaim for all missing pods, which the search would find out at the last of them only.
+    def _reclaims_nothing(self, case: _VolcanoCandidate) -> bool:
+        """Whether its queue may not reclaim for all missing pods, as the search would find out at the last of them.
 
-        Pods of different sizes are searched for.
+        Pods of different sizes, and those of one domain, are searched for.
         """
+        if case.group.topology and not case.group.never_preempts:
+            return False
         asked = [pod.requests for pod in case.left if pod.name not in case.kept]
         missing = case.group.min_member - self.state.active[case.group.name]
         if len(asked) < missing:  # one of its pods was evicted meanwhile
-            return False
-        if any(each != asked[0] for each in asked):
             return True
-        return self.ordering.may_reclaim(case.group.queue, asked[0] * missing)
+        if any(each != asked[0] for each in asked):
+            return False
+        return not self.ordering.may_reclaim(case.group.queue, asked[0] * missing)
 
     def _reclaim_until_near(self, case: _VolcanoCandidate) -> None:
         """For a gang of one domain: reclaim in cycle after cycle, because capacity anywhere may not let it start.
@@ -346,7 +369,7 @@ class _VolcanoCycle:
             coming = tuple(pod for pod in group.waiting if pod.name in case.nominated)
             pend = case.pend or no_room(self.state, group, coming, Reason.EVICTING)
             yield Wait(group, pend, case.nominated)
-        elif case.left:
+        elif case.left and (case.pend or not case.least):
             short = group.min_member - self.state.active[group.name] + len(case.kept)
             least = tuple(case.left[: max(short, 1)])
             yield Wait(group, case.pend or self._why(case, least))

@@ -44,7 +44,6 @@ class QueueOrder:
         self.deserved: Mapping[str, Resources] = {queue.name: _deserved(queue) for queue in snapshot.queues}
         self._seen: list[QueueUsage] = []
         self._known: dict[str, Any] = {}
-        self._turn: Callable[[str], Any] = cmp_to_key(self.compare)
 
     def turns(self, names: Collection[str]) -> Iterator[str]:
         """The queues in the order in which they are served while nothing changes.
@@ -59,8 +58,24 @@ class QueueOrder:
             if len({self._queues[name].parent for name in equal}) == 1:
                 yield from sorted(equal, key=self._own_turn)
             else:
-                while equal:
-                    yield equal.pop(equal.index(min(equal, key=self._turn)))
+                yield from self._in_circle(equal)
+
+    def _in_circle(self, names: list[str]) -> Iterator[str]:
+        """Again and again the first queue that none after it precedes, as `compare` says."""
+        paths = {name: [(each.name, self._use(each.name)) for each in self._usage.path(name)[::-1]] for name in names}
+
+        def precedes(left: str, right: str) -> bool:
+            for mine, other in zip(paths[left], paths[right], strict=False):
+                if mine[0] != other[0]:
+                    return (mine[1], self._age[left]) < (other[1], self._age[right])
+            return (self._use(left), self._age[left]) < (self._use(right), self._age[right])
+
+        while names:
+            place = 0
+            for index in range(1, len(names)):
+                if precedes(names[index], names[place]):
+                    place = index
+            yield names.pop(place)
 
     def _own_turn(self, name: str) -> tuple[tuple[float, bool], tuple[int, int]]:
         """Sort key of queues of one department: as in `compare`."""
@@ -193,11 +208,13 @@ class VolcanoOrder:
 
         Of departments only the limits themselves count here, not their use.
         """
-        if not self.order.holds(name, asked):
-            return False
-        after = self._state.usage.uses[name].allocated + asked
-        dimensions = zip(_parts(asked), _pairs(after, self._deserved[name]), strict=True)
-        return any(part and used <= deserved for part, (used, deserved) in dimensions)
+        used, deserved = self._state.usage.uses[name].allocated, self._deserved[name]
+        stays = (
+            (asked.gpu and used.gpu + asked.gpu <= deserved.gpu)
+            or (asked.cpu and used.cpu + asked.cpu <= deserved.cpu)
+            or (asked.memory and used.memory + asked.memory <= deserved.memory)
+        )
+        return bool(stays) and self.order.holds(name, asked)
 
     def weaker(self, group: PodGroup) -> dict[NodeCapacity, list[Assignment]]:
         """What the group may preempt, by node: preemptible work of its queue with lower priority.
@@ -227,8 +244,10 @@ class VolcanoOrder:
         if not asked.gpu:
             return matching
         losing = self.order.while_use_lasts("losing", self._losing)
-        gained = self._state.cached(ALL_PODS, ("GPUs to reclaim", losing), lambda: self._gpus_to_reclaim(losing))
+        gained, most = self._state.cached(ALL_PODS, ("GPUs to reclaim", losing), lambda: self._gpus_to_reclaim(losing))
         free, least = capacities.gpus, asked.gpu
+        if most + self._state.largest_gap() < least:
+            return ()
         return (each for each in matching if gained.get(each.index, 0) + free[each.index] >= least)
 
     def _losing(self) -> _Losing:
@@ -238,14 +257,16 @@ class VolcanoOrder:
     def _givers(self) -> Sequence[str]:
         return [name for name, groups in self._state.holders.items() if groups and self._gives(name)]
 
-    def _gpus_to_reclaim(self, losing: _Losing) -> Mapping[int, int]:
-        """GPUs that may be reclaimed per node index: in queues beyond their deserved quota, else of groups above their
-        minimum."""
+    def _gpus_to_reclaim(self, losing: _Losing) -> tuple[Mapping[int, int], int]:
+        """GPUs that may be reclaimed per node index, and the most of them.
+
+        Those of queues beyond their deserved quota, else of groups above their minimum.
+        """
         found: dict[int, int] = {}
         for name, exceeds in losing:
             for index, gpu in (self._state.preemptible_gpus if exceeds else self._state.surplus_gpus)[name].items():
                 found[index] = found.get(index, 0) + gpu
-        return found
+        return found, max(found.values(), default=0)
 
     def _may_exceed_deserved(self, name: str) -> bool:
         """Whether a pod with GPUs of this queue may be reclaimed now."""

@@ -15,6 +15,7 @@ from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
 from scheduling.state.assignments import Assignment
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, selection
+from scheduling.state.refusals import impossible
 from scheduling.state.scoped_cache import NODES
 from scheduling.state.workspace import add, check_time
 
@@ -31,7 +32,24 @@ class VolcanoState(SchedulingState):
         """By queue and node index."""
         self.surplus_gpus: dict[str, dict[int, int]] = defaultdict(dict)
         """The same of pod groups with more pods than their minimum."""
+        self._gap = (-1, 0)
+        """An age of the capacities, and the largest gap then."""
+        self._possible: dict[str, PodGroup] = {}
         super().__init__(snapshot, default=Strategy.SPREAD)
+
+    def largest_gap(self) -> int:
+        """The most GPUs that one node has free, now or once capacity is freed."""
+        if self._gap[0] != self.capacities.age:
+            self._gap = (self.capacities.age, max(0, *self.capacities.gpus))
+        return self._gap[1]
+
+    def is_possible(self, group: PodGroup) -> bool:
+        """Whether its waiting pods could run on the empty node pool."""
+        if self._possible.get(group.name) is not group:
+            if impossible(self, group, group.waiting) is not None:
+                return False
+            self._possible[group.name] = group
+        return True
 
     def _occupy(self, assignment: Assignment, capacity: NodeCapacity, sign: int) -> None:
         super()._occupy(assignment, capacity, sign)
