@@ -6,7 +6,6 @@ from enum import StrEnum
 from functools import cached_property
 from hashlib import sha256
 from itertools import chain
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
 from scheduling.model.preemptibility import FairSharingStrategy, QueuePreemptionPolicy
@@ -48,10 +47,9 @@ class Toleration:
         return self.operator == "Exists" or self.value == taint.value
 
 
-def welcome(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
+def welcome(taints: Iterable[Taint], tolerations: Collection[Toleration]) -> bool:
     """Whether a pod with these tolerations may run on a node with these taints."""
-    borne = tuple(tolerations)
-    return all(any(each.bears(taint) for each in borne) for taint in taints)
+    return all(any(each.bears(taint) for each in tolerations) for taint in taints)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +132,10 @@ class PodGroup:
     disruptionMode is PodGroup, evicted whole or not at all.
     placement: whether it packs or spreads its own pods, overriding the pool's strategy (soft pod affinity); kin: pods
     of groups of the same kin count as its own; empty: only those of the group.
-    min_runtime: minimum runtime of its pods before they may be evicted for any workload, in the unit of the time stamps
-    (Volcano, if configured).
+    min_runtime: of its pods, before any workload may evict them, in the unit of time stamps (Volcano, if configured).
     let_in: when a queue of jobs let it in, where its scheduler says so: it may have waited for a node since (Kueue).
-    made: all its pods exist, and a ResourceQuota counts them from then on until they are gone (kube); else whoever
-    waits asks it first. more: what every pod of it needs of a node's `more`.
+    made: all its pods exist, and a ResourceQuota counts them until they are gone (kube); else it is asked first.
+    more: what every pod of it needs of a node's `more`.
     """
 
     name: Final[str]
@@ -242,8 +239,8 @@ class Snapshot:
                 raise ValueError(f"more than one {what} is named {', '.join(twice)}")
 
     @cached_property
-    def queue_by_name(self) -> Mapping[str, Queue]:
-        return MappingProxyType({queue.name: queue for queue in self.queues})
+    def queue_by_name(self) -> dict[str, Queue]:
+        return {queue.name: queue for queue in self.queues}
 
     @cached_property
     def group_by_name(self) -> dict[str, PodGroup]:
@@ -263,7 +260,8 @@ class Snapshot:
         if self.origin is not None:
             base, _gone, come = self.origin
             return tuple(dict.fromkeys((*base.pools, *(group.pool for group in come))))
-        return tuple(dict.fromkeys(each.pool for each in chain(self.nodes, self.queues, self.groups)))
+        named: Iterable[SnapshotNode | Queue | PodGroup] = chain(self.nodes, self.queues, self.groups)
+        return tuple(dict.fromkeys(each.pool for each in named))
 
     @cached_property
     def parents(self) -> frozenset[str]:
@@ -309,7 +307,8 @@ class Snapshot:
             return self.origin.base.digests
         by_pool = (sorted(self.strategies.items()), sorted(self.levels.items()))
         settings = (self.queues, by_pool, sorted(self.leaves_out), self.fair_sharing)
-        return {"nodes": _digest([replace(node, order=0) for node in self.nodes]), "quotas": _digest(settings)}
+        values = {"nodes": [replace(node, order=0) for node in self.nodes], "quotas": settings}
+        return {name: sha256(repr(value).encode()).hexdigest()[:16] for name, value in values.items()}
 
     @cached_property
     def shards(self) -> dict[str, "Snapshot"]:
@@ -382,10 +381,6 @@ _CACHED: Final = frozenset(
     {"groups", "group_by_name", "pools", "waiting", "_waiting", "ending", "has_min_runtimes", "workspaces", "shards"}
 )
 """What is kept of a snapshot and does not hold for another that is derived from it."""
-
-
-def _digest(value: object) -> str:
-    return sha256(repr(value).encode()).hexdigest()[:16]
 
 
 def _exchanged(groups: dict[str, PodGroup], gone: Iterable[str], come: Iterable[PodGroup]) -> dict[str, PodGroup]:
