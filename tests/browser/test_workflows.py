@@ -136,23 +136,25 @@ def test_a_changed_rung_goes_through_its_plan(visit: Visitor, organisation: Addr
 
 
 def test_polling_rests_while_hidden_and_goes_on_when_seen(visit: Visitor, organisation: Addresses, alice: User) -> None:
-    page = visit(alice).open("/workloads/")
+    page = visit(alice).open_with_clock("/workloads/")
     hidden = "Object.defineProperty(document, 'hidden', { get: () => window.away });"
     page.evaluate(f"() => {{ window.away = true; {hidden} }}")
     polls: list[str] = []
     page.on("request", lambda request: polls.append(request.url))
-    page.wait_for_timeout(6_000)
+    page.clock.fast_forward(6_000)
+    page.wait_for_timeout(500)
     assert polls == []
     page.evaluate("() => { window.away = false; }")
     with page.expect_response(lambda response: response.url.endswith("/workloads/"), timeout=7_000) as refreshed:
-        pass
+        page.clock.fast_forward(5_000)
     assert refreshed.value.status == 200
 
 
 def test_what_happens_appears_without_a_reload(visit: Visitor, organisation: Addresses, alice: User) -> None:
-    page = visit(alice).open("/workloads/?phase=Running")
+    page = visit(alice).open_with_clock("/workloads/?phase=Running")
     expect(page.locator("#table")).to_contain_text("llm-finetune")
     Workload.objects.filter(name="llm-finetune").update(phase=Phase.COMPLETED)
+    page.clock.fast_forward(5_000)
     expect(page.locator("#table")).to_contain_text("No workloads match these filters.", timeout=8_000)
 
 
