@@ -14,6 +14,7 @@ Source: KAI 0.17 and recorded decisions of it (docs/model.md).
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
@@ -276,7 +277,7 @@ class _KaiCycle:
 
     def _others(self, group: PodGroup, asked: Resources, reclaim: ReclaimCheck) -> dict[str, VictimQueue]:
         """Victims of reclaim: preemptible work of queues that may lose some; if many, not of queues served first."""
-        names = (name for name in self._held_queues() if name != group.queue and reclaim.may_lose(name, asked))
+        names = reclaim.losing((name for name in self._held_queues if name != group.queue), asked)
         others = {name: self._evictable(name, group.queue, Cause.RECLAIM) for name in names}
         if sum(len(queue.victims) for queue in others.values()) <= MANY_VICTIMS:
             return others
@@ -286,7 +287,7 @@ class _KaiCycle:
         """Work that consolidation may move, of any queue; computed again after an eviction."""
         if self._moves is None:
             chosen: dict[str, list[PodGroup]] = {}
-            ranked = merge(*map(self._weakest_first, self._held_queues()), key=_weakness)
+            ranked = merge(*map(self._weakest_first, self._held_queues), key=_weakness)
             for each in islice(filter(self._runs, ranked), MOST_MOVED):
                 chosen.setdefault(each.queue, []).append(each)
             self._moves = {name: by_unit(map(self._staying, found)) for name, found in chosen.items()}
@@ -346,6 +347,7 @@ class _KaiCycle:
         """Whether it lost some but not all pods in this cycle: the others then go in other units."""
         return not all(assignment.leaving for assignment in self.state.assignments_of[group])
 
+    @cached_property
     def _held_queues(self) -> list[str]:
         """Names of the queues that have pods on nodes."""
         return [name for name, groups in self.state.holders.items() if groups and name in self.snapshot.queue_by_name]

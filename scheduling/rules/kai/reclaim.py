@@ -3,7 +3,7 @@
 Source: KAI's proportion plugin. Queues are compared at the level where their paths part.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from scheduling.model.resources import Limit, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Queue
@@ -37,12 +37,16 @@ class ReclaimCheck:
         """By the queue at which the paths part: all projects of another department are alike."""
         self._first: dict[str, bool] = {}
 
-    def may_lose(self, name: str, asked: Resources) -> bool:
-        """Whether this queue is searched for victims. Work of other queues is not moved either."""
-        mine, theirs = self._parting(name)
-        if theirs.name not in self._losing:
-            self._losing[theirs.name] = self._may_lose(mine, theirs, asked)
-        return self._losing[theirs.name]
+    def losing(self, names: Iterable[str], asked: Resources) -> list[str]:
+        """The queues of these that are searched for victims. Work of other queues is not moved either."""
+        found, known = [], self._losing
+        for name in names:
+            mine, theirs = self._partings.get(name) or self._parting(name)
+            if theirs.name not in known:
+                known[theirs.name] = self._may_lose(mine, theirs, asked)
+            if known[theirs.name]:
+                found.append(name)
+        return found
 
     def _may_lose(self, mine: Queue, theirs: Queue, asked: Resources) -> bool:
         used = self._used(theirs.name)

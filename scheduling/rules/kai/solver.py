@@ -62,7 +62,7 @@ class Solver:
         self._state = shares.state
         self._group = group
         self._only_moves = only_moves
-        self._line = VictimLine(shares, victims, min(pod.requests.gpu for pod in group.waiting))
+        self._line = VictimLine.of_queues(shares, victims, min(pod.requests.gpu for pod in group.waiting))
         self._accepts = accepts
         self._waiting = waiting
         self._failed: set[tuple[int, int, frozenset[Assignment]]] = set()
@@ -168,6 +168,9 @@ class _Trial:
         self._among = frozenset[str]()
         self.nominated: dict[str, str] = {}
         self.moves: dict[Assignment, str] = {}
+        self._least = min(pod.requests.gpu for pod in pods)
+        self._allowed = self._state.capacities.allowed(group)
+        self._slots = 0
         if any(each.topology for each in (group, *(assignment.group for assignment in removed))):
             self._among = frozenset(capacity.node.name for capacity in self._state.capacities.with_gpus(group, 1))
 
@@ -187,6 +190,7 @@ class _Trial:
         entries = [(assignments[0].group, held(offers[name])) for name, assignments in returning.items()]
         leaves = groups_by_queue(self._shares, [(self._group, total(self._pods)), *entries])
         left = {self._group.name, *offers}
+        self._slots = self._slots_now()
         turns = iter(ScheduleOrder(self._shares, with_waiting(self._shares, leaves, self._waiting)))
         while left:
             group, _amount = next(turns)
@@ -195,16 +199,17 @@ class _Trial:
                     return False
             elif group.name in left:
                 is_back = self._put_back(group, offers[group.name])
-                if (self._only_moves and not is_back) or (self._group.name in left and not self._may_fit()):
-                    return False
+                if (self._only_moves and not is_back) or (self._group.name in left and self._slots < len(self._pods)):
+                    return False  # others only take
             left.discard(group.name)
         return True
 
-    def _may_fit(self) -> bool:
-        """Whether there are GPUs enough for the candidate now. If not, there are none at its turn: others only take."""
-        least = min(pod.requests.gpu for pod in self._pods)
-        capacities = self._state.capacities.with_gpus(self._group, least)
-        return not least or sum(capacity.future.gpu // least for capacity in capacities) >= len(self._pods)
+    def _slots_now(self) -> int:
+        """How many pods of the candidate its nodes may have GPUs for, until others take some."""
+        if not self._least:
+            return len(self._pods)
+        capacities = self._state.capacities.with_gpus(self._group, self._least)
+        return sum(capacity.future.gpu // self._least for capacity in capacities)
 
     def _place_candidate(self) -> bool:
         if self._state.refusal(self._group, total(self._pods)):
@@ -236,13 +241,17 @@ class _Trial:
         return any(self._put_into(domain, assignments) for domain in self._domains(group, held(assignments)))
 
     def _put_into(self, domain: PodGroup, assignments: Sequence[Assignment]) -> bool:
-        start = self._state.mark()
+        start, slots = self._state.mark(), self._slots
         moves: dict[Assignment, str] = {}
         for assignment in assignments:
             capacity = self._capacity(domain, assignment.pod.requests)
             if capacity is None:
                 self._state.undo(start)
+                self._slots = slots
                 return False
+            if self._least and capacity.index in self._allowed:
+                gpu, asked = max(capacity.future.gpu, 0), assignment.pod.requests.gpu
+                self._slots -= gpu // self._least - max(gpu - asked, 0) // self._least
             if capacity is assignment.capacity:
                 self._state.keep(assignment)
             else:

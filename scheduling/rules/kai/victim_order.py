@@ -15,6 +15,7 @@ from typing import Any, Final
 from scheduling.rules.kai.order import KaiQueueShares
 from scheduling.rules.kai.victims import Victim, VictimQueue
 from scheduling.state.assignments import Assignment
+from scheduling.state.node_capacity import NodeCapacity
 from scheduling.state.scoped_cache import ALL_PODS
 from scheduling.state.workspace import check_time
 
@@ -51,6 +52,7 @@ class VictimOrder:
         self.homes, self.filled = array("q"), array("q")
         self.first_nodes, self.first_places = array("q"), array("q")
         self._met = bytearray(nodes)
+        self.line: VictimLine | None = None
         self.spread = frozenset[int]().union(*(queue.spread for queue in self._queues))
 
     @cached_property
@@ -198,16 +200,25 @@ class VictimLine:
     least: GPUs of the candidate's smallest pod.
     """
 
-    def __init__(self, shares: KaiQueueShares, queues: Mapping[str, VictimQueue], least: int) -> None:
-        self._order = order = victim_order(shares, queues)
+    def __init__(self, order: VictimOrder, least: int, capacities: Sequence[NodeCapacity], free: list[int]) -> None:
+        self._order = order
         self._least = least
-        self.capacities = shares.state.capacities.all
-        self.free = tuple(shares.state.capacities.gpus)
+        self.capacities = capacities
+        self.free = free
         self.known, self.on, self.filled, self.spread = order.known, order.on, order.filled, order.spread
         self.first_nodes, self.first_places = order.first_nodes, order.first_places
         self._slots: dict[int, int] = {}
         self._helpful: list[int] = []
         self._seen = 0
+
+    @classmethod
+    def of_queues(cls, shares: KaiQueueShares, queues: Mapping[str, VictimQueue], least: int) -> "VictimLine":
+        """The line for the present state. Kept with the order: other questions come to the same state."""
+        order, capacities = victim_order(shares, queues), shares.state.capacities
+        line = order.line
+        if line is None or line._least != least or line.free != capacities.gpus:
+            line = order.line = cls(order, least, capacities.all, capacities.gpus.copy())
+        return line
 
     @cached_property
     def floor(self) -> list[int]:

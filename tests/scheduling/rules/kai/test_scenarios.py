@@ -78,6 +78,18 @@ def test_gpus_on_a_node_that_the_newcomer_may_not_use_replace_no_victims() -> No
     assert (found.kind, taken(found)) == (OutcomeKind.PREEMPTS, {"a": 1, "b": 1})
 
 
+def test_who_leaves_room_beside_a_newcomer_without_gpus_stays() -> None:
+    """The youngest frees one of two cores; once the older one goes as well, it has its place again."""
+
+    def cores(group: PodGroup, number: int) -> PodGroup:
+        return replace(group, pods=tuple(replace(pod, requests=Resources.of(cpu=number)) for pod in group.pods))
+
+    small = replace(node("n", 0), capacity=Resources.of(cpu=3))
+    work = (cores(weak("old", "n"), 2), cores(weak("young", "n", start=1), 1))
+    found = outcome(cores(gang("new", priority="high"), 2), *QUEUES, small, *work)
+    assert (found.kind, taken(found)) == (OutcomeKind.PREEMPTS, {"old": 1})
+
+
 @pytest.mark.parametrize(("free", "kind"), [(3, OutcomeKind.PENDING), (4, OutcomeKind.PREEMPTS)])
 def test_a_gang_finds_room_for_all_of_its_pods_or_for_none(free: int, kind: OutcomeKind) -> None:
     """Four pods, each of a whole node: of three nodes none is emptied."""
