@@ -16,10 +16,9 @@ from scheduling.model.snapshot import Pod, PodGroup, Snapshot, SnapshotNode, Str
 from scheduling.state.assignments import Assignment
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, matches, selection, wants_part
 from scheduling.state.queue_usage import QueueUsageTracker, UsageEntry
-from scheduling.state.scoped_cache import Scope, ScopedCache, Value
 from scheduling.state.shortage import Shortage, Space, shortage
 from scheduling.state.topology_domains import Domains
-from scheduling.state.workspace import add, check_time, copied
+from scheduling.state.workspace import Scope, ScopedCache, Value, add, check_time, copied
 
 Key = TypeVar("Key")
 

@@ -5,15 +5,14 @@ have started. A pod starts now if both suffice; if only `future` does, it waits.
 never stops it, however overcommitted the node is.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Final
 
-from scheduling.model.resources import ZERO, Resources, sum_of
+from scheduling.model.resources import ENTIRE, ZERO, Resources, SharedGpus, is_gpu_fraction, sum_of
 from scheduling.model.snapshot import PodGroup, SnapshotNode, Strategy, Toleration, welcome
-from scheduling.state.nodes_by_gpus import NodesByGpus
-from scheduling.state.shared_gpus import ENTIRE, SharedGpus, is_gpu_fraction
 
 NO_LIMIT: Final = 2**31
 MOST_LOGGED: Final = 10_000
@@ -73,6 +72,60 @@ class NodeCapacity:
     def device_for(self, gpu: int, *, now: bool) -> str:
         """The device on which a fraction is placed, maybe one that becomes shared; empty for whole GPUs."""
         return (self.shared.device_for(gpu, now=now) or self.shared.new()) if is_gpu_fraction(gpu) else ""
+
+
+class NodesByGpus:
+    """Indexes of nodes by their free GPUs, which the owner changes.
+
+    changed: nodes that may have other GPUs than before. They are moved at the next search: most changes of an attempt
+    are undone by then.
+    """
+
+    def __init__(self, gpus: Sequence[int]) -> None:
+        self._gpus = gpus
+        self._sorted_by: list[int] = []
+        self._amounts: list[int] = []
+        self._indexes: dict[int, list[int]] = {}
+        self.changed = set(range(len(gpus)))
+
+    def having(self, gpu: int, *, spread: bool = False) -> Iterator[int]:
+        """Nodes that have as much, the fullest first; with `spread`, the emptiest first. Ties by index."""
+        self._sort()
+        amounts = self._amounts[bisect_left(self._amounts, gpu) :]
+        return self._in_order(amounts[::-1] if spread else amounts)
+
+    def _in_order(self, amounts: Sequence[int]) -> Iterator[int]:
+        for amount in amounts:
+            yield from [*self._indexes.get(amount, ())]
+
+    def total(self) -> int:
+        """Sum of free GPUs; overcommitted nodes count as zero."""
+        self._sort()
+        return sum(amount * len(self._indexes[amount]) for amount in self._amounts if amount > 0)
+
+    def _sort(self) -> None:
+        if len(self.changed) > len(self._gpus) // 4:
+            self._sorted_by, self._indexes = [*self._gpus], {}
+            for index, gpu in enumerate(self._gpus):
+                self._indexes.setdefault(gpu, []).append(index)
+            self._amounts = sorted(self._indexes)
+        else:
+            for index in self.changed:
+                if self._sorted_by[index] != self._gpus[index]:
+                    self._move(index, self._sorted_by[index], self._gpus[index])
+        self.changed.clear()
+
+    def _move(self, index: int, before: int, gpu: int) -> None:
+        left = self._indexes[before]
+        del left[bisect_left(left, index)]
+        if not left:
+            del self._indexes[before]
+            self._amounts.remove(before)
+        if gpu not in self._indexes:
+            self._indexes[gpu] = []
+            insort(self._amounts, gpu)
+        insort(self._indexes[gpu], index)
+        self._sorted_by[index] = gpu
 
 
 class NodeCapacities:

@@ -34,8 +34,7 @@ from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.node_capacity import wants_part
 from scheduling.state.queue_usage import fits_quota
 from scheduling.state.refusals import impossible, no_room
-from scheduling.state.scoped_cache import ALL_PODS
-from scheduling.state.workspace import workspace
+from scheduling.state.workspace import ALL_PODS, workspace
 
 ACTIONS: Final = (Cause.CONSOLIDATE, Cause.RECLAIM, Cause.PREEMPT)
 MOST_MOVED: Final = 17

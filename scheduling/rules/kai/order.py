@@ -13,7 +13,7 @@ from scheduling.model.snapshot import PodGroup, Queue, Snapshot
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.fair_share import Division, fair_shares
 from scheduling.state.queue_usage import UNUSED
-from scheduling.state.scoped_cache import NODES
+from scheduling.state.workspace import NODES
 
 NO_SHARE_PENALTY: Final = 1000
 ENDLESS: Final = float("inf")

@@ -10,7 +10,7 @@ from scheduling.model.snapshot import PodGroup, Queue
 from scheduling.rules.kai.order import KaiQueueShares
 from scheduling.state.assignments import Assignment
 from scheduling.state.queue_usage import UNUSED, QueueUsage
-from scheduling.state.scoped_cache import NODES
+from scheduling.state.workspace import NODES
 
 
 def may_reclaim(shares: KaiQueueShares, group: PodGroup, asked: Resources) -> bool:

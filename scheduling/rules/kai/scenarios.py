@@ -7,20 +7,116 @@ more of them.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Pod, PodGroup
-from scheduling.rules.kai.victim_order import VictimLine
-from scheduling.rules.kai.victims import Unit
+from scheduling.rules.kai.order import KaiQueueShares
+from scheduling.rules.kai.victims import Unit, VictimOrder, VictimQueue, victim_order
 from scheduling.state.assignments import Assignment
 from scheduling.state.cluster_state import SchedulingState
-from scheduling.state.node_capacity import slots
+from scheduling.state.node_capacity import NodeCapacity, slots
 
 MOST_TRIES: Final = 100
 """Scenarios of several nodes that are tried for one candidate, or a part of it; KAI goes on for two minutes."""
+
+
+class VictimLine:
+    """The victims in order, and the free GPUs at the start, for all searches for one candidate.
+
+    least: GPUs of the candidate's smallest pod.
+    """
+
+    def __init__(self, order: VictimOrder, least: int, capacities: Sequence[NodeCapacity], free: list[int]) -> None:
+        self._order = order
+        self._least = least
+        self.capacities = capacities
+        self.free = free
+        self.known, self.on, self.filled, self.spread = order.known, order.on, order.filled, order.spread
+        self.first_nodes, self.first_places = order.first_nodes, order.first_places
+        self._slots: dict[int, int] = {}
+        self._helpful: list[int] = []
+        self._seen = 0
+
+    @classmethod
+    def of_queues(cls, shares: KaiQueueShares, queues: Mapping[str, VictimQueue], least: int) -> "VictimLine":
+        """The line for the present state. Kept with the order: other questions come to the same state."""
+        order, capacities = victim_order(shares, queues), shares.state.capacities
+        line = order.line
+        if not isinstance(line, cls) or line._least != least or line.free != capacities.gpus:
+            line = order.line = cls(order, least, capacities.all, capacities.gpus.copy())
+        return line
+
+    @cached_property
+    def floor(self) -> list[int]:
+        """Free GPUs by node index, not below zero; the last is for pods on unknown nodes."""
+        return [gpu if gpu > 0 else 0 for gpu in self.free] + [-1]
+
+    def has_slots(self, gpu: int, wanted: int) -> bool:
+        """Whether so many pods with that many GPUs fit the nodes of victims once all potential victims are gone."""
+        if gpu > self._bound:
+            return False
+        if gpu not in self._slots:
+            self._slots[gpu] = sum([most // gpu for most in self._most])
+        return self._slots[gpu] >= wanted
+
+    @cached_property
+    def _bound(self) -> int:
+        """No node has more GPUs then."""
+        return self._order.most_held + max(self.free, default=0)
+
+    @cached_property
+    def _most(self) -> Sequence[int]:
+        """GPUs that each node of victims then has."""
+        free = self.free
+        return [free[index] + gpu if free[index] > 0 else gpu for index, gpu in self._order.held.items()]
+
+    def places_of(self, gone: set[Assignment]) -> set[int]:
+        """Places of the victims that have any of these pods."""
+        indexes = {each.capacity.index if each.capacity else -1 for each in gone}
+        known = self.known
+        return {
+            place
+            for index in indexes
+            for place in self._order.found_on(index)
+            if not gone.isdisjoint(known[place].unit)
+        }
+
+    def of(self, assignments: Sequence[Assignment]) -> list[int]:
+        """Places of the victims of the pod group that has these assignments."""
+        indexes = {each.capacity.index if each.capacity else -1 for each in assignments}
+        places = {place for index in indexes for place in self.on(index)}
+        return sorted(place for place in places if self.known[place].unit[0].group is assignments[0].group)
+
+    def places(self, after: int) -> Iterator[int]:
+        """All further places, in order."""
+        place = after + 1
+        while self._order.reaches(place):
+            end = len(self.known)
+            yield from range(place, end)
+            place = end
+
+    def helpful(self, nodes: Collection[int]) -> Iterator[int]:
+        """Places, in order, of victims by which their node may fit a pod, and of all victims on these nodes."""
+        seen = count = 0
+        while self._order.reaches(seen):
+            self._find_helpful()
+            found, also = self._helpful[count:], [place for index in nodes for place in self.on(index) if place >= seen]
+            seen, count = len(self.known), len(self._helpful)
+            yield from sorted({*found, *also}) if also else found
+
+    def _find_helpful(self) -> None:
+        """Look at the places that have become known. On nodes of spread groups, all help."""
+        floor, least, spread = self.floor, self._least, self.spread
+        coming = zip(self._order.homes[self._seen :], self.filled[self._seen :], strict=True)
+        self._helpful += [
+            place
+            for place, (home, filled) in enumerate(coming, self._seen)
+            if floor[home] + filled >= least or home in spread
+        ]
+        self._seen = len(self.known)
 
 
 class PotentialVictims:

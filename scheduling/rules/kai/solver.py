@@ -14,8 +14,7 @@ from typing import Final
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, total
 from scheduling.rules.kai.order import KaiQueueShares, ScheduleOrder, WaitingLeaf, groups_by_queue, with_waiting
-from scheduling.rules.kai.scenarios import MOST_TRIES, Generator, PotentialVictims
-from scheduling.rules.kai.victim_order import VictimLine
+from scheduling.rules.kai.scenarios import MOST_TRIES, Generator, PotentialVictims, VictimLine
 from scheduling.rules.kai.victims import Unit, VictimQueue
 from scheduling.state.assignments import Assignment, held
 from scheduling.state.cluster_state import SchedulingState

@@ -36,8 +36,7 @@ from scheduling.state.assignments import Assignment, evictions
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NO_LIMIT, NodeCapacity, Selection, empty, selection
 from scheduling.state.refusals import impossible, never_fits, no_room
-from scheduling.state.scoped_cache import ALL_PODS, NODES
-from scheduling.state.workspace import check_time, workspace
+from scheduling.state.workspace import ALL_PODS, NODES, check_time, workspace
 
 Space = tuple[Resources, int]
 """Free resources of a node, and how many more pods its kubelet accepts."""

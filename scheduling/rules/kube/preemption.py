@@ -33,8 +33,7 @@ from scheduling.state.assignments import Assignment, evictions, held
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, selection
 from scheduling.state.refusals import impossible, no_room
-from scheduling.state.scoped_cache import NODES
-from scheduling.state.workspace import check_time, workspace
+from scheduling.state.workspace import NODES, check_time, workspace
 
 PRIORITY_SHIFT: Final = 2**31
 NOT_STARTED: Final = 2**63

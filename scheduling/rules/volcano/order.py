@@ -20,7 +20,7 @@ from scheduling.state.assignments import Assignment, held
 from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.node_capacity import NodeCapacity
 from scheduling.state.queue_usage import QueueUsage, QueueUsageTracker, over_limit
-from scheduling.state.scoped_cache import ALL_PODS
+from scheduling.state.workspace import ALL_PODS
 
 Value = TypeVar("Value")
 _Losing = tuple[tuple[str, bool], ...]

@@ -16,8 +16,7 @@ from scheduling.state.assignments import Assignment
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, selection
 from scheduling.state.refusals import impossible
-from scheduling.state.scoped_cache import NODES
-from scheduling.state.workspace import add, check_time
+from scheduling.state.workspace import NODES, add, check_time
 
 TOP_SCORE: Final = 100
 

@@ -6,10 +6,9 @@ import pytest
 
 from scheduling.forecast.cycle import cycle, preview
 from scheduling.model.decisions import Evict, OutcomeKind, Start
-from scheduling.model.resources import Resources
+from scheduling.model.resources import Resources, SharedGpus
 from scheduling.model.snapshot import Pod, PodGroup, Strategy
 from scheduling.state.cluster_state import SchedulingState
-from scheduling.state.shared_gpus import SharedGpus
 from tests.builders import gang, node, queue, snapshot
 
 DEP, TEAM = queue("dep", deserved=None), queue("team", "dep", deserved=16)

@@ -12,8 +12,9 @@ from scheduling.forecast.cycle import FLAVOURS, cycle, preview
 from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
 from scheduling.rules.kube.preemption import kube_state
 from scheduling.state.cluster_state import SchedulingState, packed_state
-from scheduling.state.scoped_cache import MOST_CACHED, NODES
 from scheduling.state.workspace import (
+    MOST_CACHED,
+    NODES,
     OutOfTime,
     SavedSnapshot,
     check_time,

@@ -12,12 +12,11 @@ from scheduling.forecast.cycle import cycle, preview
 from scheduling.model.decisions import OutcomeKind
 from scheduling.model.resources import ZERO
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, SnapshotNode
-from scheduling.rules.kai import victim_order as victim_order_module
+from scheduling.rules.kai import victims
 from scheduling.rules.kai.order import KaiQueueShares
 from scheduling.rules.kai.scenarios import Generator, PotentialVictims
 from scheduling.rules.kai.solver import Solution, Solver
-from scheduling.rules.kai.victim_order import victim_order
-from scheduling.rules.kai.victims import Unit, Victim, VictimQueue, by_unit
+from scheduling.rules.kai.victims import Unit, Victim, VictimQueue, by_unit, victim_order
 from scheduling.state.cluster_state import packed_state
 from tests.builders import gang, node, queue, running, snapshot
 from tests.scheduling.test_invariants import modest
@@ -91,6 +90,7 @@ def every_step(potential: PotentialVictims, *, local: bool) -> Iterator[None]:
         if place in potential._skipped:
             continue
         potential._place = place
+        potential._met |= {index for index, _gpu in line.known[place].capacities} & potential._recorded.keys()
         for index in range(len(line.free)):
             before, freed = potential._recorded.get(index, ZERO), potential._freed(index)
             potential._free[index] = line.free[index] + before.gpu + freed.gpu
@@ -215,7 +215,7 @@ def test_a_queue_without_some_groups_is_as_if_it_had_never_had_them(chance: Rand
 
 
 def test_orders_of_victims_are_kept_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(victim_order_module, "MOST_ORDERS", 1)
+    monkeypatch.setattr(victims, "MOST_ORDERS", 1)
     state = packed_state(contested(Random(1)))
     shares = KaiQueueShares(contested(Random(1)), state)
     queues = {name: by_unit(state.assignments_of[each] for each in groups) for name, groups in state.holders.items()}
