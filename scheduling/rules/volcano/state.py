@@ -39,7 +39,7 @@ class VolcanoState(SchedulingState):
     def largest_gap(self) -> int:
         """The most GPUs that one node has free, now or once capacity is freed."""
         if self._gap[0] != self.capacities.age:
-            self._gap = (self.capacities.age, max(0, *self.capacities.gpus))
+            self._gap = (self.capacities.age, max(max(self.capacities.gpus, default=0), 0))
         return self._gap[1]
 
     def is_possible(self, group: PodGroup) -> bool:
