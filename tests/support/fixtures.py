@@ -1,7 +1,9 @@
 """Fixtures over real parts: PostgreSQL, Redis, Chromium, and the rules every test database follows."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
+from fcntl import LOCK_EX, flock
 from itertools import count
 from pathlib import Path
 from threading import Condition
@@ -93,12 +95,20 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
 
 
 @pytest.fixture(scope="session")
-def postgres_server(django_db_blocker: Any) -> Iterator[Path]:
-    """Folder of a PostgreSQL whose database `template` is migrated."""
+def postgres_server(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> Iterator[Path]:
+    """Folder of a PostgreSQL whose database `template` is migrated: once per run, the other workers load a dump."""
+    ours = tmp_path_factory.getbasetemp()
+    dump = (ours.parent if "PYTEST_XDIST_WORKER" in os.environ else ours) / "migrated.sql"
     with postgres.server() as folder:
         _create(folder, "template", "template1")
-        with django_db_blocker.unblock(), database.default_database(postgres.url(folder, "template")):
-            database.migrate()
+        with dump.with_suffix(".lock").open("w") as lock:
+            flock(lock, LOCK_EX)
+            if dump.exists():
+                postgres.load(folder, "template", dump)
+            else:
+                with django_db_blocker.unblock(), database.default_database(postgres.url(folder, "template")):
+                    database.migrate()
+                postgres.dump(folder, "template", dump)
         yield folder
 
 

@@ -19,7 +19,7 @@ class Server:
 
     def __init__(self, folder: Path, *, durable: bool = False) -> None:
         self.folder, self._owner = folder, _owner(folder)
-        self._tools = Path(needed("postgres", "usr/lib/postgresql/*/bin/postgres", "opt/homebrew/bin/postgres")).parent
+        self._tools = _tools()
         self._options = f"{OPTIONS if durable else f'{OPTIONS} {FORGETFUL}'} -c unix_socket_directories={folder}"
         rules = ("-U", "rung", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
         _run(self._owner, self._tools / "initdb", "-D", folder / "data", *rules)
@@ -51,7 +51,7 @@ def running(*, durable: bool = False) -> Iterator[Server]:
 
     `durable`: every commit reaches the disk, as in production; tests do without.
     """
-    needed("postgres", "usr/lib/postgresql/*/bin/postgres", "opt/homebrew/bin/postgres")
+    _tools()
     folder = Path(tempfile.mkdtemp(prefix="rung-pg-"))
     try:
         server = Server(folder, durable=durable)
@@ -75,6 +75,26 @@ def server(*, durable: bool = False) -> Iterator[Path]:
 def url(folder: Path, database: str) -> str:
     """The `DATABASE_URL` of one database."""
     return f"postgres://rung@/{database}?host={folder}"
+
+
+def dump(folder: Path, database: str, file: Path) -> None:
+    """Write a database to a file."""
+    _client(folder, database, "pg_dump", "--file", str(file))
+
+
+def load(folder: Path, database: str, file: Path) -> None:
+    """Read what `dump` has written into an empty database."""
+    _client(folder, database, "psql", "--quiet", "--set", "ON_ERROR_STOP=1", "--file", str(file))
+
+
+def _client(folder: Path, database: str, program: str, *options: str) -> None:
+    where = ("--host", str(folder), "--username", "rung", "--dbname", database)
+    subprocess.run([str(_tools() / program), *where, *options], check=True, stdout=subprocess.DEVNULL)
+
+
+def _tools() -> Path:
+    """The folder that has the server's programs and the client's, beside the one that PATH may name."""
+    return Path(needed("postgres", "usr/lib/postgresql/*/bin/postgres", "opt/homebrew/bin/postgres")).resolve().parent
 
 
 def _owner(folder: Path) -> str | None:
