@@ -107,8 +107,8 @@ MUTATIONS: Final = (
     Mutation(
         "Volcano: a queue reclaims up to and including its deserved quota",
         "scheduling/rules/volcano/order.py",
-        "return any(part and used <= deserved",
-        "return any(part and used < deserved",
+        "used.gpu + asked.gpu <= deserved.gpu",
+        "used.gpu + asked.gpu < deserved.gpu",
         ("tests/scheduling/rules/volcano/test_reclaim.py",),
     ),
     Mutation(
