@@ -4,7 +4,7 @@ from itertools import chain
 
 import pytest
 
-from tests.support.order import UNITS, place_of, unit_of
+from tests.support.order import LAST, UNITS, place_of, unit_of
 from tests.support.repository import ROOT
 
 
@@ -12,6 +12,12 @@ from tests.support.repository import ROOT
 def test_every_path_of_the_order_is_there_and_counts(path: str) -> None:
     assert (ROOT / path).is_dir() if path.endswith("/") else (ROOT / path).is_file()
     assert path in UNITS[place_of(f"{path}::test")]
+
+
+@pytest.mark.parametrize("path", LAST)
+def test_what_computes_longest_is_there_and_a_unit_of_its_own(path: str) -> None:
+    assert (ROOT / path).is_file()
+    assert unit_of(f"{path}::test") == path
 
 
 def test_a_named_module_is_taken_out_of_its_folder() -> None:

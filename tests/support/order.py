@@ -3,7 +3,8 @@
 What waits most, for clusters and processes, comes first. Of three workers on two cores the first begins at the other
 end, with what computes, so that the cores are in use while the others wait. What shares a real cluster is one unit,
 taken whole by one worker, so that no cluster is started twice. Everything else is a unit per module, in the order that
-the run's seed says.
+the run's seed says, but for the modules that compute longest: they are at that other end. So the workers meet at short
+modules, and none ends long before another.
 """
 
 from collections.abc import Sequence
@@ -39,12 +40,26 @@ UNITS: Final[Sequence[Sequence[str]]] = (
     ),
     ("tests/real/",),
     ("tests/browser/test_every_page.py",),
+    ("tests/portal/test_outages.py",),
     ("tests/portal/demo/test_script_contract.py",),
     ("tests/portal/kit/messaging/test_brokers.py",),
+    ("tests/portal/kit/messaging/test_consumer_heartbeat.py",),
     ("tests/browser/",),
     ("tests/clusters/sync/reconcile/test_real_api_server.py", "tests/clusters/connection/test_admission_policy.py"),
 )
 """What waits most comes first. A path is a module or, with a slash, a folder; the first unit that has it counts."""
+
+LAST: Final = (
+    "tests/portal/kit/api/test_route_matrix.py",
+    "tests/clusters/connection/test_hostile_server.py",
+    "tests/workloads/forecast/test_min_runtime_guard.py",
+    "tests/workloads/forecast/test_forecasts_come_true.py",
+    "tests/workloads/forecast/test_observed_cluster.py",
+    "tests/cli/test_apply.py",
+    "tests/cli/test_apply_kinds.py",
+    "tests/portal/kit/api/test_fuzzing.py",
+)
+"""What computes for more than half a minute, the longest at the very end."""
 
 
 def place_of(nodeid: str) -> int:
@@ -81,11 +96,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Units in their order, with their modules as they stand there; everything else stays as it was."""
+    """Units in their order, with their modules as they stand there; everything else as it was, and `LAST` last."""
     items.sort(key=lambda item: _turn_of(item.nodeid))
 
 
 def _turn_of(nodeid: str) -> tuple[int, int]:
     place = place_of(nodeid)
     unit = UNITS[place] if place < len(UNITS) else ()
+    if nodeid.startswith(LAST):
+        return place + 1, next(turn for turn, path in enumerate(LAST) if nodeid.startswith(path))
     return place, next((turn for turn, path in enumerate(unit) if nodeid.startswith(path)), 0)
