@@ -8,10 +8,11 @@ from celery.signals import celeryd_after_setup, task_postrun, task_prerun, worke
 from django.db import close_old_connections, connections
 
 from portal.kit.messaging import folder_broker
-from portal.kit.messaging.gc_tuning import tune_gc
+from portal.kit.messaging.gc_tuning import collect_rarely, tune_gc
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
+collect_rarely()
 folder_broker.install()
 app = Celery("rung")
 app.config_from_object("django.conf:settings", namespace="CELERY")

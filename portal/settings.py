@@ -14,10 +14,8 @@ import environ
 from csp.constants import NONCE, NONE, SELF
 from kombu.entity import Queue
 
-from portal.kit.messaging.gc_tuning import collect_rarely
 from portal.kit.security import logging_config
 
-collect_rarely()
 env = environ.Env()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
