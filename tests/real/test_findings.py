@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from django.utils import timezone
@@ -25,6 +25,8 @@ from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import Phase, Workload
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+BACK_OFF: Final = timedelta(seconds=3)
+"""For so long kube-scheduler leaves a new pod alone that found no node; an older one may be placed meanwhile."""
 
 
 @pytest.fixture
@@ -152,6 +154,7 @@ def test_a_job_that_later_ones_pass_by_is_named_and_starts_with_the_priority_tha
     for each in later:
         product.until(each, lambda row: row.phase == Phase.PENDING and row.phase_reason)
     check.finds_no_more(FindingKind.STARVATION, hours=5)
+    product.until(later[-1], lambda row: timezone.now() - row.created_at > BACK_OFF)
     product.stop(holders)
     for each in later:
         product.until(each, lambda row: row.phase == Phase.RUNNING)

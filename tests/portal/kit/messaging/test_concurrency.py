@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -11,6 +11,25 @@ from portal.kit.messaging.concurrency import flat_map_concurrently, map_concurre
 
 def nothing() -> None:
     """Idle without a thought."""
+
+
+@pytest.fixture
+def begun_threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """Those that the test begins itself: servers of other tests may begin threads at any time."""
+    found: list[threading.Thread] = []
+    begin, asking = threading.Thread.start, threading.current_thread()
+
+    def noted(thread: threading.Thread) -> None:
+        if threading.current_thread() is asking:
+            found.append(thread)
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", noted)
+    return found
+
+
+def alive(threads: Iterable[threading.Thread]) -> list[str]:
+    return [thread.name for thread in threads if thread.is_alive()]
 
 
 @pytest.mark.parametrize("threads", [1, 4])
@@ -30,7 +49,7 @@ def test_one_at_a_time_happens_in_the_thread_that_asks() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_fault_ends_it_and_nothing_more_is_begun(threads: int) -> None:
+def test_a_fault_ends_it_and_nothing_more_is_begun(threads: int, begun_threads: list[threading.Thread]) -> None:
     begun: list[int] = []
 
     def act(number: int) -> None:
@@ -39,11 +58,11 @@ def test_a_fault_ends_it_and_nothing_more_is_begun(threads: int) -> None:
             raise ZeroDivisionError
         time.sleep(0.01)
 
-    before = set(threading.enumerate())
     with pytest.raises(ZeroDivisionError):
         list(map_concurrently(range(1000), act, threads=threads, idle=nothing))
     assert len(begun) < 100
-    assert set(threading.enumerate()) <= before
+    assert len(begun_threads) == (threads if threads > 1 else 0)
+    assert not alive(begun_threads)
 
 
 def test_whoever_asks_stays_awake_while_nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,12 +79,12 @@ def test_whoever_asks_stays_awake_while_nothing_comes(monkeypatch: pytest.Monkey
     assert len(awake) >= 3
 
 
-def test_whoever_stops_asking_leaves_no_thread_behind() -> None:
-    before = set(threading.enumerate())
+def test_whoever_stops_asking_leaves_no_thread_behind(begun_threads: list[threading.Thread]) -> None:
     answers = map_concurrently(range(100), lambda _: time.sleep(0.001), threads=4, idle=nothing)
     next(answers)
     del answers
-    assert set(threading.enumerate()) <= before
+    assert len(begun_threads) == 4
+    assert not alive(begun_threads)
 
 
 @pytest.mark.parametrize("threads", [1, 4])
@@ -86,7 +105,7 @@ def test_it_is_done_while_the_first_answers_are_on_their_way() -> None:
     assert list(answers) == [(1, True)]
 
 
-def test_where_it_raises_no_list_under_way_is_left_behind() -> None:
+def test_where_it_raises_no_list_under_way_is_left_behind(begun_threads: list[threading.Thread]) -> None:
     begun: list[int] = []
     ended: list[int] = []
     under_way = threading.Barrier(4, timeout=10)
@@ -102,10 +121,10 @@ def test_where_it_raises_no_list_under_way_is_left_behind() -> None:
         under_way.wait()
         raise ZeroDivisionError
 
-    before = set(threading.enumerate())
     with pytest.raises(ZeroDivisionError):
         list(map_concurrently(range(1000), act, threads=3, idle=nothing, meanwhile=fail))
-    assert set(threading.enumerate()) <= before
+    assert len(begun_threads) == 3
+    assert not alive(begun_threads)
     assert sorted(begun) == sorted(ended)
     assert len(begun) < 100
 
@@ -149,12 +168,12 @@ def test_a_part_does_not_wait_for_the_next_one() -> None:
     assert found == [1, 2]
 
 
-def test_whoever_stops_asking_ends_an_answer_between_its_parts() -> None:
-    before = set(threading.enumerate())
+def test_whoever_stops_asking_ends_an_answer_between_its_parts(begun_threads: list[threading.Thread]) -> None:
     parts = flat_map_concurrently([0], lambda _: iter(int, 1), threads=2, idle=nothing)
     assert next(parts) == (0, 0)
     del parts
-    assert set(threading.enumerate()) <= before
+    assert len(begun_threads) == 1
+    assert not alive(begun_threads)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
