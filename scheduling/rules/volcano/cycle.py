@@ -131,7 +131,9 @@ class _VolcanoCycle:
 
     def _is_stuck(self, case: _VolcanoCandidate) -> bool:
         """Whether it certainly finds no node before others are evicted, and its refusal is left out."""
-        return case.least > self.state.largest_gap() and not self.state.has_weaker(case.group)
+        if not case.least or case.least <= self.state.largest_gap():
+            return False
+        return not self.state.has_weaker(case.group)
 
     def _starving(self, case: _VolcanoCandidate) -> bool:
         return not self.ordering.ready(case.group)
@@ -222,7 +224,9 @@ class _VolcanoCycle:
         promised = self.state.capacities.get(pod.nominated)
         if promised and promised.fits(asked, now=False) and matches(promised.node, domain):
             return promised
-        return None if asked.gpu > self.state.largest_gap() else SuitableNodes.of(self.state, domain, asked).best()
+        if not self._tells_all and asked.gpu > self.state.largest_gap():
+            return None
+        return SuitableNodes.of(self.state, domain, asked).best()
 
     def _evict_for(self, case: _VolcanoCandidate, cause: Cause) -> None:
         """Evict for the rest of the minimum; all of it or nothing."""

@@ -246,7 +246,7 @@ class VolcanoOrder:
         losing = self.order.while_use_lasts("losing", self._losing)
         gained, most = self._state.cached(ALL_PODS, ("GPUs to reclaim", losing), lambda: self._gpus_to_reclaim(losing))
         free, least = capacities.gpus, asked.gpu
-        if most + self._state.largest_gap() < least:
+        if most < least and most + self._state.largest_gap() < least:
             return ()
         return (each for each in matching if gained.get(each.index, 0) + free[each.index] >= least)
 
