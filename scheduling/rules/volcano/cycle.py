@@ -131,18 +131,13 @@ class _VolcanoCycle:
 
     def _is_stuck(self, case: _VolcanoCandidate) -> bool:
         """Whether it certainly finds no node before others are evicted, and its refusal is left out."""
-        if not case.least or case.least <= self.state.largest_gap():
-            return False
-        return not self.state.has_weaker(case.group)
+        return case.least > 0 and case.least > self.state.largest_gap() and not self.state.has_weaker(case.group)
 
     def _starving(self, case: _VolcanoCandidate) -> bool:
         return not self.ordering.ready(case.group)
 
     def _by_queue(self, cases: list[_VolcanoCandidate], in_vain: InVain) -> Iterator[list[_VolcanoCandidate]]:
-        """Yield the groups of one queue after the other, each time of the queue that is served next.
-
-        End when all that are left are tried in vain: then nothing changes any more.
-        """
+        """Yield the groups of one queue after the other, the next one first, until all that are left are in vain."""
         waiting = _grouped(cases)
         while not all(map(in_vain, chain.from_iterable(waiting.values()))):
             mark = self.state.mark()
@@ -224,9 +219,8 @@ class _VolcanoCycle:
         promised = self.state.capacities.get(pod.nominated)
         if promised and promised.fits(asked, now=False) and matches(promised.node, domain):
             return promised
-        if not self._tells_all and asked.gpu > self.state.largest_gap():
-            return None
-        return SuitableNodes.of(self.state, domain, asked).best()
+        is_in_vain = not self._tells_all and asked.gpu > self.state.largest_gap()
+        return None if is_in_vain else SuitableNodes.of(self.state, domain, asked).best()
 
     def _evict_for(self, case: _VolcanoCandidate, cause: Cause) -> None:
         """Evict for the rest of the minimum; all of it or nothing."""
