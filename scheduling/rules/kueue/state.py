@@ -73,7 +73,7 @@ class QuotaTree:
 
     version: another number after every change of their use, and the old one again once all is as it was then.
     lines: waiting work by queue. searches: those that found nothing, with the version then.
-    waits: a version, and the refusals of all waiting work then, if all of it was refused; None: not told one by one.
+    waits: a version, and the refusals of all waiting work then, if all of it was refused; None: not listed.
     """
 
     version: int = 0

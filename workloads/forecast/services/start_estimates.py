@@ -23,7 +23,7 @@ from workloads.state.rules import HOLDING
 WORKER_SECONDS: Final = 60.0
 """How long the model may take in a worker."""
 RENEWED: Final = timedelta(minutes=5)
-"""Older ones that somebody looks at are computed again. A request that was not answered for so long is repeated."""
+"""An older estimate is computed again when it is shown. A request without a result for so long is repeated."""
 SHOWN: Final = timedelta(minutes=15)
 """Older ones are not shown."""
 CLAIM: Final = timedelta(minutes=2)
@@ -31,7 +31,7 @@ CLAIM: Final = timedelta(minutes=2)
 KEPT: Final = timedelta(days=1)
 COMPUTING: Final = "computing"
 COMPUTING_WHY: Final = (
-    "the model needs more than 3 s for this cluster, and a worker is computing it: look again in a minute"
+    "the model needs more than 3 s for this cluster, and a worker was asked to compute it: look again in a minute"
 )
 
 

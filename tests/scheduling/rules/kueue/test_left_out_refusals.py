@@ -24,7 +24,7 @@ def changes(cluster: Snapshot) -> list[Decision]:
     return cycle(cluster, flavour="kueue", about=(), until=Until.CHANGES)
 
 
-def told(decisions: list[Decision]) -> list[Decision]:
+def comparable(decisions: list[Decision]) -> list[Decision]:
     """All but the refusals that others may end."""
     lasting = {*FOREVER, Reason.EVICTING}
     return [each for each in decisions if not isinstance(each, Wait) or each.pend.reason in lasting]
@@ -41,7 +41,7 @@ def test_it_decides_as_a_cycle_that_tells_all_refusals(
 ) -> None:
     queues = [replace(each, preempts=own, reclaims=within, reclaims_over_quota=over) for each in cluster.queues]
     there = replace(cluster, queues=tuple(queues))
-    assert told(changes(there)) == told(cycle(there, flavour="kueue"))
+    assert comparable(changes(there)) == comparable(cycle(there, flavour="kueue"))
 
 
 def test_refusals_that_others_may_end_are_left_out_and_others_are_not() -> None:
@@ -59,7 +59,7 @@ def test_each_round_still_takes_one_head_of_every_queue() -> None:
     parts = [queue(name, "root", deserved=0, limit=8) for name in ("team", "other")]
     cluster = snapshot(queue("root", deserved=5), *parts, running("old", "a", gpus=4), *first, *other, late)
     assert names(changes(cluster)) == ["other-1"]
-    assert names(told(cycle(cluster, flavour="kueue"))) == ["other-1"]
+    assert names(comparable(cycle(cluster, flavour="kueue"))) == ["other-1"]
 
 
 def test_what_starts_elsewhere_does_not_change_whose_turn_it_is() -> None:
