@@ -72,6 +72,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, KubeCli
     lab = Lab(tmp_path_factory.mktemp("lab"), programs())
     try:
         admin = KubeClient(lab.start("own"))
+        admin.gpu_nodes(1, GPUS, "lab")
         yield lab, admin
         admin.close()
     finally:
@@ -100,9 +101,22 @@ def test_scheduler_and_controller_manager_are_started_again_when_they_die(own: t
         before = pid_of(lab, "own", program)
         os.kill(before, signal.SIGKILL)
         eventually(lambda p=program, b=before: pid_of(lab, "own", p) not in {0, b}, seconds=20)
-    admin.gpu_nodes(1, GPUS, "lab")
     ref = ref_of(admin.create(pod(admin.namespace("work"))))
     admin.wait_until(ref, lambda found: found["status"]["phase"] == "Running", seconds=60)
+
+
+@pytest.mark.enable_socket
+def test_no_other_cluster_takes_the_port_of_a_program_that_is_down(own: tuple[Lab, KubeClient], tmp_path: Path) -> None:
+    lab, admin = own
+    other = Lab(tmp_path, programs())  # clusters of another folder know nothing of this one
+    lab.run("stop", "own", "kube-scheduler")
+    try:
+        other.start("other")
+        lab.run("start", "own", "kube-scheduler")
+        ref = ref_of(admin.create(pod(admin.namespace("meanwhile"))))
+        admin.wait_until(ref, lambda found: found["status"]["phase"] == "Running", seconds=60)
+    finally:
+        other.end("other")
 
 
 @pytest.mark.enable_socket

@@ -31,8 +31,8 @@ POOL = "lab"
 NODES = 4
 GPUS = 8
 SECONDS = 300
-"""The time limit of a lab test without a limit of its own. It exceeds the default of pyproject.toml, because clusters
-start one at a time on a machine and a test's limit includes the wait for other starts.
+"""The time limit of a lab test without a limit of its own. It exceeds the default of pyproject.toml, because a test's
+limit includes the start of its cluster, beside those of other workers.
 """
 
 
