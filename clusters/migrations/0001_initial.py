@@ -418,7 +418,12 @@ class Migration(migrations.Migration):
                     models.Index(fields=["owner_id"], name="clusters_pod_owner"),
                     models.Index(fields=["cluster", "gone_at", "node_name"], name="clusters_pod_live"),
                     models.Index(
-                        condition=models.Q(("gone_at", None)), fields=["cluster", "name"], name="clusters_pod_name"
+                        condition=models.Q(("gone_at", None)), fields=["namespace", "name"], name="clusters_pod_name"
+                    ),
+                    models.Index(
+                        condition=models.Q(("gone_at", None), models.Q(("owner_id", ""), _negated=True)),
+                        fields=["-created_at", "-id"],
+                        name="clusters_pod_newest",
                     ),
                     models.Index(fields=["cluster", "observed_at"], name="clusters_pod_observed"),
                 ],

@@ -75,7 +75,12 @@ class ObservedPod(models.Model):
         indexes = [
             models.Index(fields=["owner_id"], name="clusters_pod_owner"),
             models.Index(fields=["cluster", "gone_at", "node_name"], name="clusters_pod_live"),
-            models.Index(fields=["cluster", "name"], name="clusters_pod_name", condition=models.Q(gone_at=None)),
+            models.Index(fields=["namespace", "name"], name="clusters_pod_name", condition=models.Q(gone_at=None)),
+            models.Index(
+                fields=["-created_at", "-id"],
+                name="clusters_pod_newest",
+                condition=models.Q(gone_at=None) & ~models.Q(owner_id=""),
+            ),
             models.Index(fields=["cluster", "observed_at"], name="clusters_pod_observed"),
         ]
 

@@ -134,10 +134,9 @@ class PodStore:
         """A name that a new pod has taken belongs to no other one any more."""
         new = {(row.namespace, row.name): row.uid for row in changes.fresh if row.gone_at is None}
         reported = {row.uid for row in changes.rows}
-        parts = (
-            self._rows().filter(gone_at__isnull=True, name__in=part) for part in batched({name for _, name in new})
-        )
-        same = (row for part in parts for row in part)
+        live = self._rows().filter(gone_at__isnull=True)
+        parts = (zip(*part, strict=True) for part in batched(sorted(new)))  # sorted: few namespaces each
+        same = (row for spaces, names in parts for row in live.filter(namespace__in={*spaces}, name__in={*names}))
         return self._ended(row for row in same if (row.namespace, row.name) in new and row.uid not in reported)
 
     def _ended(self, rows: Iterable[ObservedPod]) -> list[ObservedPod]:
