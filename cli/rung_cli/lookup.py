@@ -70,13 +70,16 @@ def workload(api: Api, text: str, project: str) -> dict[str, Any]:
     return dict(candidates[0])
 
 
-def project(api: Api, text: str) -> dict[str, Any]:
-    """The project of that name or id. UsageError without one, ApiError (404) where there is none."""
+def project(api: Api, text: str, **query: str) -> dict[str, Any]:
+    """The project of that name or id. UsageError without one, ApiError (404) where there is none.
+
+    query: more to ask the list of projects for.
+    """
     if not text:
         raise UsageError(NONE_CHOSEN)
     if not _NAME.fullmatch(text):
         raise UsageError(f"{text[:100]!r} is not a project.")
-    found = api.get("v1/org-unit/projects", filterBy=f"name=={text}", limit=2)["projects"]
+    found = api.get("v1/org-unit/projects", filterBy=f"name=={text}", limit=2, **query)["projects"]
     if found:
         return dict(found[0])
     if text.isdigit():

@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -21,6 +22,7 @@ from portal.kit.api.lists import (
     as_time,
     as_uuid,
     filters,
+    flag_in,
     ordering,
     part_of,
     without_cursor,
@@ -250,16 +252,22 @@ PROJECT_COLUMNS: Final[Columns] = {
 }
 
 
+STARTABLE: Final = OpenApiParameter(
+    "startable", bool, description="Beyond Run:ai: with what each project could start now in each node pool."
+)
+
+
 class Projects(Route):
     """Projects that the caller may see; new ones."""
 
     access = {"GET": RoutePermission(), "POST": RoutePermission("manage_project", "department")}
 
-    @operation("get_projects", "List projects", ProjectsSchema, parameters=[*PAGES, *FILTERS, NAME_SEARCH])
+    @operation("get_projects", "List projects", ProjectsSchema, parameters=[*PAGES, *FILTERS, NAME_SEARCH, STARTABLE])
     def get(self, request: Request) -> Response:
         """One page, by name unless `sortBy` says otherwise."""
+        startable = flag_in(request.query_params, "startable")
         part = page(_wanted_projects(request), request, PROJECT_COLUMNS)
-        return Response({"projects": projects_json(part.rows), **part.ways_on})
+        return Response({"projects": projects_json(part.rows, startable=startable), **part.ways_on})
 
     @operation("create_project", "Create a project", OrgUnitSchema, 201, request=ProjectCreate)
     def post(self, request: Request) -> Response:

@@ -17,7 +17,13 @@ from portal.kit.api.serializers import NamedId, TypedJson, TypedObject, schema
 from scheduling.forecast.headroom import Bound, ScarceResource
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, Quota, RuntimeLimit, TimeLimit
-from tenants.quotas.selectors.quota_rows import DepartmentPool, PoolQuota, department_rows_of, startable_rows_of
+from tenants.quotas.selectors.quota_rows import (
+    DepartmentPool,
+    PoolQuota,
+    department_rows_of,
+    quota_rows_of,
+    startable_rows_of,
+)
 from tenants.quotas.serializers import MEGABYTE, QuotaAmountsSchema, QuotaWarningSchema, UseSchema, use_json
 from tenants.quotas.services.pool_quotas import entry_json
 from tenants.quotas.services.runtime_rules import RuleKey, rules_json
@@ -91,7 +97,7 @@ class StartableSchema(serializers.Serializer[Any]):
 
 
 class PoolUseSchema(UseSchema):
-    """Use in one node pool, and beyond Run:ai what could start there now."""
+    """Use in one node pool, and beyond Run:ai what could start there now: in a list of projects, if asked for."""
 
     nodePoolName = serializers.CharField()
     nodePoolId = serializers.CharField()
@@ -194,23 +200,35 @@ DepartmentsSchema = schema("DepartmentsSchema", "One page.", ListSchema, departm
 KINDS: Final[tuple[type[RuntimeLimit], ...]] = (TimeLimit, IdleLimit)
 
 
-def projects_json(projects: Sequence[Project]) -> list[dict[str, Any]]:
+def projects_json(projects: Sequence[Project], *, startable: bool = True) -> list[dict[str, Any]]:
     """Projects with their quotas, what holds after inheritance, and their use now, in a constant number of queries.
 
-    Needs cluster and department selected.
+    startable: also what each could start now, for which every pod of their clusters is read. Needs cluster and
+    department selected.
     """
-    rows, keys = startable_rows_of(projects), [each.pk for each in projects]
+    keys = [each.pk for each in projects]
+    rows = startable_rows_of(projects) if startable else quota_rows_of(projects)
     averages = averages_of(PROJECT, keys)
     limits = _limits(Q(project__in=keys) | Q(department__in={each.department_id for each in projects}))
     return [
-        _project(each, rows[each.pk], limits[PROJECT, each.pk], limits[DEPARTMENT, each.department_id])
+        _project(
+            each,
+            [_pool_use(row.pool, row.usage) | (startable_json(row) if startable else {}) for row in rows[each.pk]],
+            rows[each.pk],
+            limits[PROJECT, each.pk],
+            limits[DEPARTMENT, each.department_id],
+        )
         | _overtime(averages.get(str(each.pk)))
         for each in projects
     ]
 
 
 def _project(
-    project: Project, pools: Sequence[PoolQuota], own: Mapping[RuleKey, int], above: Mapping[RuleKey, int]
+    project: Project,
+    uses: Sequence[Mapping[str, Any]],
+    pools: Sequence[PoolQuota],
+    own: Mapping[RuleKey, int],
+    above: Mapping[RuleKey, int],
 ) -> dict[str, Any]:
     """own, above: minutes of its limits and of its department's. The shorter one of a category holds."""
     effective = {key: min(own.get(key, minutes), minutes) for key, minutes in {**own, **above}.items()}
@@ -235,7 +253,7 @@ def _project(
             "phaseMessage": "",
             "lastUpdatedTime": rfc3339(project.cluster.synced_at),
             "quotaStatus": use_json(sum((row.usage for row in pools), Usage())),
-            "nodePoolQuotaStatuses": [_pool_use(row.pool, row.usage) | startable_json(row) for row in pools],
+            "nodePoolQuotaStatuses": uses,
         },
     }
 

@@ -141,9 +141,10 @@ def quota(
     out = held.output(output)
     owner = held.project(project)
     if everywhere or not owner:
-        found = rows(held.api, "v1/org-unit/projects", "projects", query={"sortBy": "name"})
+        query = {"sortBy": "name", "startable": "true"}
+        found = rows(held.api, "v1/org-unit/projects", "projects", query=query)
     else:
-        found = [find_project(held.api, owner)]
+        found = [find_project(held.api, owner, startable="true")]
     lines = [line for each in found for line in quota_of(each, resource.value)]
     if out.format is Format.TABLE:
         out.line(f"In {UNITS[resource.value]}, from the last observation.", style="dim")
