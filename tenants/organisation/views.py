@@ -44,14 +44,19 @@ PAGE_SIZE: Final = 20
 @login_required
 @require_safe
 def project_list(request: HttpRequest) -> HttpResponse:
-    """The projects that I may see, with their quota bars, a page at a time; `q` is a part of their name."""
-    search = search_text(request)
-    projects = (
-        visible_projects(actor_of(request)).filter(name__icontains=search).select_related("department", "cluster")
-    )
+    """The projects that I may see, with their quota bars, a page at a time.
+
+    `q` is a part of their name, `cluster` the name of their cluster.
+    """
+    search, cluster = search_text(request), search_text(request, "cluster")
+    projects = visible_projects(actor_of(request)).filter(name__icontains=search)
+    if cluster:
+        projects = projects.filter(cluster__name=cluster)
+    projects = projects.select_related("department", "cluster")
     page = page_of(projects, column="name", after=request.GET.get("after", ""), size=PAGE_SIZE)
     rows = startable_rows_of(page.rows)
-    context = {"page": page, "projects": [(each, rows[each.pk]) for each in page.rows], "search": search}
+    listed = [(each, rows[each.pk]) for each in page.rows]
+    context = {"page": page, "projects": listed, "search": search, "only_cluster": cluster}
     return render_page(request, "tenants/organisation/projects.html", context, parts=("projects",))
 
 

@@ -143,3 +143,9 @@ def test_replaced_texts_do_not_come_back(texts: dict[str, str]) -> None:
 )
 def test_the_check_reads_strings_only(source: str, seen: bool) -> None:
     assert any("What happened" in text for text in _literals(source)) is seen
+
+
+def test_a_comment_of_a_template_ends_on_its_line() -> None:
+    """Django prints one that does not."""
+    lines = [(file, line) for file in (ROOT / "templates").rglob("*.html") for line in file.read_text().splitlines()]
+    assert [(str(file), line) for file, line in lines if line.count("{#") != line.count("#}")] == []

@@ -157,6 +157,20 @@ def test_the_list_is_searched_by_a_part_of_the_name(client_of: Clients, alice: U
     assert "No project of yours has “vision” in its name." in words(client_of(alice), "/projects/?q=vision")
 
 
+def test_the_list_shows_one_cluster_and_keeps_to_it_while_one_searches(
+    client_of: Clients, admin: User, llm_team: Project
+) -> None:
+    elsewhere = ProjectFactory.create(name="llm-elsewhere")
+    client = client_of(admin)
+    page = client.get(f"/projects/?cluster={elsewhere.cluster.name}").content.decode()
+    assert f"Only projects on {elsewhere.cluster.name}." in page
+    assert f'<input type="hidden" name="cluster" value="{elsewhere.cluster.name}">' in page
+    assert listed(client, f"/projects/?cluster={elsewhere.cluster.name}") == ["llm-elsewhere"]
+    assert listed(client, f"/projects/?cluster={llm_team.cluster.name}&q=llm") == ["llm-team"]
+    assert listed(client, "/projects/?q=llm") == ["llm-elsewhere", "llm-team"]
+    assert "No project of yours is on absent." in words(client, "/projects/?cluster=absent")
+
+
 def test_the_department_page_plans_enforcement_and_members_cannot(
     client_of: Clients, admin: User, alice: User, research: Department, llm_team: Project
 ) -> None:
