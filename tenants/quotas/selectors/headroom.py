@@ -1,10 +1,10 @@
 """How many GPUs a project can start now in each node pool, and the sentence that explains it."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from django.db.models import Q, Sum
 from django.utils.translation import gettext as _
@@ -26,7 +26,7 @@ from scheduling.forecast.headroom import (
     Sharing,
 )
 from scheduling.model.decisions import Cause
-from scheduling.model.resources import DIMENSIONS, UNLIMITED, Limit, Resources, decimal_text
+from scheduling.model.resources import DIMENSIONS, UNLIMITED, ZERO, Limit, Resources, decimal_text
 from scheduling.model.snapshot import Queue
 from tenants.organisation.models import Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
@@ -239,10 +239,9 @@ class HeadroomInputs:
 
     def _held(self, row: _Row, pools: Collection[str] | None, *, created: bool) -> QueueHolding:
         by_pool = self._pods[row.place]
-        found = [amounts for name, amounts in by_pool.items() if pools is None or name in pools]
-        total = sum(found, Counter[str]())
-        way = "created" if created else "held"
-        return QueueHolding(total[way], total["fixed"], Resources(0, total[f"{way}_cpu"], total[f"{way}_memory"]))
+        found = [sums for name, sums in by_pool.items() if pools is None or name in pools]
+        amounts = sum((each.created if created else each.held for each in found), ZERO)
+        return QueueHolding(amounts.gpu, sum(each.fixed for each in found), Resources(0, amounts.cpu, amounts.memory))
 
 
 def _queue(name: str, parent: str | None, quotas: Quotas, key: Key) -> Queue:
@@ -257,20 +256,25 @@ def _sum(amounts: Iterable[int | None]) -> int | None:
     return None if None in known else sum(each or 0 for each in known)
 
 
-def _pods(clusters: Collection[Any]) -> Mapping[tuple[Any, str], Mapping[str, Counter[str]]]:
-    """Sums by (cluster, namespace) and pool: of pods that exist, that are on nodes and stay, and never evicted ones."""
-    found: defaultdict[tuple[Any, str], dict[str, Counter[str]]] = defaultdict(dict)
+class _PodSums(NamedTuple):
+    """Of the pods that exist, of those that are on nodes and stay, and GPUs of those that nothing may evict."""
+
+    created: Resources
+    held: Resources
+    fixed: int
+
+
+def _pods(clusters: Collection[Any]) -> Mapping[tuple[Any, str], Mapping[str, _PodSums]]:
+    """By (cluster, namespace) and pool."""
+    found: defaultdict[tuple[Any, str], dict[str, _PodSums]] = defaultdict(dict)
     stays = ~Q(node_name="") & Q(deletion_at=None)
     rows = ObservedPod.objects.live().filter(cluster__in=clusters).values_list("cluster_id", "namespace", "pool_name")
+    amounts = ("gpu_milli", "cpu_milli", "memory_bytes")
     sums = {
-        "created": Sum("gpu_milli"),
-        "created_cpu": Sum("cpu_milli"),
-        "created_memory": Sum("memory_bytes"),
-        "held": Sum("gpu_milli", filter=stays, default=0),
-        "held_cpu": Sum("cpu_milli", filter=stays, default=0),
-        "held_memory": Sum("memory_bytes", filter=stays, default=0),
+        **{f"created_{name}": Sum(name) for name in amounts},
+        **{f"held_{name}": Sum(name, filter=stays, default=0) for name in amounts},
         "fixed": Sum("gpu_milli", filter=stays & Q(preemptible=False), default=0),
     }
-    for cluster, namespace, pool, *amounts in rows.order_by().annotate(**sums):
-        found[cluster, namespace][pool] = Counter(dict(zip(sums, amounts, strict=True)))
+    for cluster, namespace, pool, *figures, fixed in rows.order_by().annotate(**sums):
+        found[cluster, namespace][pool] = _PodSums(Resources(*figures[:3]), Resources(*figures[3:]), fixed)
     return found
