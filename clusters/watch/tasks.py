@@ -10,7 +10,7 @@ from clusters.ports.gateway import ClusterError, TransientClusterError
 from clusters.watch.services.informers import observe_cluster
 from clusters.watch.services.observations import prune as prune_observed
 from clusters.watch.services.observer import unwatched
-from clusters.watch.services.usage import average, measure_all, take_samples, thin
+from clusters.watch.services.usage import SAMPLING, average, measure_all, take_samples, thin
 from portal.kit.messaging import tasks
 from portal.kit.messaging.tasks import retry_transient
 
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 OBSERVE_SECONDS = 5
 
 
-SAMPLE_SECONDS = 60
+MEASURE_SECONDS = 60
 
 
 THIN_SECONDS = 600
@@ -65,8 +65,8 @@ def prune() -> None:
 
 @shared_task(name="clusters.sample", soft_time_limit=110, time_limit=120)
 def sample() -> None:
-    """Measure every cluster once a minute; every ten minutes drop and average what was measured."""
-    if tasks.claim_period("clusters.sample", every=SAMPLE_SECONDS):
+    """Measure the next clusters of this minute; every ten minutes drop and average what was measured."""
+    if tasks.claim_period("clusters.sample", every=SAMPLING):
         take_samples()
     if tasks.claim_period("clusters.thin_samples", every=THIN_SECONDS):
         thin()
@@ -76,5 +76,5 @@ def sample() -> None:
 @shared_task(name="clusters.measure_gpus", soft_time_limit=110, time_limit=120)
 def measure_gpus() -> None:
     """Ask the Prometheus of every cluster that has one how busy its GPUs are, once a minute."""
-    if tasks.claim_period("clusters.measure_gpus", every=SAMPLE_SECONDS):
+    if tasks.claim_period("clusters.measure_gpus", every=MEASURE_SECONDS):
         measure_all()

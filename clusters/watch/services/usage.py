@@ -1,4 +1,4 @@
-"""GPU usage read from Prometheus, and samples of every cluster once a minute.
+"""GPU usage read from Prometheus, and samples of every cluster once a minute, a part of the clusters at a time.
 
 Silence is not idleness: a pod that was not measured for `LATE` has no idle time, and begins a new one when it is
 measured again.
@@ -7,12 +7,13 @@ measured again.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from math import ceil
 from typing import Final
 from uuid import UUID
 
 import structlog
 from django.db import transaction
-from django.db.models import Avg, Count, FloatField, Max, Q, Sum
+from django.db.models import Avg, Count, FloatField, Max, Q, QuerySet, Sum
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Cast
 from django.utils import timezone
@@ -115,6 +116,12 @@ def _idle_since(percent: int, since: datetime | None, measured_at: datetime | No
 log = structlog.get_logger(__name__)
 
 EVERY: Final = 60
+SAMPLING: Final = 5
+"""Seconds between two runs of the task. Each samples a part of the clusters, so that no run grows with their number."""
+RUNS: Final = 10
+"""Runs that sample every cluster once. A minute has two more."""
+FEWEST: Final = 5
+"""Clusters that one run samples even if fewer would do."""
 FRESH: Final = timedelta(minutes=2)
 """A cluster that was not looked at for longer is not sampled: its rows say nothing about this minute."""
 SPANS: Final = {"day": (timedelta(days=1), 1), "week": (timedelta(days=7), 2), "month": (timedelta(days=30), 2)}
@@ -124,10 +131,22 @@ BATCH: Final = 500
 
 
 def take_samples() -> int:
-    """One sample of every cluster that is being watched; how many rows."""
+    """Sample the next watched clusters that have no sample of this minute; how many rows."""
     now = timezone.now()
-    watched = Cluster.objects.filter(observed_at__gte=now - FRESH).order_by().values_list("pk", flat=True)
-    return sample_clusters(list(watched), at=period_start(now, EVERY))
+    at = period_start(now, EVERY)
+    watched = list(Cluster.objects.filter(observed_at__gte=now - FRESH).order_by("pk").values_list("pk", flat=True))
+    done = set(_of_clusters(watched).filter(at=at).values_list("owner", flat=True))
+    due = [each for each in watched if str(each) not in done]
+    return sample_clusters(due[: batch_of(len(watched))], at=at)
+
+
+def batch_of(watched: int) -> int:
+    """How many of so many watched clusters one run samples."""
+    return max(FEWEST, ceil(watched / RUNS))
+
+
+def _of_clusters(clusters: Collection[UUID]) -> QuerySet[Sample]:
+    return Sample.objects.filter(kind=CLUSTER, owner__in=[str(each) for each in clusters]).order_by()
 
 
 @transaction.atomic
@@ -151,8 +170,8 @@ def sample_clusters(clusters: Collection[UUID], *, at: datetime) -> int:
 
 def _grains(clusters: Collection[UUID], at: datetime) -> Mapping[UUID, int]:
     """By cluster: the coarsest grain whose period has no sample of it yet."""
-    rows = Sample.objects.filter(kind=CLUSTER, owner__in=[str(each) for each in clusters]).order_by()
-    last = dict(rows.values_list("owner").annotate(last=Max("at")))
+    today = period_start(at, int(RESOLUTIONS[-1].every.total_seconds()))
+    last = dict(_of_clusters(clusters).filter(at__gte=today).values_list("owner").annotate(last=Max("at")))
     return {each: _grain(last.get(str(each)), at) for each in clusters}
 
 

@@ -22,7 +22,16 @@ from clusters.watch.selectors import (
     averages_of,
     series_of,
 )
-from clusters.watch.services.usage import average, sample_clusters, take_samples, thin
+from clusters.watch.services.usage import (
+    EVERY,
+    FEWEST,
+    SAMPLING,
+    average,
+    batch_of,
+    sample_clusters,
+    take_samples,
+    thin,
+)
 from clusters.watch.tasks import sample
 from tenants.organisation.models import Project
 from tenants.usage.selectors import DEPARTMENT, PROJECT
@@ -88,6 +97,25 @@ def test_two_beats_measure_once_a_minute(busy: Project, at: Callable[[datetime],
     at(NOON + MINUTE)
     sample()
     assert first.all().count() == 2
+
+
+@pytest.mark.django_db
+def test_each_run_samples_the_next_clusters_until_all_have_one_of_the_minute(at: Callable[[datetime], None]) -> None:
+    clusters = {str(ProjectFactory.create().cluster_id) for _ in range(FEWEST + 2)}
+    at(NOON)
+    take_samples()
+    first = set(Sample.objects.filter(kind=CLUSTER).values_list("owner", flat=True))
+    assert len(first) == FEWEST
+    take_samples()
+    assert set(Sample.objects.filter(kind=CLUSTER).values_list("owner", flat=True)) == clusters
+    assert take_samples() == 0
+    at(NOON + MINUTE)
+    assert take_samples()
+
+
+@pytest.mark.parametrize("watched", [1, 5, 49, 50, 51, 1000])
+def test_a_minute_has_runs_enough_for_any_number_of_clusters(watched: int) -> None:
+    assert batch_of(watched) * (EVERY // SAMPLING - 2) >= watched
 
 
 def test_a_minute_that_is_written_already_stays_as_it_is(busy: Project) -> None:
