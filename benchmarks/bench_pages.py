@@ -4,8 +4,8 @@
 
 Small: 200 workloads, 100 projects, 2 clusters. Whole requests through Django's test client, without a socket. What
 grows beyond the limit (the fastest of each), has a p95 over 150 ms or takes more queries is marked OVER and ends the
-run with 1. Pages that are longer on the large estate are asked for as many rows as the small one has, and whole.
-Samples go to benchmarks/results/pages.json.
+run with 1. Pages that are longer on the large estate, or of more clusters, are asked for as many rows of as many
+clusters as the small one has, and whole. Samples go to benchmarks/results/pages.json.
 
 Pages and routes are those of the URL configuration, tasks those of the beat: what is new is measured, or the run ends
 with an error that names it.
@@ -18,7 +18,9 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -37,7 +39,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from clusters.inventory.models import Cluster
-from clusters.watch.services.usage import EVERY, sample_clusters
+from clusters.watch.services.usage import EVERY, batch_of, sample_clusters
 from portal.audit.chain import seal
 from portal.celery import app
 from portal.demo.organisation import ACTOR
@@ -61,8 +63,11 @@ from workloads.reports.services import sweep as sweep_reports
 
 GROWTH: Final = 1.3
 P95: Final = 0.150  # seconds
+STARTABLE: Final = "startable=true"
 VARIANTS: Final[Mapping[str, Sequence[str]]] = {
     "/workloads/": ("?phase=Pending", "?q=rare", "?suggest=project&project=p1"),
+    "/projects/": ("?cluster=c0",),
+    "/api/v1/org-unit/projects": (f"?{STARTABLE}&filterBy=parentName==d0", f"?{STARTABLE}"),
     "/audit/": ("?action=workload.created",),
     "/api/v1/workloads": ("?search=rare",),
     "/api/v1/nodes/telemetry": ("?telemetryType=ALLOCATED_GPUS",),
@@ -95,9 +100,13 @@ LAST: Final[Mapping[str, tuple[type[Model], str, int]]] = {
     "/plans/approval/": (Department, "name", 20),
 }
 """The same of pages without a length: rows of their last page, and how many the small estate has."""
+LARGER: Final = frozenset({"/projects/", f"/api/v1/org-unit/projects?{STARTABLE}"})
+"""They say what could start in the clusters of their projects, which follows from all pods of these clusters."""
+TOTALS: Final = ("/count", "/telemetry")
+"""Routes that are no list: they count or add up everything."""
 WHOLE: Final = " (whole)"
-"""Ends the name of such a page as it is asked for otherwise: its answer grows, and its growth is not limited. So are
-the rows that samples of all clusters write."""
+"""Ends the name of each of these as it is asked for otherwise: its answer grows, and its growth is not limited. So
+does that of a sample of all clusters, which no task takes at once."""
 NAMES: Final = {"projects": "p3", "clusters": "c0", "priorities": "high", "channels": "mail", "webhooks": "hook"}
 """What `<name>` is by the word before it."""
 NO_PAGES: Final = ("admin/", "api/", "static/", "login/single-sign-on/", "metrics", "security/<")
@@ -139,10 +148,14 @@ def detect_one() -> None:
     detect_on(str(Project.objects.get(name="p3").cluster_id))
 
 
-def sample(number: int | None = None) -> None:
-    """One sample of so many clusters, or of all; the task leaves out those not observed in the last two minutes."""
-    clusters = Cluster.objects.order_by("name").values_list("pk", flat=True)
-    sample_clusters(list(clusters[:number]), at=period_start(timezone.now(), EVERY))
+LATER: Final = count()
+
+
+def sample(*, whole: bool = False) -> None:
+    """A run of the task, or all clusters at once, in a minute that has no sample yet."""
+    clusters = list(Cluster.objects.order_by("name").values_list("pk", flat=True))
+    at = period_start(timezone.now(), EVERY) + next(LATER) * timedelta(seconds=EVERY)
+    sample_clusters(clusters if whole else clusters[: batch_of(len(clusters))], at=at)
 
 
 TASKS: Final[Mapping[str, Callable[[], object]]] = {
@@ -156,8 +169,8 @@ TASKS: Final[Mapping[str, Callable[[], object]]] = {
     "workloads.notify": collect,
     "workloads.quota_requests": refresh_open,
     "workloads.make_reports": sweep_reports,
-    "clusters.sample": partial(sample, SMALL.clusters),
-    f"clusters.sample{WHOLE}": sample,
+    "clusters.sample": sample,
+    f"clusters.sample{WHOLE}": partial(sample, whole=True),
     "audit.seal": seal,
     "change plan": plan,
 }
@@ -196,7 +209,8 @@ def _page_acts(admin: Client, member: Client, world: World) -> dict[str, Act]:
         if route in LAST:
             found |= measured("page", admin, route, address + last(*LAST[route]))
         for more in ("", *VARIANTS.get(route, ())):
-            found |= measured("page", admin, route + (more or WHOLE * (route in LAST)), address + more)
+            name = route + more + WHOLE * (route + more in LARGER | LAST.keys())
+            found |= measured("page", admin, name, address + more)
     for path in ("/", "/workloads/", "/projects/", "/workloads/submit/"):
         found |= measured("member's page", member, path, path)
     return found
@@ -209,7 +223,8 @@ def _route_acts(robot: Client, world: World) -> dict[str, Act]:
         if cell.method == "GET" and not route.endswith(NO_LISTS):
             address = f"/api/{cell.address(world.of(cell.path))}"
             for more in (needed(route), *VARIANTS.get(route, ())):
-                found |= measured("REST", robot, route + more, address + more)
+                name = route + more + WHOLE * (route.endswith(TOTALS) or route + more in LARGER)
+                found |= measured("REST", robot, name, address + more)
             if route in FULL:
                 found |= measured("REST", robot, route + WHOLE, address)
     return found

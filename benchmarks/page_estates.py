@@ -1,7 +1,11 @@
-"""The organisations that `bench_pages` measures on: clusters with nodes, projects with quotas, workloads, people."""
+"""The organisations that `bench_pages` measures on: clusters with nodes and pods, projects, workloads, people."""
 
+from collections import defaultdict
 from dataclasses import dataclass
+from datetime import datetime
+from itertools import cycle
 from typing import Final
+from uuid import UUID
 
 from benchmarks import stage
 
@@ -12,12 +16,15 @@ from django.db.models.functions import Concat
 from django.utils import timezone
 
 from clusters.inventory.models import Cluster, Node, NodePool
+from clusters.watch.models import ObservedPod
 from tenants.access.models import Membership, Role, User
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, ProjectQuota, TimeLimit
 from workloads.state.models import Workload
 
 NODES: Final = 120
+PODS: Final = 4
+"""On every node, of one GPU each: the workers of the workloads that run in its cluster."""
 RARE: Final = 60
 """The oldest workloads, whose names are searched for: a full page on either estate. So many more are the member's."""
 PROJECTS_PER_DEPARTMENT: Final = 5
@@ -69,6 +76,7 @@ def fill(size: Size) -> None:
     keep = list(ended.values_list("pk", flat=True)[: 80 * size.clusters // SMALL.clusters])
     ended.exclude(pk__in=keep).update(phase="Completed")
     Workload.objects.filter(phase="Running").update(started_at=now)
+    _pods(now)
     for kind in (TimeLimit, IdleLimit):
         kind.objects.bulk_create(
             kind(department=each, category="Train", minutes=1440)
@@ -87,6 +95,41 @@ def fill(size: Size) -> None:
     Membership.objects.create(user=member, project=Project.objects.get(name="p3"), role_id=Role.MEMBER)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
+
+
+def _pods(now: datetime) -> None:
+    """Four workers on each node, of the running workloads of its cluster in turn; one waiting for each pending one."""
+    running: defaultdict[UUID, list[Workload]] = defaultdict(list)
+    pods: list[ObservedPod] = []
+    for each in Workload.objects.filter(phase__in=("Running", "Pending")).select_related("project"):
+        if each.phase == "Running":
+            running[each.project.cluster_id].append(each)
+        else:
+            pods.append(_pod(each, len(pods), now))
+    for workloads in running.values():
+        places = [f"n{number}" for number in range(NODES) for _ in range(PODS)]
+        for place, each in zip(places, cycle(workloads), strict=False):
+            pods.append(_pod(each, len(pods), now, place))
+    ObservedPod.objects.bulk_create(pods, batch_size=2000)
+
+
+def _pod(workload: Workload, number: int, now: datetime, node: str = "") -> ObservedPod:
+    return ObservedPod(
+        cluster_id=workload.project.cluster_id,
+        uid=f"pod-{number}",
+        namespace=workload.project.namespace,
+        name=f"{workload.name}-{number}",
+        owner_id=str(workload.pk),
+        node_name=node,
+        pool_name="h100",
+        phase="Running" if node else "Pending",
+        gpu_milli=1000,
+        cpu_milli=4000,
+        memory_bytes=2**30,
+        preemptible=bool(number % 3),
+        observed_at=now,
+        created_at=workload.created_at,
+    )
 
 
 def _projects(size: Size, pools: list[NodePool]) -> None:

@@ -38,7 +38,7 @@ _DRAWN: Final = {
     "name": "'job-' || n",
     "project_id": "%(first)s + n %% %(projects)s",
     "priority_value": "(ARRAY[25, 40, 65, 90])[1 + n %% 4]",
-    "phase": "(ARRAY['Running', 'Pending', 'Completed', 'Completed', 'Failed'])[1 + n %% 5]",
+    "phase": "(ARRAY['Running', 'Pending', 'Completed', 'Completed', 'Failed'])[1 + (n + n / %(projects)s) %% 5]",
     "phase_at": "now() - n * interval '1 minute'",
     "created_at": "now() - n * interval '1 minute'",
 }
