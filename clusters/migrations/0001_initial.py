@@ -637,12 +637,15 @@ class Migration(migrations.Migration):
                 (
                     "cluster",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="samples", to="clusters.cluster"
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="samples",
+                        to="clusters.cluster",
                     ),
                 ),
             ],
             options={
-                "indexes": [models.Index(fields=["grain", "at"], name="clusters_sample_age")],
+                "indexes": [models.Index(fields=["cluster", "grain", "at"], name="clusters_sample_age")],
                 "constraints": [models.UniqueConstraint(fields=("kind", "owner", "at"), name="clusters_sample_once")],
             },
         ),

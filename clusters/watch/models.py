@@ -178,7 +178,7 @@ class ObserverLease(models.Model):
 class Sample(models.Model):
     """Figures of one owner at one moment. `kind` and `owner` name it: this app need not know what it is."""
 
-    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="samples")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="samples", db_index=False)
     kind = models.CharField(max_length=16, help_text="cluster, node-pool, and what the apps above sample.")
     owner = models.CharField(max_length=36, help_text="Its primary key.")
     at = models.DateTimeField(help_text="Start of the minute.")
@@ -187,7 +187,7 @@ class Sample(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["kind", "owner", "at"], name="clusters_sample_once")]
-        indexes = [models.Index(fields=["grain", "at"], name="clusters_sample_age")]
+        indexes = [models.Index(fields=["cluster", "grain", "at"], name="clusters_sample_age")]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.owner} {self.at:%Y-%m-%d %H:%M}"

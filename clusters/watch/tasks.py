@@ -10,7 +10,7 @@ from clusters.ports.gateway import ClusterError, TransientClusterError
 from clusters.watch.services.informers import observe_cluster
 from clusters.watch.services.observations import prune as prune_observed
 from clusters.watch.services.observer import unwatched
-from clusters.watch.services.usage import SAMPLING, average, measure_all, take_samples, thin
+from clusters.watch.services.usage import SAMPLING, measure_all, take_samples, tidy_samples
 from portal.kit.messaging import tasks
 from portal.kit.messaging.tasks import retry_transient
 
@@ -21,9 +21,6 @@ OBSERVE_SECONDS = 5
 
 
 MEASURE_SECONDS = 60
-
-
-THIN_SECONDS = 600
 
 
 TIDY_SECONDS = 3600
@@ -65,12 +62,10 @@ def prune() -> None:
 
 @shared_task(name="clusters.sample", soft_time_limit=110, time_limit=120)
 def sample() -> None:
-    """Measure the next clusters of this minute; every ten minutes drop and average what was measured."""
+    """Measure the next clusters of this minute; drop and average what was measured of those whose turn it is."""
     if tasks.claim_period("clusters.sample", every=SAMPLING):
         take_samples()
-    if tasks.claim_period("clusters.thin_samples", every=THIN_SECONDS):
-        thin()
-        average()
+        tidy_samples()
 
 
 @shared_task(name="clusters.measure_gpus", soft_time_limit=110, time_limit=120)

@@ -50,7 +50,7 @@ def sampled(running: Workload, now: datetime, llm_team: Project, vision_team: Pr
     WorkloadFactory.create(project=llm_team, phase=Phase.PENDING, phase_at=now - HOUR, pool_name="a100")
     Cluster.objects.update(observed_at=now)
     take_samples()
-    average()
+    average([llm_team.cluster_id])
     return llm_team.cluster
 
 

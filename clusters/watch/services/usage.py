@@ -120,6 +120,8 @@ SAMPLING: Final = 5
 """Seconds between two runs of the task. Each samples a part of the clusters, so that no run grows with their number."""
 RUNS: Final = 10
 """Runs that sample every cluster once. A minute has two more."""
+TIDYING: Final = 600
+"""Seconds in which every cluster has a turn to have its samples averaged and old ones dropped."""
 FEWEST: Final = 5
 """Clusters that one run samples even if fewer would do."""
 FRESH: Final = timedelta(minutes=2)
@@ -235,20 +237,31 @@ def _held(clusters: Collection[UUID]) -> Iterable[OfPool]:
         yield cluster, name, dict(zip(_MEASURED[4:], numbers, strict=True))
 
 
-def thin() -> int:
-    """Drop samples that are past the time of their grain; how many."""
-    now = timezone.now()
-    past = (Sample.objects.filter(grain=number, at__lt=now - grain.kept) for number, grain in enumerate(RESOLUTIONS))
-    return sum(rows.delete()[0] for rows in past)
+def tidy_samples() -> None:
+    """Drop and average what was sampled of the clusters whose turn it is; each has one in ten minutes."""
+    turns = TIDYING // SAMPLING
+    turn = int(timezone.now().timestamp()) // SAMPLING % turns
+    clusters = list(Cluster.objects.order_by("pk").values_list("pk", flat=True))[turn::turns]
+    if clusters:
+        thin(clusters)
+        average(clusters)
 
 
-def average() -> int:
-    """Averages of what is held, of every owner that was sampled; how many owners."""
+def thin(clusters: Collection[UUID]) -> int:
+    """Drop samples of the clusters that are past the time of their grain; how many."""
+    now, rows = timezone.now(), Sample.objects.filter(cluster__in=clusters)
+    past = (rows.filter(grain=number, at__lt=now - grain.kept) for number, grain in enumerate(RESOLUTIONS))
+    return sum(each.delete()[0] for each in past)
+
+
+def average(clusters: Collection[UUID]) -> int:
+    """Averages of what is held, of every owner in the clusters that was sampled; how many owners."""
     now = timezone.now()
     held = Avg(Cast(KeyTextTransform(AVERAGED.value, KeyTransform(ALL, "figures")), FloatField()))
     found: defaultdict[tuple[UUID, str, str], dict[str, float]] = defaultdict(dict)
     for field, (span, grain) in SPANS.items():
-        rows = Sample.objects.filter(grain__gte=grain, at__gte=now - span).order_by()
+        grains = range(grain, len(RESOLUTIONS))  # by name: an index finds no range of grains and of times at once
+        rows = Sample.objects.filter(cluster__in=clusters, grain__in=grains, at__gte=now - span).order_by()
         for cluster, kind, owner, number in rows.values_list("cluster_id", "kind", "owner").annotate(held=held):
             if number is not None:
                 found[cluster, kind, owner][field] = number
@@ -257,6 +270,6 @@ def average() -> int:
         for (cluster, kind, owner), numbers in found.items()
     ]
     with transaction.atomic():
-        Average.objects.filter(at__lt=now).delete()
+        Average.objects.filter(cluster__in=clusters, at__lt=now).delete()
         Average.objects.bulk_create(made, batch_size=BATCH)
     return len(made)

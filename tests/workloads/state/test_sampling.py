@@ -26,11 +26,13 @@ from clusters.watch.services.usage import (
     EVERY,
     FEWEST,
     SAMPLING,
+    TIDYING,
     average,
     batch_of,
     sample_clusters,
     take_samples,
     thin,
+    tidy_samples,
 )
 from clusters.watch.tasks import sample
 from tenants.organisation.models import Project
@@ -161,7 +163,7 @@ def test_samples_become_sparser_and_end(busy: Project, at: Callable[[datetime], 
                 cluster=busy.cluster, kind=f"k{number}", owner="1", at=NOON - age, grain=number, figures={}
             )
     at(NOON)
-    assert thin() == len(RESOLUTIONS)
+    assert thin([busy.cluster_id]) == len(RESOLUTIONS)
     assert {row.kind: row.at for row in Sample.objects.all()} == {
         f"k{number}": NOON - grain.kept + MINUTE for number, grain in enumerate(RESOLUTIONS)
     }
@@ -174,12 +176,26 @@ def test_averages_are_of_what_was_held(busy: Project, at: Callable[[datetime], N
         Sample.objects.create(
             **kept, at=NOON - timedelta(hours=hours), grain=2, figures={ALL: {Metric.GPU_HELD.value: held}}
         )
-    average()
+    average([busy.cluster_id])
     row = averages_of(PROJECT, [7])["7"]
     assert (row.day, row.week, row.month) == (2000, 4000, 4000)
     at(NOON + timedelta(days=60))
-    average()
+    average([busy.cluster_id])
     assert not Average.objects.exists()
+
+
+def test_every_cluster_has_its_samples_averaged_once_in_ten_minutes(
+    busy: Project, at: Callable[[datetime], None]
+) -> None:
+    clusters = {busy.cluster_id, *(ProjectFactory.create().cluster_id for _ in range(2))}
+    sample_clusters(clusters, at=NOON.replace(second=0))
+    moments: dict[datetime, set[Any]] = {}
+    for number in range(TIDYING // SAMPLING):
+        at(NOON + timedelta(seconds=number * SAMPLING))
+        tidy_samples()
+        moments[timezone.now()] = set(Average.objects.filter(at=timezone.now()).values_list("cluster", flat=True))
+    assert sorted(each for found in moments.values() for each in found) == sorted(clusters)
+    assert all(len(found) <= 1 for found in moments.values())
 
 
 def test_a_series_has_means_of_its_parts_and_no_point_where_nothing_was_measured(busy: Project) -> None:
