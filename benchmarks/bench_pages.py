@@ -39,7 +39,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from clusters.inventory.models import Cluster
-from clusters.watch.services.usage import EVERY, batch_of, sample_clusters
+from clusters.watch.services.usage import EVERY, average, batch_of, sample_clusters, thin
 from portal.audit.chain import seal
 from portal.celery import app
 from portal.demo.organisation import ACTOR
@@ -148,6 +148,13 @@ def detect_one() -> None:
     detect_on(str(Project.objects.get(name="p3").cluster_id))
 
 
+def tidy() -> None:
+    """A turn of one cluster."""
+    clusters = [Cluster.objects.get(name="c0").pk]
+    thin(clusters)
+    average(clusters)
+
+
 LATER: Final = count()
 
 
@@ -170,6 +177,7 @@ TASKS: Final[Mapping[str, Callable[[], object]]] = {
     "workloads.quota_requests": refresh_open,
     "workloads.make_reports": sweep_reports,
     "clusters.sample": sample,
+    "clusters.sample: tidy": tidy,
     f"clusters.sample{WHOLE}": partial(sample, whole=True),
     "audit.seal": seal,
     "change plan": plan,

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import cycle
 from typing import Final
 from uuid import UUID
@@ -17,6 +17,9 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.watch.models import ObservedPod
+from clusters.watch.selectors import RESOLUTIONS
+from clusters.watch.services.usage import EVERY, SPANS, sample_clusters
+from portal.kit.messaging.tasks import period_start
 from tenants.access.models import Membership, Role, User
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, ProjectQuota, TimeLimit
@@ -93,8 +96,24 @@ def fill(size: Size) -> None:
     User.objects.create_superuser("admin", password="bench")
     member = User.objects.create_user("member", password="bench")
     Membership.objects.create(user=member, project=Project.objects.get(name="p3"), role_id=Role.MEMBER)
+    _history(now)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
+
+
+def _history(now: datetime) -> None:
+    """The samples that averages are made of."""
+    at = period_start(now, EVERY)
+    sample_clusters(list(Cluster.objects.values_list("pk", flat=True)), at=at)
+    with connection.cursor() as cursor:
+        for grain, span in {grain: span for span, grain in SPANS.values()}.items():
+            every = RESOLUTIONS[grain].every
+            cursor.execute(
+                "INSERT INTO clusters_sample (cluster_id, kind, owner, at, grain, figures)"
+                " SELECT cluster_id, kind, owner, %(at)s - n * %(every)s - %(apart)s, %(grain)s, figures"
+                " FROM clusters_sample, generate_series(1, %(count)s) AS n WHERE at = %(at)s",
+                {"at": at, "every": every, "apart": timedelta(seconds=grain), "grain": grain, "count": span // every},
+            )
 
 
 def _pods(now: datetime) -> None:
