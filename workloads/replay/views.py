@@ -53,7 +53,7 @@ class ReplayForm(PageForm):
     """What to replay, and the proposal. `priority_*`: the value of each priority in the proposal."""
 
     name = forms.CharField(label=_lazy("Name"), max_length=100)
-    cluster = forms.ModelChoiceField(label=_lazy("Cluster"), queryset=Cluster.objects.order_by("name"))
+    cluster = forms.ModelChoiceField(label=_lazy("Cluster"), queryset=Cluster.objects.only("name").order_by("name"))
     start = forms.DateField(label=_lazy("From"), widget=forms.DateInput(attrs={"type": "date"}), required=False)
     end = forms.DateField(label=_lazy("To"), widget=forms.DateInput(attrs={"type": "date"}), required=False)
     csv = forms.FileField(label=_lazy("Trace (CSV)"), required=False)
@@ -84,6 +84,10 @@ class ReplayForm(PageForm):
         for name, field in own.items():
             field.widget.attrs["class"] = "form-control"
             self.fields[name] = field
+
+    def clean_cluster(self) -> Cluster:
+        """All of it: the choices have only names."""
+        return Cluster.objects.get(pk=self.cleaned_data["cluster"].pk)
 
     def clean_csv(self) -> str:
         """The text of the file. Its size is known before it is read."""
