@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
@@ -62,13 +63,13 @@ class Plant:
 
 
 @pytest.fixture(scope="module")
-def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
+def plant(tmp_path_factory: pytest.TempPathFactory, postgres_dump: Path) -> Iterator[Plant]:
     """Every process of an installation, and a control plane that it reaches through the proxy."""
     needed("redis-server")
     with ExitStack() as exits:
         cluster = exits.enter_context(own_cluster())
         proxy = exits.enter_context(FaultProxy(cluster, 0))
-        stack = exits.enter_context(Stack(tmp_path_factory.mktemp("stack")))
+        stack = exits.enter_context(Stack(tmp_path_factory.mktemp("stack"), migrated=postgres_dump))
         reached = {"server": proxy.server, "ca": proxy.ca, "token": cluster.token}
         made = stack.found(projects=PROJECTS, gpus=8, password="only-for-this-stack", **reached)
         stack.start()

@@ -84,7 +84,9 @@ def dump(folder: Path, database: str, file: Path) -> None:
 
 def load(folder: Path, database: str, file: Path) -> None:
     """Read what `dump` has written into an empty database."""
-    _client(folder, database, "psql", "--quiet", "--set", "ON_ERROR_STOP=1", "--file", str(file))
+    _client(
+        folder, database, "psql", "--quiet", "--single-transaction", "--set", "ON_ERROR_STOP=1", "--file", str(file)
+    )
 
 
 def _client(folder: Path, database: str, program: str, *options: str) -> None:

@@ -125,12 +125,22 @@ class Stack:
     """The processes, what they share, and the supervisor. Enter it, `found` an organisation, then use it."""
 
     def __init__(
-        self, folder: Path, *, workers: int = 2, concurrency: int = 2, beats: int = 2, observers: int = 2, web: int = 1
+        self,
+        folder: Path,
+        *,
+        workers: int = 2,
+        concurrency: int = 2,
+        beats: int = 2,
+        observers: int = 2,
+        web: int = 1,
+        migrated: Path | None = None,
     ) -> None:
+        """`migrated`: a dump to load instead of migrating."""
         self.folder, self.port = folder, free_port()
         self.origin = f"http://127.0.0.1:{self.port}"
         self._counts = {"worker": workers, "beat": beats, "observer": observers}
         self._concurrency, self._web_workers = concurrency, web
+        self._migrated = migrated
         self.parts: dict[str, Part] = {}
         self._exits = ExitStack()
         self._ended = threading.Event()
@@ -143,7 +153,10 @@ class Stack:
             with psycopg.connect(host=str(self.postgres.folder), user="rung", dbname="postgres", autocommit=True) as it:
                 it.execute(f'CREATE DATABASE "{DATABASE}"'.encode())
             self.env = self._environment()
-            manage(self.env, "migrate", "--noinput", "--verbosity", "0")
+            if self._migrated:
+                postgres.load(self.postgres.folder, DATABASE, self._migrated)
+            else:
+                manage(self.env, "migrate", "--noinput", "--verbosity", "0")
             exits.callback(self._end)
             self._exits = exits.pop_all()
         return self
