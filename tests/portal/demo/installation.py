@@ -1,6 +1,8 @@
 """One demo in a folder of its own: start it, look at its processes and its database, end it."""
 
+import base64
 import re
+import secrets
 import shutil
 import sqlite3
 import subprocess
@@ -12,6 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from portal.demo.__main__ import stored_secret_key
 from tests.support.processes import end, environment, eventually, manage
 from tests.support.real import free_port
 from tests.support.repository import ROOT
@@ -25,11 +28,10 @@ OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 class Demo:
     """`python -m portal.demo` on a free port. SQLite and a broker of folders, as they are by default."""
 
-    def __init__(self, folder: Path, *, speed: int, database: Path | None = None) -> None:
+    def __init__(self, folder: Path, *, speed: int, data: Path | None = None) -> None:
         self.folder, self.port = folder, free_port()
-        if database:
-            folder.mkdir(mode=0o700)
-            shutil.copyfile(database, folder / "rung.sqlite3")
+        if data:
+            shutil.copytree(data, folder)
         self.origin = f"http://127.0.0.1:{self.port}"
         self.log = folder.with_suffix(".log")
         handles = {"RUNG_PORT": str(self.port), "RUNG_DEMO_PASSWORD": PASSWORD, "RUNG_DEMO_SPEED": str(speed)}
@@ -37,6 +39,13 @@ class Demo:
         for name in ("RUNG_SECRET_KEY", "DJANGO_SETTINGS_MODULE"):
             del self.env[name]
         self.process: subprocess.Popen[bytes] | None = None
+
+    def prepare(self) -> None:
+        """What a start does before its processes, and no more."""
+        for name in ("secret-key", "credential-keys"):
+            stored_secret_key(self.folder / name, base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())
+        self.env["RUNG_WAKEUPS"] = "off"
+        self.manage("prepare_demo")
 
     def start(self) -> None:
         """Answers once the whole portal is ready."""

@@ -15,10 +15,10 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory, database: Path | None) -> Iterator[Demo]:
+def demo(tmp_path_factory: pytest.TempPathFactory, data: Path | None) -> Iterator[Demo]:
     """A demo with a lab. Nothing of either is left afterwards."""
     programs()
-    demo = Demo(tmp_path_factory.mktemp("lab") / "data", speed=60, database=database)
+    demo = Demo(tmp_path_factory.mktemp("lab") / "data", speed=60, data=data)
     demo.env["RUNG_LAB"] = "1"
     try:
         demo.start()

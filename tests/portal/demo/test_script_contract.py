@@ -15,8 +15,8 @@ def speed() -> int:
 
 
 @pytest.fixture(scope="module")
-def database() -> None:
-    """None: the first start migrates."""
+def data() -> None:
+    """None: the first start migrates, and loads the organisation."""
 
 
 @pytest.fixture(scope="module")
