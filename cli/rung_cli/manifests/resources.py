@@ -7,6 +7,7 @@ and stays as it is.
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Final, NamedTuple
 
 from rung_cli.errors import ApiError, UsageError
@@ -77,6 +78,11 @@ class ServerState:
         self.api = api
         self.kinds = kinds
         self._things: dict[str, dict[DeclaredKey, DeclaredObject]] = {}
+
+    @cached_property
+    def categories(self) -> Mapping[str, str]:
+        """Ids of the categories of workload types, by name. They are always the same."""
+        return {each["name"]: each["id"] for each in self.api.get("v1/workload-categories")["categories"]}
 
     def things(self, kind: str) -> dict[DeclaredKey, DeclaredObject]:
         """All of one kind that the caller sees."""

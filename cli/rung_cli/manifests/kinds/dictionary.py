@@ -52,7 +52,7 @@ class WorkloadTypeResource(ResourceKind):
         if now is None and self._withdrawn(server, thing.key) is None:
             text = f"{thing.source}: unknown {thing.key}. Types cannot be created; list them with: rung types"
             raise UsageError(text)
-        if (wanted := thing.spec.get("category")) and wanted not in (known := _categories(server)):
+        if (wanted := thing.spec.get("category")) and wanted not in (known := server.categories):
             raise UsageError(f"{thing.source}: unknown category {wanted}: {', '.join(known)}.")
 
     def create(self, server: ServerState, thing: DeclaredObject, *, dry_run: bool) -> Mapping[str, Any]:
@@ -84,11 +84,7 @@ class WorkloadTypeResource(ResourceKind):
 def _type_body(server: ServerState, spec: Spec) -> dict[str, Any]:
     body = {"preemptibility": spec["preemptibility"]} if "preemptibility" in spec else {}
     if spec.get("category"):
-        body["categoryId"] = _categories(server)[spec["category"]]
+        body["categoryId"] = server.categories[spec["category"]]
     if spec.get("priority"):
         body["priorityId"] = server.id_of(DeclaredKey("Priority", spec["priority"]))
     return body
-
-
-def _categories(server: ServerState) -> Mapping[str, str]:
-    return {each["name"]: each["id"] for each in server.api.get("v1/workload-categories")["categories"]}
