@@ -96,11 +96,14 @@ class QuotaShare:
         return Resources(gpu, cpu, memory)
 
     def gpus_in_reach(self) -> int:
-        """GPUs that its work could get without evicting in its own queue, where work that borrows evicts no others:
-        unused ones, or what others borrow of the quotas below the root.
-        """
-        unused = min([share.most.gpu - share.used.gpu for share in self.path])
-        return max([unused, *(share.nominal.gpu - share.used.gpu for share in self.path[:-1])])
+        """GPUs to get without evicting in the own queue where borrowers evict none: unused, or lent below the root."""
+        unused, lent = ENDLESS, -ENDLESS
+        for share in self.path:
+            left = share.most.gpu - share.used.gpu
+            unused = left if left < unused else unused
+            left = share.nominal.gpu - share.used.gpu
+            lent = left if left > lent and share.parent else lent
+        return unused if unused > lent else lent
 
     def has_free(self, needed: Resources, *, now: bool = False) -> bool:
         """Whether `needed` more fits into `free()`. now: terminating work still counts."""
