@@ -197,14 +197,15 @@ class Derivation(NamedTuple):
     come: tuple[PodGroup, ...]
 
 
-class _GroupsOfDerived:
-    """The pod groups of a derived snapshot, built once something asks for all: its rules exchange them in a state."""
+class _GroupsOfChanged:
+    """The pod groups of a changed snapshot, built once something asks for all: its rules exchange them in a state."""
 
     def __get__(self, snapshot: "Snapshot | None", _owner: type["Snapshot"]) -> tuple[PodGroup, ...]:
-        if snapshot is None or snapshot.origin is None:
+        if snapshot is None:
             return ()
-        base, gone, come = snapshot.origin
-        found = vars(snapshot)["groups"] = (*(each for each in base.groups if each.name not in gone), *come)
+        base, gone, come = snapshot.origin or Derivation(snapshot, (), ())
+        groups = base.groups if snapshot.origin else snapshot.group_by_name.values()
+        found = vars(snapshot)["groups"] = (*(each for each in groups if each.name not in gone), *come)
         return found
 
 
@@ -223,7 +224,7 @@ class Snapshot:
 
     nodes: tuple[SnapshotNode, ...] = ()
     queues: tuple[Queue, ...] = ()
-    groups: tuple[PodGroup, ...] = cast("tuple[PodGroup, ...]", _GroupsOfDerived())
+    groups: tuple[PodGroup, ...] = cast("tuple[PodGroup, ...]", _GroupsOfChanged())
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
     now: int | None = None
     leaves_out: frozenset[str] = frozenset()
@@ -351,7 +352,6 @@ class Snapshot:
         left = {*gone, *(group.name for group in come)}
         known = _exchanged(self.group_by_name, left, come)
         return self._made(
-            groups=tuple(known.values()),
             group_by_name=known,
             now=now,
             origin=None,

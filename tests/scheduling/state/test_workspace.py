@@ -130,6 +130,24 @@ def test_a_successor_decides_as_a_snapshot_that_was_never_another(
     assert preview(first, asked, flavour=flavour) == preview(replace(first), asked, flavour=flavour)
 
 
+def test_after_many_changes_it_holds_the_same_groups_in_the_same_order() -> None:
+    first = snapshot(*(gang(f"first-{number}") for number in range(3)))
+    later, expected = first, dict(first.group_by_name)
+    for number in range(100):
+        gone = (f"come-{number - 2}", "unknown") if number % 3 else ("first-1",)
+        come = (gang(f"come-{number}"), running("first-0", "a", gpus=number + 1))
+        later = successor(later, gone, come, now=number)
+        for name in (*gone, "first-0"):
+            expected.pop(name, None)
+        expected |= {group.name: group for group in come}
+        assert (later.group("first-0"), later.group(gone[0])) == (come[1], None)
+        if number % 40 == 7:
+            assert later.groups == tuple(expected.values())
+    assert later.groups == tuple(expected.values())
+    assert later.waiting == tuple(group for group in expected.values() if group.waiting)
+    assert [group.name for group in first.groups] == ["first-0", "first-1", "first-2"]
+
+
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_what_is_derived_is_decided_about_beside_what_it_was_derived_from(flavour: str) -> None:
     queues = (queue("team", "dep", deserved=8), queue("dep", deserved=8))
