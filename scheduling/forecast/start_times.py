@@ -130,7 +130,8 @@ class _Course:
     def _step(self, sample: RunSample, ends: list[tuple[int, str]], begin: int) -> tuple[int | None, list[str]]:
         """The next end of a run, or the last of several ends that follow within one step; and the runs that end."""
         step: int | None = None
-        soon, gone = 0, dict[str, None]()
+        soon = 0
+        gone: dict[str, None] = {}
         while ends and (step is None or max(ends[0][0], self.now) <= soon):
             end, name = heappop(ends)
             if end == self._end(sample, name):  # else it runs no more, or has been evicted meanwhile

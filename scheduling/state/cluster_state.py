@@ -80,7 +80,7 @@ class SchedulingState:
         names, groups = tuple(gone), tuple(come)
         self.usage.leave(map(self._entered.__getitem__, names))
         for name in names:
-            self._leave(name)
+            self._take_out(name)
         for group in groups:
             self._enter(group)
         self.usage.enter(self._entered[group.name] for group in groups)
@@ -110,8 +110,7 @@ class SchedulingState:
         self._journal.append(self._cache.undo_step([*map(self._groups.__getitem__, names), *groups]))
         self._journal.append(partial(setattr, self.usage, "uses", self.usage.uses.copy()))
         self.usage.leave(map(self._entered.__getitem__, names))
-        for name in names:
-            self._journal.append(self._leave(name))
+        self._journal += map(self._leave, names)
         for group in groups:
             self._enter(group)
             self._journal.append(partial(self._leave, group.name))
@@ -119,9 +118,8 @@ class SchedulingState:
 
     def _enter(self, group: PodGroup) -> None:
         """Account for a pod group, except in its queue. Pods on unknown nodes count for the queue only."""
-        assignments = [
-            Assignment(group, pod, self.capacities.get(pod.node)) for pod in group.pods if pod.node is not None
-        ]
+        on_nodes = [pod for pod in group.pods if pod.node is not None]
+        assignments = [Assignment(group, pod, self.capacities.get(pod.node)) for pod in on_nodes]
         self._entered[group.name] = UsageEntry.of(group)
         self.active[group.name] = len(group.holding)
         self._record(group, assignments)
@@ -135,21 +133,9 @@ class SchedulingState:
 
     def _leave(self, name: str) -> Callable[[], None]:
         """Remove a pod group, except from its queue; return how to undo it."""
-        group, assignments = self._groups.pop(name), self.assignments_of.pop(name)
-        active, entered = self.active.pop(name), self._entered.pop(name)
-        if assignments:
-            self._cache.forget(group)
-            del self.holders[group.queue][name]
-            self._count_priority(group, -1)
-        places = []
-        for assignment in assignments:
-            place = 0
-            if assignment.capacity is not None:
-                self._occupy(assignment, assignment.capacity, -1)
-                beside = self.assignments_on[assignment.capacity.node.name]
-                place = beside.index(assignment)
-                del beside[place]
-            places.append(place)
+        group, assignments = self._groups[name], self.assignments_of[name]
+        active, entered = self.active[name], self._entered[name]
+        places = self._take_out(name)
 
         def undo() -> None:
             self.active[name], self._entered[name] = active, entered
@@ -160,6 +146,24 @@ class SchedulingState:
                     self.assignments_on[assignment.capacity.node.name].insert(place, assignment)
 
         return undo
+
+    def _take_out(self, name: str) -> list[int]:
+        """Remove a pod group, except from its queue; return the places of its pods among those on their nodes."""
+        group, assignments = self._groups.pop(name), self.assignments_of.pop(name)
+        del self.active[name], self._entered[name]
+        places: list[int] = []
+        if assignments:
+            self._cache.forget(group)
+            del self.holders[group.queue][name]
+            self._count_priority(group, -1)
+        for assignment in assignments:
+            places.append(0)
+            if assignment.capacity is not None:
+                self._occupy(assignment, assignment.capacity, -1)
+                beside = self.assignments_on[assignment.capacity.node.name]
+                places[-1] = beside.index(assignment)
+                del beside[places[-1]]
+        return places
 
     def _record(self, group: PodGroup, assignments: list[Assignment]) -> None:
         self._groups[group.name], self.assignments_of[group.name] = group, assignments

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple, Self
 
 from scheduling.model.reasons import PendingReason, Reason
-from scheduling.model.resources import ZERO, Limit, Resources
+from scheduling.model.resources import ZERO, Limit, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Queue, total
 from scheduling.state.workspace import check_time
 
@@ -108,6 +108,16 @@ class QueuePaths(dict[str, tuple[Queue, ...]]):
         return self[name]
 
 
+_Amounts = tuple[list[Resources], list[Resources], list[Resources]]
+"""Amounts by which the three of a queue change."""
+
+
+def _changed(before: Resources, amounts: list[Resources], sign: int) -> Resources:
+    if not amounts:
+        return before
+    return before + sum_of(amounts) if sign > 0 else before - sum_of(amounts)
+
+
 class QueueUsageTracker:
     """Use per queue. Every change counts for the queue and all its ancestors."""
 
@@ -148,17 +158,27 @@ class QueueUsageTracker:
         self._add_up(entries, -1)
 
     def _add_up(self, entries: Iterable[UsageEntry], sign: int) -> None:
-        sums: dict[tuple[str, bool], tuple[Resources, Resources]] = {}
+        alike: dict[tuple[str, bool], _Amounts] = {}
         for name, preemptible, used, requested in entries if self._queues else ():
-            before, wanted = sums.get((name, preemptible), (ZERO, ZERO))
-            more = before + used
-            sums[name, preemptible] = (more, more if wanted is before and requested is used else wanted + requested)
-        for (name, preemptible), found in sums.items():
-            used, requested = found[0] * sign, found[1] * sign
+            amounts = alike.setdefault((name, preemptible), ([], [], []))
+            amounts[0].append(used)
+            amounts[2].append(requested)
+        changes: dict[str, _Amounts] = {}
+        for (name, preemptible), amounts in alike.items():
+            used, requested = sum_of(amounts[0]), sum_of(amounts[2])
             for queue in self.path(name):
-                use = self.uses[queue.name]
-                fixed = use.non_preemptible if preemptible else use.non_preemptible + used
-                self.uses[queue.name] = QueueUsage(use.allocated + used, fixed, use.requested + requested)
+                change = changes.setdefault(queue.name, ([], [], []))
+                change[0].append(used)
+                change[2].append(requested)
+                if not preemptible:
+                    change[1].append(used)
+        for name, change in changes.items():
+            use = self.uses[name]
+            self.uses[name] = QueueUsage(
+                _changed(use.allocated, change[0], sign),
+                _changed(use.non_preemptible, change[1], sign),
+                _changed(use.requested, change[2], sign),
+            )
 
     def refusal(self, name: str, needed: Resources, *, preemptible: bool) -> PendingReason | None:
         """`fits_quota` along the queue's path with its present use."""

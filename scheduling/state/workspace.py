@@ -183,8 +183,13 @@ class ScopedCache:
 
     def forget(self, group: PodGroup) -> None:
         """Forget what depends on the pods of a group."""
-        for scope in _scopes_of(group):
-            self._values.pop(scope, None)
+        values = self._values
+        values.pop(ALL_PODS, None)
+        values.pop(("queue", group.queue), None)
+        values.pop(("group", group.name), None)
+        for pod in group.pods:
+            if pod.node is not None:
+                values.pop(("node", pod.node), None)
 
     def undo_step(self, groups: Iterable[PodGroup]) -> Callable[[], None]:
         """Return a function that restores what `forget` of these groups forgets."""
