@@ -98,6 +98,16 @@ class NodesByGpus:
         for amount in amounts:
             yield from [*self._indexes.get(amount, ())]
 
+    def most(self) -> int:
+        """The most GPUs that a node has."""
+        self._sort()
+        return self._amounts[-1] if self._amounts else 0
+
+    def slots(self, gpu: int) -> int:
+        """How many times that much fits on the nodes."""
+        self._sort()
+        return sum([n // gpu * len(self._indexes[n]) for n in self._amounts[bisect_left(self._amounts, gpu) :]])
+
     def total(self) -> int:
         """Sum of free GPUs; overcommitted nodes count as zero."""
         self._sort()
@@ -137,7 +147,7 @@ class NodeCapacities:
         self._by_name = {capacity.node.name: capacity for capacity in self._capacities}
         self.gpus = [capacity.future.gpu for capacity in self._capacities]
         """What the future of each room has, by its index."""
-        self._order = NodesByGpus(self.gpus)
+        self.by_gpus = NodesByGpus(self.gpus)
         self._matching: dict[Selection, tuple[list[NodeCapacity], frozenset[int]]] = {}
         self._free: dict[tuple[Selection, bool], FreeTotals] = {}
         self._future_gpus = (-1, 0)
@@ -168,7 +178,7 @@ class NodeCapacities:
         """Add to the free amounts and pod slots; negative amounts take."""
         if future.gpu:
             self.gpus[capacity.index] += future.gpu
-            self._order.changed.add(capacity.index)
+            self.by_gpus.changed.add(capacity.index)
         if idle is future and capacity.idle is capacity.future:
             capacity.idle = capacity.future = capacity.idle + idle
         else:
@@ -191,7 +201,7 @@ class NodeCapacities:
     def _put_back(self, capacity: NodeCapacity, known: tuple[Resources, Resources, int, int], age: int) -> None:
         capacity.idle, capacity.future, capacity.pods_left, capacity.version = known
         self.age, self.gpus[capacity.index] = age, capacity.future.gpu
-        self._order.changed.add(capacity.index)
+        self.by_gpus.changed.add(capacity.index)
         self.changes.append(capacity)
         self._log.append(capacity.index)
 
@@ -229,7 +239,7 @@ class NodeCapacities:
 
         def restore() -> None:
             self.gpus[:] = gpus
-            self._order.changed.update(range(len(gpus)))
+            self.by_gpus.changed.update(range(len(gpus)))
             for capacity, (idle, future, pods_left, version, shared) in zip(self._capacities, known, strict=True):
                 if capacity.version != version:
                     capacity.idle, capacity.future, capacity.pods_left = idle, future, pods_left
@@ -265,7 +275,7 @@ class NodeCapacities:
         if strategy is Strategy.SPREAD or asked.gpu < ENTIRE:
             return next(self.fitting(asked, group, strategy, now=now), None)
         allowed, capacities = self._match(group)[1], self._capacities
-        for index in self._order.having(asked.gpu):  # mostly the first ones fit
+        for index in self.by_gpus.having(asked.gpu):  # mostly the first ones fit
             if index in allowed and capacities[index].fits(asked, now=now):
                 return capacities[index]
         return None
@@ -285,7 +295,7 @@ class NodeCapacities:
     def with_gpus(self, group: PodGroup, gpu: int, *, spread: bool = False) -> Iterator[NodeCapacity]:
         """Matching nodes with that many future GPUs, the fullest first; with `spread`, the emptiest first."""
         allowed = self._match(group)[1]
-        return (self._capacities[index] for index in self._order.having(gpu, spread=spread) if index in allowed)
+        return (self._capacities[index] for index in self.by_gpus.having(gpu, spread=spread) if index in allowed)
 
     def free(self, group: PodGroup) -> tuple[Resources, Resources]:
         """Free resources now: the sum, and those of the emptiest node."""
@@ -298,7 +308,7 @@ class NodeCapacities:
     def future_gpus(self) -> int:
         """Sum of free GPUs, now or in the future; overcommitted nodes count as zero."""
         if self._future_gpus[0] != self.age:
-            self._future_gpus = (self.age, self._order.total())
+            self._future_gpus = (self.age, self.by_gpus.total())
         return self._future_gpus[1]
 
     @cached_property

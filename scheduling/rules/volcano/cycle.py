@@ -20,53 +20,20 @@ runtime.
   next cycle if there are several, so it may evict more than the gang needs, or evict for a gang that still waits.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import chain, filterfalse
+from collections.abc import Callable, Collection, Iterator
 
 from scheduling.model.decisions import Cause, Decision, Start, Until, Wait
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
-from scheduling.rules.volcano.order import VolcanoOrder
+from scheduling.rules.volcano.order import CasesByQueue, Prospects, VolcanoCandidate, VolcanoOrder, by_queue
 from scheduling.rules.volcano.state import SuitableNodes, VolcanoState
 from scheduling.state.assignments import Assignment, evictions, held
 from scheduling.state.node_capacity import NodeCapacity, matches, selection
 from scheduling.state.refusals import impossible, no_room
 from scheduling.state.workspace import check_time, workspace
 
-
-@dataclass(slots=True)
-class _VolcanoCandidate:
-    """A waiting pod group and what the actions of the cycle have decided for it.
-
-    least: GPUs without which none of its pods fits on a node, where refusals for now are left out; else 0.
-    """
-
-    group: PodGroup
-    left: list[Pod]
-    untried: list[Pod]
-    least: int = 0
-    placements: dict[str, str] = field(default_factory=dict)
-    nominated: dict[str, str] = field(default_factory=dict)
-    kept: dict[str, str] = field(default_factory=dict)
-    victims: list[Assignment] = field(default_factory=list)
-    cause: Cause = Cause.PREEMPT
-    over_quota: bool = False
-    pend: PendingReason | None = None
-
-    def promise(self, capacities: dict[str, str]) -> None:
-        """Nominate these pods to capacity that is about to be freed."""
-        self.nominated |= capacities
-        self.left = [pod for pod in self.left if pod.name not in capacities]
-
-    def start(self, capacities: dict[str, str]) -> None:
-        """Start these pods now."""
-        self.placements |= capacities
-        self.left = [pod for pod in self.left if pod.name not in capacities]
-
-
 Fits = Callable[[PodGroup, Pod, NodeCapacity], bool]
-InVain = Callable[[_VolcanoCandidate], bool]
+Hopeful = Callable[[CasesByQueue], set[str]]
 
 
 class VolcanoRules:
@@ -86,6 +53,7 @@ class _VolcanoCycle:
         self.snapshot = snapshot
         self.state = state
         self.ordering = VolcanoOrder(snapshot, self.state)
+        self.prospects = Prospects(self.state, self.ordering)
         self._tells_all = until is not Until.CHANGES
         self._failed_searches: set[tuple[object, ...]] = set()
         """Searches for victims that found none since the state last changed."""
@@ -94,34 +62,32 @@ class _VolcanoCycle:
         cases = [self._candidate(group) for group in self.snapshot.waiting]
         ready = [case for case in cases if case.pend is None]
         self._allocate(ready)
-        for queue_cases in self._by_queue(self._hungry(ready, Cause.PREEMPT), self._is_stuck):
-            for case in filterfalse(self._is_stuck, queue_cases):
+        for queue_cases in self._by_queue(self._hungry(ready, Cause.PREEMPT), self.prospects.preempts):
+            for case in filter(self.prospects.finds_all, queue_cases):
                 self._evict_for(case, Cause.PREEMPT)
-            for case in filterfalse(self._is_stuck, queue_cases):
+            for case in filter(self.prospects.finds_any, queue_cases):
                 self._fill(case)
-        for queue_cases in self._by_queue(self._hungry(ready, Cause.RECLAIM), self._reclaims_nothing):
-            for case in filterfalse(self._reclaims_nothing, queue_cases):
+        for queue_cases in self._by_queue(self._hungry(ready, Cause.RECLAIM), self.prospects.reclaims):
+            for case in filter(self.prospects.may_reclaim, queue_cases):
                 self._reclaim_for(case)
         for case in cases:
-            yield from self._decisions(case)
+            if case.pend or not case.least or case.placements or case.nominated or case.victims:
+                yield from self._decisions(case)
 
-    def _candidate(self, group: PodGroup) -> _VolcanoCandidate:
-        case = _VolcanoCandidate(group, list(pods := group.waiting), list(pods))
-        case.pend = self._nowhere(case)
-        if not (case.pend or self._tells_all) and self.state.is_possible(group):
-            case.least = min(pod.requests.gpu for pod in pods)
-        return case
+    def _candidate(self, group: PodGroup) -> VolcanoCandidate:
+        pods, least = group.waiting, 0 if self._tells_all else self.state.least_gpus(group)
+        return VolcanoCandidate(group, [*pods], [*pods], least, pend=None if least else self._nowhere(group, pods))
 
-    def _hungry(self, cases: list[_VolcanoCandidate], action: Cause) -> list[_VolcanoCandidate]:
+    def _hungry(self, cases: list[VolcanoCandidate], action: Cause) -> list[VolcanoCandidate]:
         """Groups that an action serves; none if the configuration lacks it. Preempt serves no groups of one domain."""
         if action in self.snapshot.leaves_out:
             return []
-        rigid = action is Cause.PREEMPT
-        return [case for case in cases if self._starving(case) and not (rigid and case.group.topology)]
+        active, rigid = self.state.active, action is Cause.PREEMPT
+        starving = (case for case in cases if active[case.group.name] < case.group.min_member)
+        return [case for case in starving if not (rigid and case.group.topology)]
 
-    def _nowhere(self, case: _VolcanoCandidate) -> PendingReason | None:
+    def _nowhere(self, group: PodGroup, pods: tuple[Pod, ...]) -> PendingReason | None:
         """Why the group is not tried: no such pool, no such queue, or missing pods; else None."""
-        group, pods = case.group, tuple(case.left)
         if not self.state.nodes.get(group.pool):
             return PendingReason(Reason.NO_SUCH_POOL, total(pods), pool=group.pool)
         if group.queue not in self.snapshot.queue_by_name:
@@ -129,36 +95,37 @@ class _VolcanoCycle:
         incomplete = self.state.active[group.name] + len(pods) < group.min_member
         return PendingReason(Reason.GANG_INCOMPLETE, total(pods), pool=group.pool) if incomplete else None
 
-    def _is_stuck(self, case: _VolcanoCandidate) -> bool:
-        """Whether it certainly finds no node before others are evicted, and its refusal is left out."""
-        return case.least > 0 and case.least > self.state.largest_gap() and not self.state.has_weaker(case.group)
-
-    def _starving(self, case: _VolcanoCandidate) -> bool:
+    def _starving(self, case: VolcanoCandidate) -> bool:
         return not self.ordering.ready(case.group)
 
-    def _by_queue(self, cases: list[_VolcanoCandidate], in_vain: InVain) -> Iterator[list[_VolcanoCandidate]]:
-        """Yield the groups of one queue after the other, the next one first, until all that are left are in vain."""
-        waiting = _grouped(cases)
-        while not all(map(in_vain, chain.from_iterable(waiting.values()))):
-            mark = self.state.mark()
-            for queue in self.ordering.order.turns([*waiting]):
-                yield sorted(waiting.pop(queue), key=lambda case: self.ordering.job_turn(case.group))
-                if self.state.mark() != mark:
-                    break
+    def _by_queue(self, cases: list[VolcanoCandidate], hopeful: Hopeful) -> Iterator[list[VolcanoCandidate]]:
+        """Yield the groups of one queue after the other, the next one first, until nothing is done for those left."""
+        waiting = by_queue(cases)
+        for queue in self._served(waiting, hopeful):
+            yield sorted(waiting.pop(queue), key=lambda case: self.ordering.job_turn(case.group))
 
-    def _allocate(self, cases: list[_VolcanoCandidate]) -> None:
+    def _allocate(self, cases: list[VolcanoCandidate]) -> None:
         """Place one group at a time: the minimum together, then pod by pod; the queue is chosen again each time."""
-        waiting = _grouped(cases)
-        while not all(map(self._is_stuck, chain.from_iterable(waiting.values()))):
-            mark = self.state.mark()
-            for queue in self.ordering.order.turns([*waiting]):
-                waiting[queue] = self._place_first(waiting[queue])
-                if not waiting[queue]:
-                    del waiting[queue]
-                if self.state.mark() != mark:
-                    break
+        waiting = by_queue(cases)
+        for queue in self._served(waiting, self.prospects.places):
+            waiting[queue] = self._place_first(waiting[queue])
+            if not waiting[queue]:
+                del waiting[queue]
 
-    def _place_first(self, cases: list[_VolcanoCandidate]) -> list[_VolcanoCandidate]:
+    def _served(self, waiting: dict[str, list[VolcanoCandidate]], hopeful: Hopeful) -> Iterator[str]:
+        """Yield the next hopeful queue and drop those before it. The caller drops it, unless it changes the state."""
+        mark = -1
+        while self.state.mark() != mark:
+            left, mark, turns = hopeful(waiting), self.state.mark(), self.ordering.order.turns([*waiting])
+            while left and self.state.mark() == mark:
+                queue = next(turns)
+                if queue in left:
+                    left.remove(queue)
+                    yield queue
+                else:
+                    del waiting[queue]
+
+    def _place_first(self, cases: list[VolcanoCandidate]) -> list[VolcanoCandidate]:
         """Place the first of these groups of a queue that can be placed; return those that are still to be tried."""
         mark, left = self.state.mark(), sorted(cases, key=lambda case: self.ordering.job_turn(case.group))
         for index, case in enumerate(left):
@@ -167,12 +134,12 @@ class _VolcanoCycle:
                 return left[index if goes_on else index + 1 :]
         return []
 
-    def _place(self, case: _VolcanoCandidate) -> bool:
+    def _place(self, case: VolcanoCandidate) -> bool:
         """Place up to the minimum, or one more pod. Return whether the group may start now.
 
         A group of one domain gets the first domain in which it can start, else the first whose capacity is being freed.
         """
-        if self._is_stuck(case):
+        if not self.prospects.finds_nodes(case):
             return False
         domains, untried = self.state.domains(case.group), list(case.untried)
         for at_once in (True, False) if len(domains) > 1 else (False,):
@@ -182,10 +149,11 @@ class _VolcanoCycle:
                     return startable
         return False
 
-    def _place_in(self, case: _VolcanoCandidate, domain: PodGroup, *, at_once: bool) -> bool | None:
+    def _place_in(self, case: VolcanoCandidate, domain: PodGroup, *, at_once: bool) -> bool | None:
         """The same in one domain. None: it does not fit, or not `at_once`."""
-        mark, now, later = self.state.mark(), dict[str, str](), dict[str, str]()
-        startable = False
+        mark, startable = self.state.mark(), False
+        now: dict[str, str] = {}
+        later: dict[str, str] = {}
         refused: Pod | None = None
         while case.untried and not startable:
             pod = case.untried.pop(0)
@@ -209,22 +177,24 @@ class _VolcanoCycle:
             case.promise(now | later)
         return startable
 
-    def _capacity(self, case: _VolcanoCandidate, domain: PodGroup, pod: Pod) -> NodeCapacity | None:
+    def _capacity(self, case: VolcanoCandidate, domain: PodGroup, pod: Pod) -> NodeCapacity | None:
         """Its nominated node, else the best with free capacity, else the best whose capacity is being freed."""
         group, asked = case.group, pod.requests
         pend = self.state.usage.refusal(group.queue, asked, preemptible=True)
-        if pend := pend or impossible(self.state, group, (pod,)):
+        if pend := pend or (None if case.least else impossible(self.state, group, (pod,))):
             case.pend = case.pend or pend
             return None
         promised = self.state.capacities.get(pod.nominated)
         if promised and promised.fits(asked, now=False) and matches(promised.node, domain):
             return promised
-        is_in_vain = not self._tells_all and asked.gpu > self.state.largest_gap()
+        is_in_vain = case.least and asked.gpu > self.state.largest_gap()
         return None if is_in_vain else SuitableNodes.of(self.state, domain, asked).best()
 
-    def _evict_for(self, case: _VolcanoCandidate, cause: Cause) -> None:
+    def _evict_for(self, case: VolcanoCandidate, cause: Cause) -> None:
         """Evict for the rest of the minimum; all of it or nothing."""
-        mark, capacities, victims = self.state.mark(), dict[str, str](), list[Assignment]()
+        mark = self.state.mark()
+        capacities: dict[str, str] = {}
+        victims: list[Assignment] = []
         for pod in case.left:
             if pod.name not in case.kept and self._starving(case) and (served := self._evict_for_pod(case, pod, cause)):
                 capacities[pod.name] = served[0].node.name
@@ -240,7 +210,7 @@ class _VolcanoCycle:
             case.victims, case.cause, case.pend = victims, cause, case.pend if waits_on else None
 
     def _evict_for_pod(
-        self, case: _VolcanoCandidate, pod: Pod, cause: Cause
+        self, case: VolcanoCandidate, pod: Pod, cause: Cause
     ) -> tuple[NodeCapacity, list[Assignment]] | None:
         """The pod's node and the victims there; None: none found, or an equal search has failed in this state."""
         search = (cause, case.group.queue, case.group.priority, selection(case.group), pod.requests)
@@ -259,34 +229,20 @@ class _VolcanoCycle:
             self._failed_searches.clear()
             self.state.undo(mark)
 
-    def _reclaim_for(self, case: _VolcanoCandidate) -> None:
+    def _reclaim_for(self, case: VolcanoCandidate) -> None:
         if case.group.topology and not case.group.never_preempts:
             self._reclaim_until_near(case)
         else:
             self._evict_for(case, Cause.RECLAIM)
 
-    def _reclaims_nothing(self, case: _VolcanoCandidate) -> bool:
-        """Whether its queue may not reclaim for all missing pods, as the search would find out at the last of them.
-
-        Pods of different sizes, and those of one domain, are searched for.
-        """
-        if case.group.topology and not case.group.never_preempts:
-            return False
-        asked = [pod.requests for pod in case.left if pod.name not in case.kept]
-        missing = case.group.min_member - self.state.active[case.group.name]
-        if len(asked) < missing:  # one of its pods was evicted meanwhile
-            return True
-        if any(each != asked[0] for each in asked):
-            return False
-        return not self.ordering.may_reclaim(case.group.queue, asked[0] * missing)
-
-    def _reclaim_until_near(self, case: _VolcanoCandidate) -> None:
+    def _reclaim_until_near(self, case: VolcanoCandidate) -> None:
         """For a gang of one domain: reclaim in cycle after cycle, because capacity anywhere may not let it start.
 
         Ends when a domain fits it, or once a cycle finds no victim. Evictions up to then are not undone.
         """
         while self._starving(case):
-            mark, gone = self.state.mark(), list[Assignment]()
+            mark = self.state.mark()
+            gone: list[Assignment] = []
             for pod in case.left:
                 if self._starving(case) and (served := self._evict_for_pod(case, pod, Cause.RECLAIM)):
                     gone += served[1]
@@ -301,19 +257,18 @@ class _VolcanoCycle:
             self._place(case)
             self._failed_searches.clear()
 
-    def _preempt(self, case: _VolcanoCandidate, pod: Pod) -> tuple[NodeCapacity, list[Assignment]] | None:
-        weaker, asked = self.ordering.weaker(case.group), pod.requests
-        nodes = SuitableNodes.of(self.state, case.group, asked)
-        usable = {*weaker, *nodes.with_room()}
-        enough = [capacity for capacity in usable if asked.served_by(capacity.future + held(weaker.get(capacity, [])))]
-        best_first = sorted(enough, key=nodes.key)
+    def _preempt(self, case: VolcanoCandidate, pod: Pod) -> tuple[NodeCapacity, list[Assignment]] | None:
+        asked = pod.requests
+        weaker, nodes = self.ordering.weaker(case.group, asked), SuitableNodes.of(self.state, case.group, asked)
+        enough = {capacity for capacity, victims in weaker.items() if asked.served_by(capacity.future + held(victims))}
+        best_first = sorted(enough.union(nodes.with_room()), key=nodes.key)
         made = (
             (capacity, self._make_room(case, pod, capacity, weaker.get(capacity, []), self._fits))
             for capacity in best_first
         )
         return next(((capacity, victims) for capacity, victims in made if victims is not None), None)
 
-    def _fill(self, case: _VolcanoCandidate) -> None:
+    def _fill(self, case: VolcanoCandidate) -> None:
         """Let waiting groups hold free capacity while the next action evicts for the rest. Starts nothing."""
         for pod in () if case.group.never_preempts else tuple(case.left):
             capacity = SuitableNodes.of(self.state, case.group, pod.requests).best_later()
@@ -325,7 +280,7 @@ class _VolcanoCycle:
         if not self._starving(case):
             case.promise(case.kept)
 
-    def _reclaim(self, case: _VolcanoCandidate, pod: Pod) -> tuple[NodeCapacity, list[Assignment]] | None:
+    def _reclaim(self, case: VolcanoCandidate, pod: Pod) -> tuple[NodeCapacity, list[Assignment]] | None:
         if not self.ordering.may_reclaim(case.group.queue, pod.requests):
             return None
         for capacity in self.ordering.reclaim_nodes(case.group, pod.requests):
@@ -336,13 +291,14 @@ class _VolcanoCycle:
         return None
 
     def _make_room(
-        self, case: _VolcanoCandidate, pod: Pod, capacity: NodeCapacity, victims: list[Assignment], fits: Fits
+        self, case: VolcanoCandidate, pod: Pod, capacity: NodeCapacity, victims: list[Assignment], fits: Fits
     ) -> list[Assignment] | None:
         """Evict in order until the pod fits, then place it; None: nothing has changed."""
         check_time()
         if not pod.requests.served_by(capacity.future + held(victims)):
             return None
-        mark, gone, turns = self.state.mark(), list[Assignment](), self.ordering.in_turn(victims, case.group.queue)
+        mark, turns = self.state.mark(), self.ordering.in_turn(victims, case.group.queue)
+        gone: list[Assignment] = []
         while not fits(case.group, pod, capacity):
             assignment = next(turns, None)
             if assignment is None:
@@ -358,7 +314,7 @@ class _VolcanoCycle:
         allowed = self.state.usage.refusal(group.queue, pod.requests, preemptible=True) is None
         return allowed and _has_room(group, pod, capacity)
 
-    def _decisions(self, case: _VolcanoCandidate) -> Iterator[Decision]:
+    def _decisions(self, case: VolcanoCandidate) -> Iterator[Decision]:
         group = case.group
         if case.placements:
             yield Start(group, case.placements, case.over_quota)
@@ -372,20 +328,12 @@ class _VolcanoCycle:
             least = tuple(case.left[: max(short, 1)])
             yield Wait(group, case.pend or self._why(case, least))
 
-    def _why(self, case: _VolcanoCandidate, least: tuple[Pod, ...]) -> PendingReason:
+    def _why(self, case: VolcanoCandidate, least: tuple[Pod, ...]) -> PendingReason:
         """The queue's refusal if it has too little for all pods, since more nodes would not help; else the nodes'."""
         group = case.group
         more = total(tuple(pod for pod in least if pod.name not in case.kept))
         over = self.state.usage.refusal(group.queue, more, preemptible=True)
         return over or impossible(self.state, group, least) or no_room(self.state, group, least)
-
-
-def _grouped(cases: Iterable[_VolcanoCandidate]) -> dict[str, list[_VolcanoCandidate]]:
-    """The groups by queue."""
-    found: dict[str, list[_VolcanoCandidate]] = {}
-    for case in cases:
-        found.setdefault(case.group.queue, []).append(case)
-    return found
 
 
 def _alike(pod: Pod, other: Pod | None) -> bool:

@@ -1,143 +1,26 @@
-"""Volcano's order of queues, jobs and victims, and what its queues may reclaim from each other.
+"""Volcano's order of jobs and victims, what queues may reclaim, and the waiting groups that an action may help.
 
 Source: the plugins priority, gang, conformance, capacity (with enableHierarchy), nodeorder and binpack of Volcano 1.15
 with the weights they are shipped with, and recorded decisions of it (docs/model.md).
-
-Two queues are compared where their paths from the root part: projects of one department directly, projects of different
-departments by their departments. Only the rank is that of the project.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, cmp_to_key
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, cmp_to_key, partial
+from operator import add
+from typing import Final
 
 from scheduling.model.decisions import BELOW_MINIMUM, Cause
-from scheduling.model.resources import LARGEST, Resources
-from scheduling.model.snapshot import PodGroup, Queue, Snapshot
+from scheduling.model.reasons import PendingReason
+from scheduling.model.resources import Resources
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot
 from scheduling.rules.volcano.state import VolcanoState
 from scheduling.state.assignments import Assignment, held
 from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.node_capacity import NodeCapacity
-from scheduling.state.queue_usage import QueueUsage, QueueUsageTracker, over_limit
-from scheduling.state.workspace import ALL_PODS
-
-Value = TypeVar("Value")
-_Losing = tuple[tuple[str, bool], ...]
-"""Queues of which work may be reclaimed, and whether they exceed their deserved quota."""
-_Tier = tuple[int, tuple[float, bool]]
-"""Of a queue: minus its rank, and the used part of the deserved quota at the root of its path."""
 
 CRITICAL_NAMESPACE: Final = "kube-system"
-
-
-class QueueOrder:
-    """The order of queues by their present use."""
-
-    def __init__(self, snapshot: Snapshot, usage: QueueUsageTracker) -> None:
-        self._usage = usage
-        self._queues = snapshot.queue_by_name
-        self._age = {queue.name: (queue.created, place) for place, queue in enumerate(snapshot.queues)}
-        self._apart: dict[tuple[str, str], tuple[str, str]] = {}
-        self._common_ancestors: dict[tuple[str, str], int] = {}
-        self._used_parts: dict[str, tuple[QueueUsage, tuple[float, bool]]] = {}
-        self.deserved: Mapping[str, Resources] = {queue.name: _deserved(queue) for queue in snapshot.queues}
-        self._seen: list[QueueUsage] = []
-        self._known: dict[str, Any] = {}
-
-    def turns(self, names: Collection[str]) -> Iterator[str]:
-        """The queues in the order in which they are served while nothing changes.
-
-        Where turns form a circle, the order of the names decides.
-        """
-        tiers, equals = self.tiers(names), dict[_Tier, list[str]]()
-        for name in names:
-            equals.setdefault(tiers[name], []).append(name)
-        for tier in sorted(equals):
-            equal = equals[tier]
-            if len({self._queues[name].parent for name in equal}) == 1:
-                yield from sorted(equal, key=self._own_turn)
-            else:
-                yield from self._in_circle(equal)
-
-    def _in_circle(self, names: list[str]) -> Iterator[str]:
-        """Again and again the first queue that none after it precedes, as `compare` says."""
-        paths = {name: [(each.name, self._use(each.name)) for each in self._usage.path(name)[::-1]] for name in names}
-
-        def precedes(left: str, right: str) -> bool:
-            for mine, other in zip(paths[left], paths[right], strict=False):
-                if mine[0] != other[0]:
-                    return (mine[1], self._age[left]) < (other[1], self._age[right])
-            return (self._use(left), self._age[left]) < (self._use(right), self._age[right])
-
-        while names:
-            place = 0
-            for index in range(1, len(names)):
-                if precedes(names[index], names[place]):
-                    place = index
-            yield names.pop(place)
-
-    def _own_turn(self, name: str) -> tuple[tuple[float, bool], tuple[int, int]]:
-        """Sort key of queues of one department: as in `compare`."""
-        return (self._use(name), self._age[name])
-
-    def tiers(self, names: Iterable[str]) -> Mapping[str, _Tier]:
-        """Sort key of these queues at least: higher rank, then as in `compare` by the roots of their paths."""
-        tiers: dict[str, _Tier] = self.while_use_lasts("tiers", dict)
-        for name in names:
-            if name not in tiers:
-                tiers[name] = (-self._queues[name].rank, self._use(self._usage.path(name)[-1].name))
-        return tiers
-
-    def while_use_lasts(self, key: str, make: Callable[[], Value]) -> Value:
-        """Return `make()`, cached until the use of any queue changes."""
-        uses = [*self._usage.uses.values()]
-        if uses != self._seen:
-            self._seen, self._known = uses, {}
-        if key not in self._known:
-            self._known[key] = make()
-        return cast("Value", self._known[key])
-
-    def compare(self, left: str, right: str) -> int:
-        """Negative if the left one of a tier is served first.
-
-        Where the paths part, the smaller used part of deserved quota, any deserved quota at all; older.
-        """
-        above, beside = self._part(left, right)
-        return _sign(self._use(above), self._use(beside)) or _sign(self._age[left], self._age[right])
-
-    def holds(self, name: str, asked: Resources) -> bool:
-        """Whether that much fits under the limits of the queue and its parents."""
-        use = QueueUsage(self._usage.uses[name].allocated)
-        return not any(over_limit(queue, use, asked) for queue in self._usage.path(name))
-
-    def is_beyond(self, name: str) -> bool:
-        """Whether the queue or a parent uses more than its limit."""
-        return any(self._usage.uses[queue.name].allocated.beyond(queue.limit) for queue in self._usage.path(name))
-
-    def nearness(self, name: str, other: str) -> int:
-        """Number of common ancestors."""
-        if (name, other) not in self._common_ancestors:
-            above = {queue.name for queue in self._usage.path(name)[1:]}
-            self._common_ancestors[name, other] = sum(queue.name in above for queue in self._usage.path(other)[1:])
-        return self._common_ancestors[name, other]
-
-    def _part(self, left: str, right: str) -> tuple[str, str]:
-        """The first queues, from the root, at which both paths differ."""
-        if (left, right) not in self._apart:
-            downs = [[queue.name for queue in reversed(self._usage.path(name))] for name in (left, right)]
-            pairs = (pair for pair in zip(*downs, strict=False) if pair[0] != pair[1])
-            self._apart[left, right] = next(pairs, (left, right))
-        return self._apart[left, right]
-
-    def _use(self, name: str) -> tuple[float, bool]:
-        """Largest used part of its deserved quota. Queues without deserved quota count as fully used and come last."""
-        use, known = self._usage.uses[name], self._used_parts.get(name)
-        if known is None or known[0] is not use:
-            whole = self.deserved[name]
-            part = max((part / of for part, of in _pairs(use.allocated, whole) if of), default=1.0)
-            known = self._used_parts[name] = (use, (part, not whole))
-        return known[1]
 
 
 class VolcanoOrder:
@@ -146,21 +29,12 @@ class VolcanoOrder:
     def __init__(self, snapshot: Snapshot, state: VolcanoState) -> None:
         self._state = state
         self._queues = snapshot.queue_by_name
-        self.order = QueueOrder(snapshot, state.usage)
+        self.order = state.queue_order
         self._deserved = self.order.deserved
         self._protection = MinRuntimeProtection(snapshot, state.usage.path)
         self._keeps_minimum = BELOW_MINIMUM in snapshot.leaves_out
-
-    def _assignments(self, queue: str) -> list[tuple[Assignment, NodeCapacity]]:
-        """Pods of the queue that can be preempted, with their nodes."""
-        groups = self._state.holders[queue].values()
-        found = (each for each in groups if each.preemptible and each.namespace != CRITICAL_NAMESPACE)
-        return [
-            (assignment, assignment.capacity)
-            for each in found
-            for assignment in self._state.assignments_of[each.name]
-            if assignment.capacity
-        ]
+        self._gains: tuple[int, tuple[Sequence[int], int]] = (-1, ((), 0))
+        """At an age of the capacities."""
 
     def ready(self, group: PodGroup) -> bool:
         """Whether it has its minimum of pods."""
@@ -175,20 +49,24 @@ class VolcanoOrder:
 
         The order changes with each victim; the next one was chosen just before.
         """
-        left, turn = list(victims), cmp_to_key(self._compare)
-        coming = min(self._first_tier(left, taker), key=turn, default=None)
+        left = list(victims)
+        coming = self._next(left, taker)
         while coming is not None:
             left.remove(coming)
-            now, coming = coming, min(self._first_tier(left, taker), key=turn, default=None)
+            now, coming = coming, self._next(left, taker)
             yield now
+
+    def _next(self, left: Sequence[Assignment], taker: str) -> Assignment | None:
+        if len(left) < 2:
+            return left[0] if left else None
+        return min(self._first_tier(left, taker), key=cmp_to_key(self._compare))
 
     def _first_tier(self, victims: Sequence[Assignment], taker: str) -> Sequence[Assignment]:
         """The victims of which one is next: those of the nearest queues, of these the ones that are served last."""
         queues = {victim.group.queue for victim in victims}
         if len(queues) < 2:
             return victims
-        tiers = self.order.tiers(queues)
-        keys = {name: (self.order.nearness(name, taker), tiers[name]) for name in queues}
+        keys = {name: (self.order.nearness(name, taker), self.order.tier(name)) for name in queues}
         last = max(keys.values())
         return [victim for victim in victims if keys[victim.group.queue] == last]
 
@@ -216,62 +94,59 @@ class VolcanoOrder:
         )
         return bool(stays) and self.order.holds(name, asked)
 
-    def weaker(self, group: PodGroup) -> dict[NodeCapacity, list[Assignment]]:
+    def weaker(self, group: PodGroup, asked: Resources) -> dict[NodeCapacity, list[Assignment]]:
         """What the group may preempt, by node: preemptible work of its queue with lower priority.
 
-        If the plugin gang decides too, only pods above the minimum of their group. If the plugin cdp decides, no work
-        inside its minimum runtime.
+        Nodes on which too few GPUs would be free are left out. If the plugin gang decides too, only pods above the
+        minimum of their group. If the plugin cdp decides, no work inside its minimum runtime.
         """
-        found: dict[NodeCapacity, list[Assignment]] = defaultdict(list)
         if not self._state.has_weaker(group):
-            return found
-        assignments = self._state.cached(("queue", group.queue), "assignments", lambda: self._assignments(group.queue))
+            return {}
+        key, find = ("weaker", group.priority), partial(self._weaker_by_node, group.queue, group.priority)
+        nodes = self._state.cached(("queue", group.queue), key, find)
         allowed = self._state.capacities.allowed(group)
-        for assignment, capacity in assignments:
-            if not assignment.leaving and assignment.group.priority < group.priority and capacity.index in allowed:
-                found[capacity].append(assignment)
-        gives = (
-            {capacity: self._above_minimum(assignments) for capacity, assignments in found.items()}
-            if self._keeps_minimum
-            else found
-        )
-        return {capacity: self._grown(assignments, Cause.PREEMPT) for capacity, assignments in gives.items()}
+        found: dict[NodeCapacity, list[Assignment]] = {}
+        for capacity, gpu, assignments in nodes:
+            frees = not asked.gpu or capacity.future.gpu + gpu >= asked.gpu
+            if frees and capacity.index in allowed:
+                left = [assignment for assignment in assignments if not assignment.leaving]
+                gives = self._above_minimum(left) if self._keeps_minimum else left
+                found[capacity] = self._grown(gives, Cause.PREEMPT)
+        return found
+
+    def _weaker_by_node(self, queue: str, priority: int) -> list[tuple[NodeCapacity, int, list[Assignment]]]:
+        """Work of the queue that can be preempted at that priority, by node and with its GPUs."""
+        found: dict[NodeCapacity, list[Assignment]] = defaultdict(list)
+        for group in self._state.holders[queue].values():
+            if group.preemptible and group.namespace != CRITICAL_NAMESPACE and group.priority < priority:
+                for assignment in self._state.assignments_of[group.name]:
+                    if assignment.capacity:
+                        found[assignment.capacity].append(assignment)
+        return [(capacity, held(assignments).gpu, assignments) for capacity, assignments in found.items()]
 
     def reclaim_nodes(self, group: PodGroup, asked: Resources) -> Iterable[NodeCapacity]:
         """Nodes, in order, on which reclaim could free enough GPUs; a superset. For pods without GPUs: all nodes."""
-        capacities = self._state.capacities
-        matching = capacities.matching(group)
+        matching = self._state.capacities.matching(group)
         if not asked.gpu:
             return matching
-        losing = self.order.while_use_lasts("losing", self._losing)
-        gained, most = self._state.cached(ALL_PODS, ("GPUs to reclaim", losing), lambda: self._gpus_to_reclaim(losing))
-        free, least = capacities.gpus, asked.gpu
-        if most < least and most + self._state.largest_gap() < least:
+        gained, most = self._gained()
+        if most < asked.gpu:
             return ()
-        return (each for each in matching if gained.get(each.index, 0) + free[each.index] >= least)
+        free = self._state.capacities.gpus
+        return (each for each in matching if gained[each.index] + free[each.index] >= asked.gpu)
 
-    def _losing(self) -> _Losing:
-        return tuple((name, self._may_exceed_deserved(name)) for name in self._givers)
+    def _gained(self) -> tuple[Sequence[int], int]:
+        """GPUs that reclaim may free by node index, and the most that a node then has free."""
+        if self._gains[0] != self._state.capacities.age:
+            giving = {name: self.order.standing(name).gives for name in self._givers}
+            gained = self._state.reclaimable.gpus(giving)
+            most = max(map(add, gained, self._state.capacities.gpus), default=0)
+            self._gains = (self._state.capacities.age, (gained, most))
+        return self._gains[1]
 
     @cached_property
     def _givers(self) -> Sequence[str]:
         return [name for name, groups in self._state.holders.items() if groups and self._gives(name)]
-
-    def _gpus_to_reclaim(self, losing: _Losing) -> tuple[Mapping[int, int], int]:
-        """GPUs that may be reclaimed per node index, and the most of them.
-
-        Those of queues beyond their deserved quota, else of groups above their minimum.
-        """
-        found: dict[int, int] = {}
-        for name, exceeds in losing:
-            for index, gpu in (self._state.preemptible_gpus if exceeds else self._state.surplus_gpus)[name].items():
-                found[index] = found.get(index, 0) + gpu
-        return found, max(found.values(), default=0)
-
-    def _may_exceed_deserved(self, name: str) -> bool:
-        """Whether a pod with GPUs of this queue may be reclaimed now."""
-        used, deserved = self._state.usage.uses[name].allocated, self._deserved[name]
-        return not deserved.gpu or any(whole and taken > whole for taken, whole in _pairs(used, deserved))
 
     def reclaimable(self, capacity: NodeCapacity, group: PodGroup, asked: Resources) -> list[Assignment] | None:
         """What the group may reclaim on a node; None if no preemptible work of other queues is left there.
@@ -330,8 +205,7 @@ class VolcanoOrder:
 
         def goes(assignment: Assignment) -> bool:
             name, requests = assignment.group.queue, assignment.pod.requests
-            helps = any(part and wanted for part, wanted in _pairs(requests, asked))
-            return helps and _over(requests, used[name], self._deserved[name])
+            return _helps(requests, asked) and _over(requests, used[name], self._deserved[name])
 
         found: list[Assignment] = []
         if not asked.served_by(future + held([*filter(goes, assignments)])):  # the order takes long
@@ -343,29 +217,118 @@ class VolcanoOrder:
         return found
 
 
+@dataclass(slots=True)
+class VolcanoCandidate:
+    """A waiting pod group and what the actions of the cycle have decided for it.
+
+    least: GPUs that each of its pods needs, where refusals for now are left out; else 0.
+    """
+
+    group: PodGroup
+    left: list[Pod]
+    untried: list[Pod]
+    least: int = 0
+    placements: dict[str, str] = field(default_factory=dict)
+    nominated: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
+    victims: list[Assignment] = field(default_factory=list)
+    cause: Cause = Cause.PREEMPT
+    over_quota: bool = False
+    pend: PendingReason | None = None
+
+    def promise(self, capacities: dict[str, str]) -> None:
+        """Nominate these pods to capacity that is about to be freed."""
+        self.nominated |= capacities
+        self.left = [pod for pod in self.left if pod.name not in capacities]
+
+    def start(self, capacities: dict[str, str]) -> None:
+        """Start these pods now."""
+        self.placements |= capacities
+        self.left = [pod for pod in self.left if pod.name not in capacities]
+
+
+CasesByQueue = Mapping[str, list[VolcanoCandidate]]
+
+
+def by_queue(cases: Iterable[VolcanoCandidate]) -> dict[str, list[VolcanoCandidate]]:
+    """The groups by queue."""
+    found: dict[str, list[VolcanoCandidate]] = {}
+    for case in cases:
+        found.setdefault(case.group.queue, []).append(case)
+    return found
+
+
+class Prospects:
+    """What an action may do for waiting groups in the present state: all that it does, and maybe more.
+
+    Where refusals for now are left out, an action passes over the groups for which it can do nothing.
+    """
+
+    def __init__(self, state: VolcanoState, ordering: VolcanoOrder) -> None:
+        self._state = state
+        self._ordering = ordering
+
+    def places(self, waiting: CasesByQueue) -> set[str]:
+        """Queues with a group that may find nodes. A queue that is left out remains so until something is evicted."""
+        gap = self._state.largest_gap()
+        found: set[str] = set()
+        for queue, cases in waiting.items():
+            for case in cases:
+                if case.least <= gap and self.finds_nodes(case):
+                    found.add(queue)
+                    break
+        return found
+
+    def finds_nodes(self, case: VolcanoCandidate) -> bool:
+        """Whether the missing part of its minimum, at least one pod, may find nodes before anything is evicted."""
+        if not case.least:
+            return True
+        missing = case.group.min_member - self._state.active[case.group.name]
+        return self._state.slots(case.least) >= max(missing, 1)
+
+    def preempts(self, waiting: CasesByQueue) -> set[str]:
+        """Queues with a group that may preempt or hold free capacity."""
+        return {queue for queue, cases in waiting.items() if any(map(self.finds_any, cases))}
+
+    def finds_any(self, case: VolcanoCandidate) -> bool:
+        """Whether any of its pods may find a node, be it by preemption."""
+        return case.least <= self._state.largest_gap() or self._state.has_weaker(case.group)
+
+    def finds_all(self, case: VolcanoCandidate) -> bool:
+        """Whether its minimum may find nodes, be it by preemption."""
+        return self.finds_nodes(case) or self._state.has_weaker(case.group)
+
+    def reclaims(self, waiting: CasesByQueue) -> set[str]:
+        """Queues with a group that may reclaim."""
+        standing, may = self._ordering.order.standing, self.may_reclaim
+        return {queue for queue, cases in waiting.items() if standing(queue).takes and any(map(may, cases))}
+
+    def may_reclaim(self, case: VolcanoCandidate) -> bool:
+        """Whether its queue may reclaim for all missing pods, as the search would find out at the last of them.
+
+        Pods of different sizes, and those of one domain, are searched for.
+        """
+        if case.group.topology and not case.group.never_preempts:
+            return True
+        asked = [pod.requests for pod in case.left if pod.name not in case.kept]
+        missing = case.group.min_member - self._state.active[case.group.name]
+        if len(asked) < missing:  # one of its pods was evicted meanwhile
+            return False
+        if asked.count(asked[0]) < len(asked):
+            return True
+        return self._ordering.may_reclaim(case.group.queue, asked[0] * missing)
+
+
+def _helps(requests: Resources, asked: Resources) -> bool:
+    """Whether a victim frees anything that is asked for."""
+    return bool((requests.gpu and asked.gpu) or (requests.cpu and asked.cpu) or (requests.memory and asked.memory))
+
+
 def _over(requests: Resources, used: Resources, deserved: Resources) -> bool:
     """Whether the queue exceeds its deserved quota in the pod's resources. Without deserved quota it does."""
-    if requests.gpu and not deserved.gpu:
+    if requests.gpu and (not deserved.gpu or used.gpu > deserved.gpu):
         return True
-    dimensions = zip(_parts(requests), _pairs(used, deserved), strict=True)
-    relevant = [taken > whole for part, (taken, whole) in dimensions if part and whole]
-    return any(relevant) or not relevant
-
-
-def _parts(amount: Resources) -> tuple[int, int, int]:
-    return (amount.gpu, amount.cpu, amount.memory)
-
-
-def _pairs(first: Resources, second: Resources) -> Iterator[tuple[int, int]]:
-    return zip(_parts(first), _parts(second), strict=True)
-
-
-def _sign(left: Any, right: Any) -> int:
-    return int(left > right) - int(left < right)
-
-
-def _deserved(queue: Queue) -> Resources:
-    """The deserved quota, at most the limit. Unset CPU and memory count as zero, as Rung writes them."""
-    deserved = queue.deserved
-    gpu = LARGEST if deserved.gpu is None else deserved.gpu
-    return Resources(gpu, deserved.cpu or 0, deserved.memory or 0).clamp(queue.limit)
+    cpu, memory = requests.cpu and deserved.cpu, requests.memory and deserved.memory
+    if (cpu and used.cpu > deserved.cpu) or (memory and used.memory > deserved.memory):
+        return True
+    return not (requests.gpu or cpu or memory)

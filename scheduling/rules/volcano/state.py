@@ -1,79 +1,283 @@
-"""The working state for Volcano: GPUs that reclaim may free, and nodes by suitability.
+"""The working state for Volcano: GPUs that reclaim may free, the order of queues, and nodes by suitability.
 
-Suitability: much free CPU and memory, evenly used resources, tightly packed CPU and memory. Source: the plugins
-nodeorder and binpack of Volcano 1.15 with the weights they are shipped with, and recorded decisions (docs/model.md).
+Two queues are compared where their paths from the root part: projects of one department directly, projects of different
+departments by their departments. Only the rank is that of the project.
+
+Suitability: much free CPU and memory, evenly used resources, tightly packed CPU and memory.
+
+Source: the plugins capacity (with enableHierarchy), nodeorder and binpack of Volcano 1.15 with the weights they are
+shipped with, and recorded decisions (docs/model.md).
 """
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import sqrt
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from scheduling.model.resources import Resources, sum_of
-from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
+from scheduling.model.resources import LARGEST, ZERO, Resources
+from scheduling.model.snapshot import PodGroup, Queue, Snapshot, Strategy
 from scheduling.state.assignments import Assignment
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, selection
+from scheduling.state.queue_usage import QueueUsage, QueueUsageTracker, over_limit
 from scheduling.state.refusals import impossible
-from scheduling.state.workspace import NODES, add, check_time
+from scheduling.state.workspace import NODES, add, check_time, copied
 
 TOP_SCORE: Final = 100
+
+_UsedPart = tuple[float, bool]
+"""Largest used part of a deserved quota, and whether there is none at all: such queues come last."""
+_Tier = tuple[int, _UsedPart]
+"""Of a queue: minus its rank, and the used part of the deserved quota at the root of its path."""
+
+
+class _Standing(NamedTuple):
+    """What a use means beside the deserved quota.
+
+    gives: whether a pod with GPUs of the queue may be reclaimed. takes: whether the queue may reclaim anything.
+    """
+
+    use: QueueUsage
+    part: _UsedPart
+    gives: bool
+    takes: bool
+
+
+class QueueOrder:
+    """The order of queues by their present use."""
+
+    def __init__(self, queues: Collection[Queue], usage: QueueUsageTracker) -> None:
+        self._usage = usage
+        self._age = {queue.name: (queue.created, place) for place, queue in enumerate(queues)}
+        self._rank = {queue.name: -queue.rank for queue in queues}
+        self._root = {queue.name: usage.path(queue.name)[-1].name for queue in queues}
+        self._parent = {queue.name: queue.parent for queue in queues}
+        self._apart: dict[tuple[str, str], tuple[str, str]] = {}
+        self._common_ancestors: dict[tuple[str, str], int] = {}
+        self._standings: dict[str, _Standing] = {}
+        self.deserved: Mapping[str, Resources] = {queue.name: _deserved(queue) for queue in queues}
+
+    def turns(self, names: Iterable[str]) -> Iterator[str]:
+        """The queues in the order in which they are served while nothing changes.
+
+        Where turns form a circle, the order of the names decides.
+        """
+        equals: dict[_Tier, list[str]] = {}
+        for name in names:
+            equals.setdefault(self.tier(name), []).append(name)
+        yield from chain.from_iterable(map(self._equal_turns, map(equals.__getitem__, sorted(equals))))
+
+    def _equal_turns(self, names: list[str]) -> Iterable[str]:
+        """Those of one tier in order."""
+        of_one = len({self._parent[name] for name in names}) == 1
+        return sorted(names, key=self._own_turn) if of_one else self._in_circle(names)
+
+    def _in_circle(self, names: list[str]) -> Iterator[str]:
+        """Again and again the first queue of a tier that none after it precedes, as `compare` says.
+
+        Of queues below different roots, which are used equally, the older one precedes.
+        """
+        root, age = self._root, self._age
+        while names:
+            first = names[0]
+            for name in names[1:]:
+                near = root[name] == root[first]
+                if self.compare(name, first) < 0 if near else age[name] < age[first]:
+                    first = name
+            names.remove(first)
+            yield first
+
+    def _own_turn(self, name: str) -> tuple[_UsedPart, tuple[int, int]]:
+        """Sort key of queues of one department: as in `compare`."""
+        return (self.standing(name).part, self._age[name])
+
+    def tier(self, name: str) -> _Tier:
+        """Sort key of queues at least: higher rank, then as in `compare` by the roots of their paths."""
+        return (self._rank[name], self.standing(self._root[name]).part)
+
+    def compare(self, left: str, right: str) -> int:
+        """Negative if the left one of a tier is served first.
+
+        Where the paths part, the smaller used part of deserved quota, any deserved quota at all; older.
+        """
+        above, beside = self._apart.get((left, right)) or self._part(left, right)
+        mine, other = self.standing(above).part, self.standing(beside).part
+        return _sign(self._age[left], self._age[right]) if mine == other else _sign(mine, other)
+
+    def holds(self, name: str, asked: Resources) -> bool:
+        """Whether that much fits under the limits of the queue and its parents."""
+        use = QueueUsage(self._usage.uses[name].allocated)
+        return not any(over_limit(queue, use, asked) for queue in self._usage.path(name))
+
+    def is_beyond(self, name: str) -> bool:
+        """Whether the queue or a parent uses more than its limit."""
+        return any(self._usage.uses[queue.name].allocated.beyond(queue.limit) for queue in self._usage.path(name))
+
+    def nearness(self, name: str, other: str) -> int:
+        """Number of common ancestors."""
+        if (name, other) not in self._common_ancestors:
+            above = {queue.name for queue in self._usage.path(name)[1:]}
+            self._common_ancestors[name, other] = sum(queue.name in above for queue in self._usage.path(other)[1:])
+        return self._common_ancestors[name, other]
+
+    def _part(self, left: str, right: str) -> tuple[str, str]:
+        """The first queues, from the root, at which both paths differ."""
+        downs = [[queue.name for queue in reversed(self._usage.path(name))] for name in (left, right)]
+        pairs = (pair for pair in zip(*downs, strict=False) if pair[0] != pair[1])
+        self._apart[left, right] = next(pairs, (left, right))
+        return self._apart[left, right]
+
+    def standing(self, name: str) -> _Standing:
+        """The present use of the queue beside its deserved quota."""
+        use, known = self._usage.uses[name], self._standings.get(name)
+        if known is None or known.use is not use:
+            known = self._standings[name] = _standing(use, self.deserved[name])
+        return known
+
+
+def _standing(use: QueueUsage, deserved: Resources) -> _Standing:
+    gpu, cpu, memory = use.allocated.gpu, use.allocated.cpu, use.allocated.memory
+    pairs = ((gpu, deserved.gpu), (cpu, deserved.cpu), (memory, deserved.memory))
+    parts = [taken / whole for taken, whole in pairs if whole]
+    beyond = gpu > deserved.gpu or 0 < deserved.cpu < cpu or 0 < deserved.memory < memory
+    below = gpu < deserved.gpu or cpu < deserved.cpu or memory < deserved.memory
+    return _Standing(use, (max(parts, default=1.0), not parts), gives=beyond or not deserved.gpu, takes=below)
+
+
+def _sign(left: Any, right: Any) -> int:
+    return int(left > right) - int(left < right)
+
+
+def _deserved(queue: Queue) -> Resources:
+    """The deserved quota, at most the limit. Unset CPU and memory count as zero, as Rung writes them."""
+    deserved = queue.deserved
+    gpu = LARGEST if deserved.gpu is None else deserved.gpu
+    return Resources(gpu, deserved.cpu or 0, deserved.memory or 0).clamp(queue.limit)
 
 
 class VolcanoState(SchedulingState):
     """Counts GPUs of preemptible pods on nodes when pod groups come and go; evictions of a cycle do not change that."""
 
-    tables = (*SchedulingState.tables, "preemptible_gpus", "surplus_gpus")
-
     def __init__(self, snapshot: Snapshot) -> None:
-        self.preemptible_gpus: dict[str, dict[int, int]] = defaultdict(dict)
-        """By queue and node index."""
-        self.surplus_gpus: dict[str, dict[int, int]] = defaultdict(dict)
-        """The same of pod groups with more pods than their minimum."""
-        self._gap = (-1, 0)
-        """An age of the capacities, and the largest gap then."""
-        self._possible: dict[str, PodGroup] = {}
+        self.reclaimable = ReclaimableGpus(len(snapshot.nodes))
+        self.ending: dict[int, Resources] = {}
+        """By node index, of pods that were terminating before this cycle."""
+        self._gap: tuple[int, int, dict[int, int]] = (-1, 0, {})
+        """An age of the capacities, the largest gap then, and how many pods fit by their GPUs."""
+        self._least: dict[str, tuple[PodGroup, int]] = {}
         super().__init__(snapshot, default=Strategy.SPREAD)
+        self.queue_order = QueueOrder(snapshot.queues, self.usage)
+
+    def restore_point(self) -> Callable[[], None]:
+        """Return a function that restores the present state. Call it between cycles."""
+        restore, reclaimable, ending = super().restore_point(), self.reclaimable.copy(), self.ending.copy()
+
+        def again() -> None:
+            restore()
+            self.reclaimable, self.ending = reclaimable.copy(), ending.copy()
+
+        return again
 
     def largest_gap(self) -> int:
         """The most GPUs that one node has free, now or once capacity is freed."""
         if self._gap[0] != self.capacities.age:
-            self._gap = (self.capacities.age, max(max(self.capacities.gpus, default=0), 0))
+            self._gap = (self.capacities.age, max(self.capacities.by_gpus.most(), 0), {})
         return self._gap[1]
 
-    def is_possible(self, group: PodGroup) -> bool:
-        """Whether its waiting pods could run on the empty node pool."""
-        if self._possible.get(group.name) is not group:
-            if impossible(self, group, group.waiting) is not None:
-                return False
-            self._possible[group.name] = group
-        return True
+    def slots(self, gpu: int) -> int:
+        """How many pods of that many GPUs fit, now or once capacity is freed, if nothing else is short."""
+        if gpu > self.largest_gap():
+            return 0
+        known = self._gap[2]
+        if gpu not in known:
+            known[gpu] = self.capacities.by_gpus.slots(gpu)
+        return known[gpu]
+
+    def least_gpus(self, group: PodGroup) -> int:
+        """GPUs that each of its waiting pods needs; 0 if it could not start in an empty cluster."""
+        known = self._least.get(group.name)
+        if known is None or known[0] is not group:
+            pods = group.waiting
+            whole = group.queue in self.queue_order.deserved and len(pods) + len(group.holding) >= group.min_member
+            least = min(pod.requests.gpu for pod in pods) if whole and not impossible(self, group, pods) else 0
+            known = self._least[group.name] = (group, least)
+        return known[1]
 
     def _occupy(self, assignment: Assignment, capacity: NodeCapacity, sign: int) -> None:
         super()._occupy(assignment, capacity, sign)
-        group, gpu = assignment.group, assignment.pod.requests.gpu * sign
-        if group.preemptible and gpu:
-            add(self.preemptible_gpus[group.queue], capacity.index, gpu)
-            if len(group.pods) > group.min_member:
-                add(self.surplus_gpus[group.queue], capacity.index, gpu)
+        group, requests = assignment.group, assignment.pod.requests
+        if group.preemptible and requests.gpu:
+            self.reclaimable.add(group, capacity.index, requests.gpu * sign)
+        if assignment.pod.terminating:
+            self.ending[capacity.index] = self.ending.get(capacity.index, ZERO) + requests * sign
+
+
+class ReclaimableGpus:
+    """GPUs of preemptible pods by queue and node index, and the sums by node of those that may be reclaimed.
+
+    A queue gives all of them, or only those of groups with more pods than their minimum.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self._all: dict[str, dict[int, int]] = defaultdict(dict)
+        self._surplus: dict[str, dict[int, int]] = defaultdict(dict)
+        self._summed: dict[str, bool] = {}
+        """Queues in the sums, and whether they give all."""
+        self._sums = [0] * nodes
+
+    def copy(self) -> "ReclaimableGpus":
+        found = ReclaimableGpus(0)
+        found._all, found._surplus = copied(self._all), copied(self._surplus)
+        found._summed, found._sums = self._summed.copy(), self._sums.copy()
+        return found
+
+    def add(self, group: PodGroup, index: int, gpu: int) -> None:
+        """Count a pod of the group on that node; negative amounts take."""
+        add(self._all[group.queue], index, gpu)
+        gives = self._summed.get(group.queue)
+        if len(group.pods) > group.min_member:
+            add(self._surplus[group.queue], index, gpu)
+            gives = gives is not None
+        if gives:
+            self._sums[index] += gpu
+
+    def gpus(self, giving: Mapping[str, bool]) -> Sequence[int]:
+        """GPUs by node index that these queues give: all, or only the surplus."""
+        for name, gives in giving.items():
+            given = self._summed.get(name)
+            if given is not gives:
+                if given is not None:
+                    self._count(name, gives=given, sign=-1)
+                self._count(name, gives=gives, sign=1)
+                self._summed[name] = gives
+        return self._sums
+
+    def _count(self, name: str, *, gives: bool, sign: int) -> None:
+        sums = self._sums
+        for index, gpu in (self._all if gives else self._surplus)[name].items():
+            sums[index] += gpu * sign
 
 
 class SuitableNodes:
     """Nodes for equal pods of groups that may use the same nodes. Only nodes that have changed are looked at again."""
 
-    def __init__(self, state: SchedulingState, matching: Iterable[NodeCapacity], asked: Resources) -> None:
+    def __init__(self, state: VolcanoState, matching: Iterable[NodeCapacity], asked: Resources) -> None:
         self._state = state
         self._asked = asked
         self._matching = {capacity.index: capacity for capacity in matching}
-        self._scores: dict[int, float] = {}
-        self._keys: dict[int, tuple[float, int]] = {}
+        self._keys: dict[int, tuple[int, tuple[float, int]]] = {}
+        """By node, with its version."""
+        self._seen: dict[int, int] = {}
+        """Versions of the nodes when they were sorted."""
+        self._placed: dict[int, tuple[float, int]] = {}
         self._sorted: list[tuple[float, int]] = []
         """Keys of the nodes with room, the best first."""
         self._point = -1
 
     @classmethod
-    def of(cls, state: SchedulingState, group: PodGroup, asked: Resources) -> "SuitableNodes":
+    def of(cls, state: VolcanoState, group: PodGroup, asked: Resources) -> "SuitableNodes":
         """The nodes for such a pod of the group, as known from before."""
         key = ("suitable", selection(group), asked)
         return state.cached(NODES, key, lambda: cls(state, state.capacities.matching(group), asked))
@@ -95,9 +299,11 @@ class SuitableNodes:
 
     def key(self, capacity: NodeCapacity) -> tuple[float, int]:
         """Sort key of nodes, the best first."""
-        if capacity.index not in self._scores:
-            self._scores[capacity.index] = _score(self._state, capacity, self._asked)
-        return (-self._scores[capacity.index], capacity.index)
+        known = self._keys.get(capacity.index)
+        if known is None or known[0] != capacity.version:
+            score = _score(capacity, self._asked, self._state.ending.get(capacity.index, ZERO))
+            known = self._keys[capacity.index] = (capacity.version, (-score, capacity.index))
+        return known[1]
 
     def _follow(self) -> None:
         """Sort the nodes again that have changed."""
@@ -106,42 +312,46 @@ class SuitableNodes:
             return
         changed = capacities.changed_since(self._point)
         self._point = capacities.point
-        for index in self._matching.keys() if changed is None else changed & self._matching.keys():
-            self._scores.pop(index, None)
-            if (key := self._keys.pop(index, None)) is not None:
-                del self._sorted[bisect_left(self._sorted, key)]
-            if (capacity := self._matching[index]).fits(self._asked, now=False):
-                key = self._keys[index] = self.key(capacity)
-                insort(self._sorted, key)
+        for index in self._matching if changed is None else changed & self._matching.keys():
+            capacity = self._matching[index]
+            if self._seen.get(index) != capacity.version:
+                self._seen[index] = capacity.version
+                self._sort(capacity)
+
+    def _sort(self, capacity: NodeCapacity) -> None:
+        before = self._placed.pop(capacity.index, None)
+        if before is not None:
+            del self._sorted[bisect_left(self._sorted, before)]
+        if capacity.fits(self._asked, now=False):
+            key = self._placed[capacity.index] = self.key(capacity)
+            insort(self._sorted, key)
 
 
-def _score(state: SchedulingState, capacity: NodeCapacity, asked: Resources) -> float:
+def _score(capacity: NodeCapacity, asked: Resources, ending: Resources) -> float:
     """GPUs count for evenness only: if nothing else is requested, a smaller used part is better."""
-    size, future, taken = capacity.node.capacity, capacity.future, capacity.node.capacity - capacity.idle
-    ending = state.cached(("node", capacity.node.name), "ending", lambda: _ending(state, capacity.node.name))
-    gpu = (size.gpu - future.gpu + ending.gpu + asked.gpu, size.gpu)
-    cpu = (size.cpu - future.cpu + ending.cpu + asked.cpu, size.cpu)
-    memory = (size.memory - future.memory + ending.memory + asked.memory, size.memory)
-    least = (_free_part(*cpu) + _free_part(*memory)) // 2
-    even = _evenness((gpu, cpu, memory) if asked.gpu else (cpu, memory))
-    return least + even + _packed(((asked.cpu, taken.cpu, size.cpu), (asked.memory, taken.memory, size.memory)))
-
-
-def _ending(state: SchedulingState, node: str) -> Resources:
-    """Resources on the node of pods that were terminating before this cycle."""
-    assignments = state.assignments_on[node]
-    return sum_of(assignment.pod.requests for assignment in assignments if assignment.pod.terminating)
+    size, idle, future = capacity.node.capacity, capacity.idle, capacity.future
+    cpu = size.cpu - future.cpu + ending.cpu + asked.cpu
+    memory = size.memory - future.memory + ending.memory + asked.memory
+    parts = [_used_part(cpu, size.cpu), _used_part(memory, size.memory)]
+    if asked.gpu:
+        parts.insert(0, _used_part(size.gpu - future.gpu + ending.gpu + asked.gpu, size.gpu))
+    least = (_free_part(cpu, size.cpu) + _free_part(memory, size.memory)) // 2
+    taken = ((asked.cpu, size.cpu - idle.cpu, size.cpu), (asked.memory, size.memory - idle.memory, size.memory))
+    return least + _evenness(parts) + _packed(taken)
 
 
 def _free_part(used: int, size: int) -> int:
     return max(size - used, 0) * TOP_SCORE // size if size else TOP_SCORE
 
 
-def _evenness(used: Sequence[tuple[int, int]]) -> int:
+def _used_part(used: int, size: int) -> float:
+    return min(used / size, 1.0) if size else 0.0
+
+
+def _evenness(parts: Sequence[float]) -> int:
     """100 minus the standard deviation of the used parts."""
-    fractions = [min(part / whole, 1.0) if whole else 0.0 for part, whole in used]
-    mean = sum(fractions) / len(fractions)
-    return int((1 - sqrt(sum([(part - mean) ** 2 for part in fractions]) / len(fractions))) * TOP_SCORE)
+    mean = sum(parts) / len(parts)
+    return int((1 - sqrt(sum([(part - mean) ** 2 for part in parts]) / len(parts))) * TOP_SCORE)
 
 
 def _packed(dimensions: Sequence[tuple[int, int, int]]) -> float:

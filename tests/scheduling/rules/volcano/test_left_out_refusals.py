@@ -50,6 +50,22 @@ def test_what_was_passed_over_starts_once_there_is_room_for_it() -> None:
     assert isinstance(start, Start)
 
 
+def test_a_gang_is_passed_over_until_there_is_room_for_its_minimum() -> None:
+    cluster = snapshot(node("n", 8), TEAM, running("old", "n", gpus=7), gang("waits", gpus=1, pods=2))
+    assert changes(cluster) == []
+    (start,) = changes(successor(cluster, ["old"], (), now=1))
+    assert isinstance(start, Start)
+    assert len(start.pods) == 2
+
+
+def test_a_running_group_gets_one_more_pod_where_its_minimum_would_find_no_room() -> None:
+    more = gang("grows", pods=4, min_member=2, nodes=("n", "n"))
+    cluster = snapshot(node("n", 3), TEAM, more)
+    (start,) = changes(cluster)
+    assert isinstance(start, Start)
+    assert len(start.pods) == 1
+
+
 def test_who_finds_no_room_still_evicts_weaker_work_of_its_queue() -> None:
     cluster = snapshot(node("n", 8), TEAM, running("old", "n", gpus=8, priority="low"), gang("waits", gpus=2))
     assert isinstance(changes(cluster)[0], Evict)

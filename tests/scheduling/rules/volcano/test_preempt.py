@@ -278,3 +278,8 @@ def test_a_gang_whose_other_pod_is_taken_meanwhile_is_told_once() -> None:
     strong = gang("strong", gpus=1, priority="high", node_selector={"zone": "a"}, created=1)
     nodes = (node("full", 1, zone="a"), node("free", 1, order=1, zone="b"))
     assert told(decide(*nodes, TEAM, broken, strong)) == [("broken", "started"), ("strong", Reason.EVICTING)]
+
+
+def test_weaker_work_on_an_unknown_node_is_no_victim() -> None:
+    work = (running("away", "removed", priority="very-low"), running("here", "n", priority="low"))
+    assert victims(outcome(gang("new"), node("n", 1), TEAM, *work)) == ["here-0"]

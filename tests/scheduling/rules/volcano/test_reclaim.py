@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from scheduling.forecast.cycle import cycle, preview
-from scheduling.model.decisions import Cause, Outcome, OutcomeKind, Start, Wait
+from scheduling.model.decisions import Cause, Evict, Outcome, OutcomeKind, Start, Wait
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import Limit, Resources
 from scheduling.model.snapshot import PodGroup, Queue, SnapshotNode
+from scheduling.state.workspace import successor
 from tests.builders import gang, node, queue, running, snapshot
 
 TEAM = queue("team", deserved=4)
@@ -231,3 +232,24 @@ def test_somebody_may_go_for_what_then_waits_at_its_departments_limit() -> None:
     assert found.kind is OutcomeKind.RECLAIMS
     assert found.pend is not None
     assert (found.pend.reason, found.pend.queue) == (Reason.OVER_LIMIT, "a")
+
+
+def test_a_queue_that_was_brought_to_its_deserved_gives_no_more_in_the_cycle() -> None:
+    work = (running("one", "n", queue="next"), running("two", "n", queue="next", start=1))
+    waiting = (gang("first"), gang("second", queue="third"))
+    queues = (TEAM, queue("next", deserved=1, created=1), queue("third", deserved=1, created=2))
+    decisions = cycle(snapshot(node("n", 2), *queues, *work, *waiting), flavour="volcano")
+    evictions = [each for each in decisions if isinstance(each, Evict)]
+    assert [(each.for_group, each.pods) for each in evictions] == [("first", ("two-0",))]
+
+
+def test_work_that_came_since_the_last_cycle_is_reclaimed_where_it_runs() -> None:
+    nodes, old = (node("n", 2), node("m", 2, order=1)), running("old", "n", gpus=2, queue="next")
+    wall = running("wall", "m", gpus=2, queue="next", start=1)
+    cluster = snapshot(*nodes, TEAM, NEXT, old, replace(wall, preemptible=False), gang("new", gpus=2))
+    evictions = [each for each in cycle(cluster, flavour="volcano") if isinstance(each, Evict)]
+    assert [each.pods for each in evictions] == [("old-0",)]
+    others = (replace(old, preemptible=False), wall)
+    later = successor(cluster, ["old", "wall"], others, now=1)
+    evictions = [each for each in cycle(later, flavour="volcano") if isinstance(each, Evict)]
+    assert [each.pods for each in evictions] == [("wall-0",)]
