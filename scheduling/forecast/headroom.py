@@ -5,11 +5,13 @@ checks it against the rules of every scheduler. It counts GPUs; it names CPU and
 proportional part of them is left. Gangs and topology need a forecast.
 """
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from itertools import islice
 from typing import Final, NamedTuple
 
 from scheduling.forecast.cycle import Flavour
@@ -325,7 +327,7 @@ class HeldGpus:
     movable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeGpus:
     """A node that takes pods, and what is on it."""
 
@@ -334,7 +336,7 @@ class NodeGpus:
     gpu_milli: int
     held: tuple[HeldGpus, ...] = ()
 
-    @property
+    @cached_property
     def free(self) -> int:
         return max(0, self.gpu_milli - sum(each.gpu_milli for each in self.held))
 
@@ -356,20 +358,37 @@ def helpful_moves(nodes: Sequence[NodeGpus], need: int) -> tuple[PodMove, ...]:
 
     One pod moves where one is enough, else up to three. GPUs are counted; CPU, memory and topology are not.
     """
-    plans = [plan for node in nodes if node.gpu_milli >= need and (plan := _clear(node, nodes, need))]
+    rooms = sorted((node.free, number) for number, node in enumerate(nodes))
+    large = (number for number, node in enumerate(nodes) if node.gpu_milli >= need > node.free)
+    plans = [plan for number in large if (plan := _clear(number, nodes, rooms, need))]
     return min(plans, key=lambda plan: (sum(move.pod.at_risk for move in plan), len(plan)), default=())
 
 
-def _clear(node: NodeGpus, nodes: Sequence[NodeGpus], need: int) -> tuple[PodMove, ...]:
+Room = tuple[int, int]
+"""Free GPU thousandths of a node, and its place in the list of nodes."""
+
+
+def _clear(number: int, nodes: Sequence[NodeGpus], rooms: Sequence[Room], need: int) -> tuple[PodMove, ...]:
     """The cheapest pods of a node that fit elsewhere; each goes where it leaves least free."""
-    missing, free = need - node.free, {other.name: other.free for other in nodes if other is not node}
+    node = nodes[number]
+    missing, taken = need - node.free, {number: node.free}  # on itself there is no room for its own pods
     pods = sorted((pod for pod in node.held if pod.movable and pod.gpu_milli), key=lambda pod: pod.at_risk)
-    enough = [pod for pod in pods if pod.gpu_milli >= missing and any(room >= pod.gpu_milli for room in free.values())]
+    largest = max((room for room, other in rooms[-2:] if other != number), default=0)
+    enough = [pod for pod in pods if missing <= pod.gpu_milli <= largest]
     moves: list[PodMove] = []
     for pod in enough[:1] or pods:
-        target = min((name for name, room in free.items() if room >= pod.gpu_milli), key=free.__getitem__, default="")
-        if missing > 0 and target:
-            moves.append(PodMove(pod, node.name, target))
-            free[target] -= pod.gpu_milli
+        target = _tightest(rooms, taken, nodes, pod.gpu_milli)
+        if missing > 0 and target is not None and len(moves) < MOST_MOVES:
+            moves.append(PodMove(pod, node.name, nodes[target].name))
+            taken[target] = taken.get(target, 0) + pod.gpu_milli
             missing -= pod.gpu_milli
-    return tuple(moves) if missing <= 0 and len(moves) <= MOST_MOVES else ()
+    return tuple(moves) if missing <= 0 else ()
+
+
+def _tightest(rooms: Sequence[Room], taken: Mapping[int, int], nodes: Sequence[NodeGpus], need: int) -> int | None:
+    """The node with the least room that is enough, after what is `taken` of some nodes; of equal ones the first."""
+    left = ((nodes[number].free - amount, number) for number, amount in taken.items())
+    found = [room for room in left if room[0] >= need]
+    start = bisect_left(rooms, (need, 0))
+    found += islice((room for room in islice(rooms, start, None) if room[1] not in taken), 1)
+    return min(found)[1] if found else None

@@ -267,25 +267,25 @@ def fragmentation(
     One per project and pool, about the workload that waits longest. Not reported: free GPUs that no waiting pod needs;
     nodes that are cordoned, tainted or down; a workload of several pods, or one that waits for a reason of its own.
     """
-    by_pool: dict[str, list[NodeGpus]] = defaultdict(list)
-    for node in nodes:
-        by_pool[node.pool].append(node)
+    found = list(nodes)
+    by_pool = {pool: [node for node in found if node.pool == pool] for pool in {node.pool for node in found}}
+    free_in = {pool: [node.free for node in known if node.free] for pool, known in by_pool.items()}
     blocked: dict[tuple[str, int], list[JobFacts]] = defaultdict(list)
     for job in sorted(_short_of_room(waiting, now, WAITED), key=lambda each: each.phase_at):
-        free = [node.free for node in by_pool[job.pool]]
-        if job.pods == 1 and free and max(free) < job.gpu_milli <= sum(free):
+        if job.pods == 1 and (free := free_in.get(job.pool)) and max(free) < job.gpu_milli <= sum(free):
             blocked[job.pool, job.project].append(job)
+    needs = {(pool, jobs[0].gpu_milli) for (pool, _project), jobs in blocked.items()}
+    helpful = {(pool, need): helpful_moves(by_pool[pool], need) for pool, need in needs}
     for (pool, project), jobs in blocked.items():
-        job, free = jobs[0], [node.free for node in by_pool[pool] if node.free]
+        job, free = jobs[0], free_in[pool]
         more = f" Others of its project that cannot start: {len(jobs) - 1}." if jobs[1:] else ""
         evidence = (
             f"{gpus_text(sum(free))} are free in {pool} (nodes: {len(free)}), at most {gpus_text(max(free))} on one.",
             f"{_waits(job)} It needs them on one node.{more}",
         )
-        moves = [move for move in helpful_moves(by_pool[pool], job.gpu_milli) if move.pod.workload in named]
-        about = (job, *(named[move.pod.workload] for move in moves))
-        key, advice = f"{project} {pool}", _moving(moves)
-        yield _about(FindingKind.FRAGMENTATION, about, evidence, advice, key=key, rate=job.gpu_milli)
+        moves = [move for move in helpful[pool, job.gpu_milli] if move.pod.workload in named]
+        about, key = (job, *(named[move.pod.workload] for move in moves)), f"{project} {pool}"
+        yield _about(FindingKind.FRAGMENTATION, about, evidence, _moving(moves), key=key, rate=job.gpu_milli)
 
 
 def quota_above_physical(pools: Iterable[PoolGpus]) -> Iterator[Detection]:
