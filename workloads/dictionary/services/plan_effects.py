@@ -45,14 +45,17 @@ def victims_of(clusters: Iterable[Cluster], before: Draft, after: Draft) -> dict
 
     No scopes where nothing changes for any of them.
     """
-    alike: defaultdict[tuple[EvictionMatrix, EvictionMatrix, str], list[Cluster]] = defaultdict(list)
-    known: dict[EvictionSettings, tuple[EvictionMatrix, EvictionMatrix]] = {}  # most clusters are configured alike
+    pairs: list[tuple[EvictionMatrix, EvictionMatrix]] = []
+    known: dict[EvictionSettings, int] = {}  # most clusters are configured alike
+    alike: defaultdict[tuple[int, str], list[Cluster]] = defaultdict(list)
     for cluster in clusters:
         settings = eviction_settings(cluster)
         if settings not in known:
-            known[settings] = matrices(before, after, settings)
-        alike[*known[settings], _foreign(cluster)].append(cluster)
-    scopes = [_scope(rows, *each, before) for each, rows in alike.items()]
+            pair = matrices(before, after, settings)
+            pairs += [] if pair in pairs else [pair]
+            known[settings] = pairs.index(pair)
+        alike[known[settings], _foreign(cluster)].append(cluster)
+    scopes = [_scope(rows, *pairs[number], foreign, before) for (number, foreign), rows in alike.items()]
     changes = any(each["new"] or each["lost"] for each in scopes)
     return {**_changed(*matrices(before, after, BY_VALUE)), "scopes": scopes if changes else []}
 
@@ -220,6 +223,8 @@ def _group(rows: QuerySet[Workload]) -> dict[str, Any]:
 
 def _unfit(flips: Sequence[tuple[Workload, Preemptibility]]) -> Iterator[Workload]:
     """Yield workloads that the quotas of none of their pools could hold with their new preemptibility."""
+    if not flips:
+        return
     pools = {(pool.cluster_id, pool.name): pool for pool in NodePool.objects.all()}
     bounds = bounds_of([workload.project for workload, _follows in flips])
     for workload, follows in flips:
