@@ -372,7 +372,7 @@ CELERY_BEAT_SCHEDULE = {
     "clusters.sweep": periodic("clusters.sweep", 10, "periodic"),
     "clusters.tick_sandboxes": periodic("clusters.tick_sandboxes", 1, "periodic"),
     "clusters.observe_all": periodic("clusters.observe_all", 5, "periodic"),
-    "clusters.sample": periodic("clusters.sample", 5, "maintenance"),
+    "clusters.sample": periodic("clusters.sample", 4, "maintenance"),
     "clusters.measure_gpus": periodic("clusters.measure_gpus", 60, "maintenance"),
     "clusters.prune": periodic("clusters.prune", 3600, "maintenance"),
     "workloads.sweep": periodic("workloads.sweep", 5, "periodic"),

@@ -116,13 +116,13 @@ def _idle_since(percent: int, since: datetime | None, measured_at: datetime | No
 log = structlog.get_logger(__name__)
 
 EVERY: Final = 60
-SAMPLING: Final = 5
+SAMPLING: Final = 4
 """Seconds between two runs of the task. Each samples a part of the clusters, so that no run grows with their number."""
-RUNS: Final = 10
+RUNS: Final = 13
 """Runs that sample every cluster once. A minute has two more."""
 TIDYING: Final = 600
 """Seconds in which every cluster has a turn to have its samples averaged and old ones dropped."""
-FEWEST: Final = 5
+FEWEST: Final = 4
 """Clusters that one run samples even if fewer would do."""
 FRESH: Final = timedelta(minutes=2)
 """A cluster that was not looked at for longer is not sampled: its rows say nothing about this minute."""
