@@ -19,7 +19,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -105,8 +104,7 @@ LARGER: Final = frozenset({"/projects/", f"/api/v1/org-unit/projects?{STARTABLE}
 TOTALS: Final = ("/count", "/telemetry")
 """Routes that are no list: they count or add up everything."""
 WHOLE: Final = " (whole)"
-"""Ends the name of each of these as it is asked for otherwise: its answer grows, and its growth is not limited. So
-does that of a sample of all clusters, which no task takes at once."""
+"""Ends the name of each of these as it is asked for otherwise: its answer grows, and its growth is not limited."""
 NAMES: Final = {"projects": "p3", "clusters": "c0", "priorities": "high", "channels": "mail", "webhooks": "hook"}
 """What `<name>` is by the word before it."""
 NO_PAGES: Final = ("admin/", "api/", "static/", "login/single-sign-on/", "metrics", "security/<")
@@ -144,8 +142,9 @@ def plan() -> None:
 
 
 def detect_one() -> None:
-    """The check of the cluster of project p3."""
-    detect_on(str(Project.objects.get(name="p3").cluster_id))
+    """The check of the cluster of project p3, as if it had just been observed."""
+    cluster = Project.objects.select_related("cluster").get(name="p3").cluster
+    detect_on(str(cluster.pk), now=cluster.observed_at)
 
 
 def tidy() -> None:
@@ -158,11 +157,11 @@ def tidy() -> None:
 LATER: Final = count()
 
 
-def sample(*, whole: bool = False) -> None:
-    """A run of the task, or all clusters at once, in a minute that has no sample yet."""
+def sample() -> None:
+    """A run of the task, in a minute that has no sample yet."""
     clusters = list(Cluster.objects.order_by("name").values_list("pk", flat=True))
     at = period_start(timezone.now(), EVERY) + next(LATER) * timedelta(seconds=EVERY)
-    sample_clusters(clusters if whole else clusters[: batch_of(len(clusters))], at=at)
+    sample_clusters(clusters[: batch_of(len(clusters))], at=at)
 
 
 TASKS: Final[Mapping[str, Callable[[], object]]] = {
@@ -178,11 +177,10 @@ TASKS: Final[Mapping[str, Callable[[], object]]] = {
     "workloads.make_reports": sweep_reports,
     "clusters.sample": sample,
     "clusters.sample: tidy": tidy,
-    f"clusters.sample{WHOLE}": partial(sample, whole=True),
     "audit.seal": seal,
-    "change plan": plan,
+    f"change plan{WHOLE}": plan,
 }
-"""The services of periodic tasks. A plan is none, and costs as much."""
+"""The services of periodic tasks. A plan is none, and costs as much; it is about all clusters and workloads."""
 NOT_MEASURED: Final = {
     "clusters.sweep": "wakes reconciles: bench_sync",
     "clusters.observe_all": "bench_observe",
