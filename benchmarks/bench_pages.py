@@ -99,8 +99,8 @@ LAST: Final[Mapping[str, tuple[type[Model], str, int]]] = {
     "/plans/approval/": (Department, "name", 20),
 }
 """The same of pages without a length: rows of their last page, and how many the small estate has."""
-LARGER: Final = frozenset({"/projects/", f"/api/v1/org-unit/projects?{STARTABLE}"})
-"""They say what could start in the clusters of their projects, which follows from all pods of these clusters."""
+LARGER: Final = frozenset({f"/api/v1/org-unit/projects?{STARTABLE}"})
+"""What could start in the clusters of these projects follows from all pods of these clusters."""
 TOTALS: Final = ("/count", "/telemetry")
 """Routes that are no list: they count or add up everything."""
 WHOLE: Final = " (whole)"

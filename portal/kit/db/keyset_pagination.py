@@ -31,60 +31,62 @@ class Page(Generic[M]):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One column of a model or of one it points at, and the id as the last word. Nulls come last both ways."""
+    """One column of a model or of one it points at, and a unique one as the last word. Nulls come last both ways."""
 
     name: str
     descending: bool
     field: Any
     nullable: bool
+    tie: str
     key: Any
 
     @classmethod
-    def of(cls, model: type[Model], column: str) -> "Order":
-        """The order that a column means; a minus for descending."""
+    def of(cls, model: type[Model], column: str, tie: str = "pk") -> "Order":
+        """The order that a column means, a minus for descending; `tie` is the unique column."""
         name, at, nullable = column.lstrip("-"), model, False
         field: Any = None
         for step in name.split("__"):
             field = at._meta.get_field(step)
             nullable |= bool(field.null)
             at = field.related_model or at
-        return cls(name, column.startswith("-"), field, nullable, model._meta.pk)
+        key = model._meta.pk if tie == "pk" else model._meta.get_field(tie)
+        return cls(name, column.startswith("-"), field, nullable, tie, key)
 
     @property
     def terms(self) -> tuple[Any, str]:
         """What to order by."""
-        tie = "-pk" if self.descending else "pk"
+        tie = ("-" if self.descending else "") + self.tie
         if not self.nullable:
             return ("-" if self.descending else "") + self.name, tie
         column = F(self.name)
         return column.desc(nulls_last=True) if self.descending else column.asc(nulls_last=True), tie
 
     def beyond(self, value: Any, key: Any) -> Q:
-        """Rows after that one: not before its value, and not the value itself with the same or an earlier id."""
+        """Rows after that one: not before its value, and not the value itself with the same or an earlier key."""
         bound, tie, later = ("lte", "gte", "lt") if self.descending else ("gte", "lte", "gt")
         if value is None:
-            return Q(**{f"{self.name}__isnull": True, f"pk__{later}": key})
-        rest = Q(**{f"{self.name}__{bound}": value}) & ~Q(**{self.name: value, f"pk__{tie}": key})
+            return Q(**{f"{self.name}__isnull": True, f"{self.tie}__{later}": key})
+        rest = Q(**{f"{self.name}__{bound}": value}) & ~Q(**{self.name: value, f"{self.tie}__{tie}": key})
         return rest | Q(**{f"{self.name}__isnull": True}) if self.nullable else rest
 
 
-def page_of(rows: QuerySet[M], *, column: str, after: str, size: int, scope: str = "") -> Page[M]:
-    """One page ordered by a column (a minus for descending) and the id. Raises BadRequest for a forged cursor.
+def page_of(rows: QuerySet[M], *, column: str, after: str, size: int, scope: str = "", tie: str = "pk") -> Page[M]:
+    """One page ordered by a column (a minus for descending) and a unique one. Raises BadRequest for a forged cursor.
 
     A column of a related row is read from that row: select it.
     """
-    order = Order.of(rows.model, column)
+    order = Order.of(rows.model, column, tie)
     if after:
         rows = rows.filter(order.beyond(*_read(order, after, _signer(column, scope))))
     found = list(rows.order_by(*order.terms)[: size + 1])
     more = len(found) > size
-    return Page(found[:size], cursor_of(found[size - 1], column, scope) if more else "")
+    return Page(found[:size], cursor_of(found[size - 1], column, scope, tie) if more else "")
 
 
-def cursor_of(row: Model, column: str, scope: str = "") -> str:
+def cursor_of(row: Model, column: str, scope: str = "", tie: str = "pk") -> str:
     """The cursor after this row."""
     value = attrgetter(column.lstrip("-").replace("__", "."))(row)
-    packed = json.dumps([_text(value), str(row.pk)], separators=(",", ":")).encode()
+    packed = json.dumps([_text(value), str(getattr(row, tie))], separators=(",", ":")).encode()
     return _signer(column, scope).sign(base64.urlsafe_b64encode(packed).decode().rstrip("="))
 
 

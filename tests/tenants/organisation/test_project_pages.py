@@ -14,7 +14,7 @@ from tenants.organisation.models import Department, Project
 from tenants.quotas.services.quota_values import QuotaValues
 from tenants.quotas.services.quotas import set_priority_cap, set_project_quota
 from tests.factories.cast import acting, applied
-from tests.factories.tenants import MembershipFactory, ProjectFactory, ProjectQuotaFactory
+from tests.factories.tenants import DepartmentFactory, MembershipFactory, ProjectFactory, ProjectQuotaFactory
 
 pytestmark = pytest.mark.django_db
 Clients = Callable[[User], Client]
@@ -139,8 +139,11 @@ def listed(client: Client, page: str) -> list[str]:
     return re.findall(r'href="/projects/([\w-]+)/"', client.get(page).content.decode())
 
 
-def test_the_list_is_paged_by_name(client_of: Clients, admin: User, llm_team: Project) -> None:
-    ProjectFactory.create_batch(25, department=llm_team.department, cluster=llm_team.cluster)
+def test_the_list_is_paged_by_cluster_and_name(client_of: Clients, admin: User, llm_team: Project) -> None:
+    others = DepartmentFactory.create()
+    for number in (3, 1, 2, *range(4, 14)):
+        for department in (llm_team.department, others):
+            ProjectFactory.create(department=department, name=f"p{number:02}-{department.name}")
     client, page, found = client_of(admin), "/projects/", []
     while page:
         names = listed(client, page)
@@ -148,7 +151,10 @@ def test_the_list_is_paged_by_name(client_of: Clients, admin: User, llm_team: Pr
         found += names
         following = re.search(r'href="(\?[^"]+)"\s+rel="next"', client.get(page).content.decode())
         page = f"/projects/{following[1].replace('&amp;', '&')}" if following else ""
-    assert found == sorted(Project.objects.values_list("name", flat=True))
+    assert found == list(Project.objects.order_by("cluster__name", "name").values_list("name", flat=True))
+    assert len(found) == 27
+    page = words(client, "/projects/")
+    assert page.index(f">{min(others.cluster.name, llm_team.cluster.name)}</a>") < page.index(f">{found[0]}</a>")
 
 
 def test_the_list_is_searched_by_a_part_of_the_name(client_of: Clients, alice: User, vision_team: Project) -> None:
@@ -167,7 +173,7 @@ def test_the_list_shows_one_cluster_and_keeps_to_it_while_one_searches(
     assert f'<input type="hidden" name="cluster" value="{elsewhere.cluster.name}">' in page
     assert listed(client, f"/projects/?cluster={elsewhere.cluster.name}") == ["llm-elsewhere"]
     assert listed(client, f"/projects/?cluster={llm_team.cluster.name}&q=llm") == ["llm-team"]
-    assert listed(client, "/projects/?q=llm") == ["llm-elsewhere", "llm-team"]
+    assert sorted(listed(client, "/projects/?q=llm")) == ["llm-elsewhere", "llm-team"]
     assert "No project of yours is on absent." in words(client, "/projects/?cluster=absent")
 
 
