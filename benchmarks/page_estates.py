@@ -27,7 +27,7 @@ from workloads.state.models import Workload
 
 NODES: Final = 120
 PODS: Final = 4
-"""On every node, of one GPU each: the workers of the workloads that run in its cluster."""
+"""On every node, of one GPU each: of a running workload of each project, where it has one."""
 RARE: Final = 60
 """The oldest workloads, whose names are searched for: a full page on either estate. So many more are the member's."""
 PROJECTS_PER_DEPARTMENT: Final = 5
@@ -117,28 +117,31 @@ def _history(now: datetime) -> None:
 
 
 def _pods(now: datetime) -> None:
-    """Four workers on each node, of the running workloads of its cluster in turn; one waiting for each pending one."""
-    running: defaultdict[UUID, list[Workload]] = defaultdict(list)
+    """Four on each node, of the projects of its cluster in turn; one waiting for each pending workload."""
+    owners: dict[int, Workload] = {}
     pods: list[ObservedPod] = []
     for each in Workload.objects.filter(phase__in=("Running", "Pending")).select_related("project"):
         if each.phase == "Running":
-            running[each.project.cluster_id].append(each)
+            owners[each.project_id] = each
         else:
-            pods.append(_pod(each, len(pods), now))
-    for workloads in running.values():
-        places = [f"n{number}" for number in range(NODES) for _ in range(PODS)]
-        for place, each in zip(places, cycle(workloads), strict=False):
-            pods.append(_pod(each, len(pods), now, place))
+            pods.append(_pod(each.project, each, len(pods), now))
+    projects: defaultdict[UUID, list[Project]] = defaultdict(list)
+    for project in Project.objects.order_by("pk"):
+        projects[project.cluster_id].append(project)
+    places = [f"n{number}" for number in range(NODES) for _ in range(PODS)]
+    for of_cluster in projects.values():
+        for place, project in zip(places, cycle(of_cluster), strict=False):
+            pods.append(_pod(project, owners.get(project.pk), len(pods), now, place))
     ObservedPod.objects.bulk_create(pods, batch_size=2000)
 
 
-def _pod(workload: Workload, number: int, now: datetime, node: str = "") -> ObservedPod:
+def _pod(project: Project, workload: Workload | None, number: int, now: datetime, node: str = "") -> ObservedPod:
     return ObservedPod(
-        cluster_id=workload.project.cluster_id,
+        cluster_id=project.cluster_id,
         uid=f"pod-{number}",
-        namespace=workload.project.namespace,
-        name=f"{workload.name}-{number}",
-        owner_id=str(workload.pk),
+        namespace=project.namespace,
+        name=f"pod-{number}",
+        owner_id=str(workload.pk) if workload else "",
         node_name=node,
         pool_name="h100",
         phase="Running" if node else "Pending",
@@ -147,7 +150,7 @@ def _pod(workload: Workload, number: int, now: datetime, node: str = "") -> Obse
         memory_bytes=2**30,
         preemptible=bool(number % 3),
         observed_at=now,
-        created_at=workload.created_at,
+        created_at=workload.created_at if workload else now,
     )
 
 
