@@ -25,7 +25,7 @@ QUIET_WITHIN = 30.0  # seconds
 
 @contextmanager
 def shared(factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
-    """A path that all workers of a run share. Whoever finds nothing there makes it, while the others wait."""
+    """A path that all workers of a run share. The first one makes it, while the others wait."""
     ours = factory.getbasetemp()
     path = (ours.parent if "PYTEST_XDIST_WORKER" in os.environ else ours) / name
     with path.with_suffix(".lock").open("w") as lock:

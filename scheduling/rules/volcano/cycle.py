@@ -33,7 +33,7 @@ from scheduling.state.refusals import impossible, no_room
 from scheduling.state.workspace import check_time, workspace
 
 Fits = Callable[[PodGroup, Pod, NodeCapacity], bool]
-Hopeful = Callable[[CasesByQueue], set[str]]
+Promising = Callable[[CasesByQueue], set[str]]
 
 
 class VolcanoRules:
@@ -98,10 +98,10 @@ class _VolcanoCycle:
     def _starving(self, case: VolcanoCandidate) -> bool:
         return not self.ordering.ready(case.group)
 
-    def _by_queue(self, cases: list[VolcanoCandidate], hopeful: Hopeful) -> Iterator[list[VolcanoCandidate]]:
+    def _by_queue(self, cases: list[VolcanoCandidate], promising: Promising) -> Iterator[list[VolcanoCandidate]]:
         """Yield the groups of one queue after the other, the next one first, until nothing is done for those left."""
         waiting = by_queue(cases)
-        for queue in self._served(waiting, hopeful):
+        for queue in self._served(waiting, promising):
             yield sorted(waiting.pop(queue), key=lambda case: self.ordering.job_turn(case.group))
 
     def _allocate(self, cases: list[VolcanoCandidate]) -> None:
@@ -112,11 +112,11 @@ class _VolcanoCycle:
             if not waiting[queue]:
                 del waiting[queue]
 
-    def _served(self, waiting: dict[str, list[VolcanoCandidate]], hopeful: Hopeful) -> Iterator[str]:
-        """Yield the next hopeful queue and drop those before it. The caller drops it, unless it changes the state."""
+    def _served(self, waiting: dict[str, list[VolcanoCandidate]], promising: Promising) -> Iterator[str]:
+        """Yield the next promising queue and drop those before it. The caller drops it, unless it changes the state."""
         mark = -1
         while self.state.mark() != mark:
-            left, mark, turns = hopeful(waiting), self.state.mark(), self.ordering.order.turns([*waiting])
+            left, mark, turns = promising(waiting), self.state.mark(), self.ordering.order.turns([*waiting])
             while left and self.state.mark() == mark:
                 queue = next(turns)
                 if queue in left:

@@ -138,7 +138,7 @@ class VolcanoOrder:
     def _gained(self) -> tuple[Sequence[int], int]:
         """GPUs that reclaim may free by node index, and the most that a node then has free."""
         if self._gains[0] != self._state.capacities.age:
-            giving = {name: self.order.standing(name).gives for name in self._givers}
+            giving = {name: self.order.deserved_use(name).gives for name in self._givers}
             gained = self._state.reclaimable.gpus(giving)
             most = max(map(add, gained, self._state.capacities.gpus), default=0)
             self._gains = (self._state.capacities.age, (gained, most))
@@ -300,8 +300,8 @@ class Prospects:
 
     def reclaims(self, waiting: CasesByQueue) -> set[str]:
         """Queues with a group that may reclaim."""
-        standing, may = self._ordering.order.standing, self.may_reclaim
-        return {queue for queue, cases in waiting.items() if standing(queue).takes and any(map(may, cases))}
+        use_of, may = self._ordering.order.deserved_use, self.may_reclaim
+        return {queue for queue, cases in waiting.items() if use_of(queue).takes and any(map(may, cases))}
 
     def may_reclaim(self, case: VolcanoCandidate) -> bool:
         """Whether its queue may reclaim for all missing pods, as the search would find out at the last of them.

@@ -33,7 +33,7 @@ _Tier = tuple[int, _UsedPart]
 """Of a queue: minus its rank, and the used part of the deserved quota at the root of its path."""
 
 
-class _Standing(NamedTuple):
+class _DeservedUse(NamedTuple):
     """What a use means beside the deserved quota.
 
     gives: whether a pod with GPUs of the queue may be reclaimed. takes: whether the queue may reclaim anything.
@@ -56,7 +56,7 @@ class QueueOrder:
         self._parent = {queue.name: queue.parent for queue in queues}
         self._apart: dict[tuple[str, str], tuple[str, str]] = {}
         self._common_ancestors: dict[tuple[str, str], int] = {}
-        self._standings: dict[str, _Standing] = {}
+        self._deserved_uses: dict[str, _DeservedUse] = {}
         self.deserved: Mapping[str, Resources] = {queue.name: _deserved(queue) for queue in queues}
 
     def turns(self, names: Iterable[str]) -> Iterator[str]:
@@ -83,19 +83,19 @@ class QueueOrder:
         while names:
             first = names[0]
             for name in names[1:]:
-                near = root[name] == root[first]
-                if self.compare(name, first) < 0 if near else age[name] < age[first]:
+                same_root = root[name] == root[first]
+                if self.compare(name, first) < 0 if same_root else age[name] < age[first]:
                     first = name
             names.remove(first)
             yield first
 
     def _own_turn(self, name: str) -> tuple[_UsedPart, tuple[int, int]]:
         """Sort key of queues of one department: as in `compare`."""
-        return (self.standing(name).part, self._age[name])
+        return (self.deserved_use(name).part, self._age[name])
 
     def tier(self, name: str) -> _Tier:
         """Sort key of queues at least: higher rank, then as in `compare` by the roots of their paths."""
-        return (self._rank[name], self.standing(self._root[name]).part)
+        return (self._rank[name], self.deserved_use(self._root[name]).part)
 
     def compare(self, left: str, right: str) -> int:
         """Negative if the left one of a tier is served first.
@@ -103,7 +103,7 @@ class QueueOrder:
         Where the paths part, the smaller used part of deserved quota, any deserved quota at all; older.
         """
         above, beside = self._apart.get((left, right)) or self._part(left, right)
-        mine, other = self.standing(above).part, self.standing(beside).part
+        mine, other = self.deserved_use(above).part, self.deserved_use(beside).part
         return _sign(self._age[left], self._age[right]) if mine == other else _sign(mine, other)
 
     def holds(self, name: str, asked: Resources) -> bool:
@@ -129,21 +129,21 @@ class QueueOrder:
         self._apart[left, right] = next(pairs, (left, right))
         return self._apart[left, right]
 
-    def standing(self, name: str) -> _Standing:
+    def deserved_use(self, name: str) -> _DeservedUse:
         """The present use of the queue beside its deserved quota."""
-        use, known = self._usage.uses[name], self._standings.get(name)
+        use, known = self._usage.uses[name], self._deserved_uses.get(name)
         if known is None or known.use is not use:
-            known = self._standings[name] = _standing(use, self.deserved[name])
+            known = self._deserved_uses[name] = _deserved_use(use, self.deserved[name])
         return known
 
 
-def _standing(use: QueueUsage, deserved: Resources) -> _Standing:
+def _deserved_use(use: QueueUsage, deserved: Resources) -> _DeservedUse:
     gpu, cpu, memory = use.allocated.gpu, use.allocated.cpu, use.allocated.memory
     pairs = ((gpu, deserved.gpu), (cpu, deserved.cpu), (memory, deserved.memory))
     parts = [taken / whole for taken, whole in pairs if whole]
     beyond = gpu > deserved.gpu or 0 < deserved.cpu < cpu or 0 < deserved.memory < memory
     below = gpu < deserved.gpu or cpu < deserved.cpu or memory < deserved.memory
-    return _Standing(use, (max(parts, default=1.0), not parts), gives=beyond or not deserved.gpu, takes=below)
+    return _DeservedUse(use, (max(parts, default=1.0), not parts), gives=beyond or not deserved.gpu, takes=below)
 
 
 def _sign(left: Any, right: Any) -> int:

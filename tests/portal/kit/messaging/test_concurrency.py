@@ -79,7 +79,7 @@ def test_whoever_asks_stays_awake_while_nothing_comes(monkeypatch: pytest.Monkey
     assert len(awake) >= 3
 
 
-def test_whoever_stops_asking_leaves_no_thread_behind(begun_threads: list[threading.Thread]) -> None:
+def test_an_abandoned_question_leaves_no_thread_behind(begun_threads: list[threading.Thread]) -> None:
     answers = map_concurrently(range(100), lambda _: time.sleep(0.001), threads=4, idle=nothing)
     next(answers)
     del answers
@@ -168,7 +168,7 @@ def test_a_part_does_not_wait_for_the_next_one() -> None:
     assert found == [1, 2]
 
 
-def test_whoever_stops_asking_ends_an_answer_between_its_parts(begun_threads: list[threading.Thread]) -> None:
+def test_an_abandoned_question_ends_an_answer_between_its_parts(begun_threads: list[threading.Thread]) -> None:
     parts = flat_map_concurrently([0], lambda _: iter(int, 1), threads=2, idle=nothing)
     assert next(parts) == (0, 0)
     del parts
