@@ -315,6 +315,7 @@ def test_for_a_rack_kueue_evicts_though_quota_is_free_as_foretold_and_what_asks_
             strong = product.submit(fresh_project(project), near, priority="high", **asked)
             watching.until(in_phase(strong, "Running"), seconds=PATIENCE)
             watching.until(in_phase(weak, "Pending", "NoDomain"), seconds=PATIENCE)
+            watching.until(records_of(weak).exists, seconds=PATIENCE)
         assert racks_of(product, strong) == {"large"}
         records = PreemptionRecord.objects.all()
         assert {(each.victim, each.preemptor, each.cause) for each in records} == {(weak, strong, "preempt")}

@@ -43,6 +43,7 @@ def test_while_its_victims_end_a_preemptor_takes_no_pod_of_a_project_inside_its_
         assert (said.verdict, {each.workload for each in said.victims}) == (Verdict.EVICTS, victims)
         preemptor = product.submit(one, strong, **asked)
         watching.until(in_phase(preemptor, "Running"), seconds=PATIENCE + GRACE)
+        watching.until(lambda: PreemptionRecord.objects.count() >= len(victims), seconds=PATIENCE)
     gone = {each.victim for each in PreemptionRecord.objects.all()}
     assert gone == victims, "only those that were foretold"
     assert [fresh(each).preempted_count for each in innocent] == [0, 0]

@@ -165,6 +165,7 @@ def test_no_finding_calls_a_lowered_quota_pinned_since_kueue_reclaims_non_preemp
         assert not Finding.objects.filter(kind=FindingKind.PINNED_QUOTA).exists()
         for name in ("claim-1", "claim-2"):
             watching.until(in_phase(product.submit(two, a_job(name), **LOW), "Running"), seconds=PATIENCE)
+        watching.until(PreemptionRecord.objects.exists, seconds=PATIENCE)  # Kueue's event may come after the pods
     (record,) = PreemptionRecord.objects.all()
     assert record.victim in {older, newer}
     assert record.cause == "reclaim"
