@@ -5,12 +5,10 @@ named has nothing. Units: GPU thousandths, CPU millicores, memory bytes, seconds
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from itertools import groupby
-from operator import itemgetter
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -209,13 +207,10 @@ def series_of(
     return {owner: [_point(found) for _number, found in sorted(each.items())] for owner, each in parts.items()}
 
 
-def moments_of(
-    kind: str, cluster: UUID, *, start: datetime, grain: int
-) -> Iterator[tuple[datetime, Mapping[str, Figures]]]:
-    """All samples of one kind of owner in a cluster by moment, oldest first: figures by the owner's key. One query."""
-    rows = Sample.objects.filter(kind=kind, cluster=cluster, grain__gte=grain, at__gte=start).order_by("at")
-    for at, same in groupby(rows.values_list("at", "owner", "figures"), key=itemgetter(0)):
-        yield at, {owner: figures for _at, owner, figures in same}
+def samples_of(owner: SampleOwner, *, start: datetime, grain: int) -> list[tuple[datetime, Figures]]:
+    """Moments and figures of one owner in this or a coarser grain, oldest first. One query."""
+    rows = Sample.objects.filter(kind=owner.kind, owner=owner.id, grain__gte=grain, at__gte=start)
+    return list(rows.order_by("at").values_list("at", "figures"))
 
 
 def resolution_for(owners: int, span: timedelta, *, most: int = MOST_ROWS) -> int:

@@ -1,31 +1,42 @@
-"""Who borrows from whom in one node pool, from samples of what projects deserved and held. Pure.
+"""What some projects borrow and lend in one node pool, from samples of the quota balances of all projects. Pure.
 
-A project borrows what it holds above its deserved quota. What others leave unused below theirs is lent in proportion,
-since no scheduler says which idle GPU went to whom. Where more is borrowed than lent, the rest is capacity that no
-project deserves.
+A quota balance is what a project deserves less what it holds. A project borrows what it holds above its deserved quota.
+What others leave unused below theirs is lent in proportion, since no scheduler says which idle GPU went to whom. Where
+more is borrowed than lent, the rest is capacity that no project deserves.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+BORROWED: Final = "borrowed"
+LENT: Final = "lent"
 UNDESERVED: Final = None
 """The lender of capacity that no project deserves."""
 
-
-class HeldQuota(NamedTuple):
-    """Of one project at one moment, in GPU thousandths."""
-
-    deserved: float
-    held: float
+Balances = Mapping[str, float]
+"""By project key: deserved less held, in GPU thousandths. A project that is missing holds what it deserves."""
 
 
 class LoanKey(NamedTuple):
-    """Projects by key. lender: None is capacity that no project deserves."""
+    """direction: BORROWED or LENT. counterparty: a party; UNDESERVED is capacity that no project deserves."""
 
-    borrower: int
-    lender: int | None
+    direction: str
+    counterparty: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parties:
+    """Whose loans these are, and how the other projects are grouped.
+
+    own: keys of projects. names: the party of another project by its key; `others` is that of all the rest.
+    """
+
+    own: Collection[str]
+    names: Mapping[str, str]
+    others: str
 
 
 @dataclass(slots=True)
@@ -42,50 +53,50 @@ class Loan:
 
 @dataclass(slots=True)
 class BorrowLedger:
-    """Loans of one node pool, from the first to the last moment that was sampled."""
+    """Loans in one node pool, from the first to the last moment that was sampled."""
 
     start: datetime | None = None
     end: datetime | None = None
     loans: dict[LoanKey, Loan] = field(default_factory=dict)
 
-    def of(self, projects: Iterable[int]) -> dict[LoanKey, Loan]:
-        """Those in which one of the projects has a part, the most GPU-hours first."""
-        wanted = set(projects)
-        found = {key: loan for key, loan in self.loans.items() if wanted & {key.borrower, key.lender}}
-        return dict(sorted(found.items(), key=lambda item: -item[1].milli_hours))
 
+def loans_at(balances: Balances, parties: Parties) -> dict[LoanKey, float]:
+    """What the parties lend each other at one moment, in GPU thousandths. Less than one thousandth is left out.
 
-def shares_lent(quotas: Mapping[int, HeldQuota]) -> dict[LoanKey, float]:
-    """What each lends to each borrower at one moment, in GPU thousandths. Less than one thousandth is left out."""
-    borrowed = {key: over for key, each in quotas.items() if (over := each.held - each.deserved) > 0}
-    unused = {key: left for key, each in quotas.items() if (left := each.deserved - each.held) > 0}
-    whole = max(sum(unused.values()), sum(borrowed.values()))
-    rest = whole - sum(unused.values())
-    found: dict[LoanKey, float] = {}
-    for borrower, over in borrowed.items():
-        for lender, left in unused.items():
-            found[LoanKey(borrower, lender)] = over * left / whole
-        found[LoanKey(borrower, UNDESERVED)] = over * rest / whole
+    Loans between the own projects are left out.
+    """
+    unused = {key: left for key, left in balances.items() if left > 0}
+    over = {key: -each for key, each in balances.items() if each < 0}
+    all_unused, own = sum(unused.values()), parties.own
+    whole = max(all_unused, sum(over.values()))
+    borrowed, lent = (sum(each for key, each in part.items() if key in own) for part in (over, unused))
+    found: defaultdict[LoanKey, float] = defaultdict(float)
+    for direction, amount, others in ((BORROWED, borrowed, unused), (LENT, lent, over)):
+        for key, each in others.items() if amount else ():
+            if key not in own:
+                found[LoanKey(direction, parties.names.get(key, parties.others))] += amount * each / whole
+    if borrowed:
+        found[LoanKey(BORROWED, UNDESERVED)] = borrowed * (whole - all_unused) / whole
     return {key: amount for key, amount in found.items() if amount >= 1}
 
 
-def ledger_of(moments: Sequence[tuple[datetime, Mapping[int, HeldQuota]]], *, every: timedelta) -> BorrowLedger:
+def ledger_of(moments: Sequence[tuple[datetime, Balances]], parties: Parties, *, every: timedelta) -> BorrowLedger:
     """The loans over these moments, oldest first. A moment counts until the next one, at most `every`.
 
     A loan that is missing at one moment, or unseen for longer than `every`, has ended.
     """
     found = BorrowLedger()
-    for at, quotas in moments:
+    for at, balances in moments:
         apart = at - found.end if found.end else timedelta()
         hours = min(apart, every) / timedelta(hours=1)
         for loan in found.loans.values():
             loan.milli_hours += loan.gpu * hours
-        lent = shares_lent(quotas)
+        amounts = loans_at(balances, parties)
         for key, loan in found.loans.items():
-            if key not in lent or apart > every:
+            if key not in amounts or apart > every:
                 loan.since = None
-            loan.gpu = lent.get(key, 0)
-        for key, amount in lent.items():
+            loan.gpu = amounts.get(key, 0)
+        for key, amount in amounts.items():
             loan = found.loans.setdefault(key, Loan())
             loan.gpu, loan.since = amount, loan.since or at
         found.start, found.end = found.start or at, at

@@ -18,20 +18,19 @@ from clusters.watch.selectors import (
     CLUSTER,
     NODE_POOL,
     RESOLUTIONS,
-    Figures,
     Metric,
     SampleOwner,
     Samples,
     SeriesPoint,
     TimeWindow,
-    moments_of,
     resolution_for,
+    samples_of,
     series_of,
 )
 from scheduling.model.resources import MILLI, ZERO, Resources
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
-from tenants.usage.rules import BorrowLedger, HeldQuota, Loan, ledger_of
+from tenants.usage.rules import BORROWED, BorrowLedger, Parties, ledger_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +137,17 @@ DEPARTMENT: Final = "department"
 PROJECT: Final = "project"
 DESERVED: Final = (Metric.GPU_DESERVED, Metric.CPU_DESERVED, Metric.MEMORY_DESERVED)
 HELD: Final = (Metric.GPU_HELD, Metric.CPU_HELD, Metric.MEMORY_HELD)
+QUOTA_BALANCE: Final = "quota-balance"
+"""Of a cluster, by pool: GPUs that each project deserves less those that it holds, by project key, if not zero."""
 
 Sums = defaultdict[SampleOwner, defaultdict[str, dict[str, float]]]
 
 
 def sample(clusters: Collection[UUID], /, *, at: datetime) -> Samples:
-    """Per department and project, split by node pool. Of the cluster and its pools: what their projects deserve."""
+    """Per department and project, split by node pool. Of the cluster and its pools: what their projects deserve.
+
+    The quota balances of all projects of a cluster are one sample, so that its ledger of loans reads one row a moment.
+    """
     found: Mapping[UUID, Sums] = {each: defaultdict(lambda: defaultdict(dict)) for each in clusters}
     for cluster in clusters:
         found[cluster][SampleOwner(CLUSTER, str(cluster))][ALL] = dict.fromkeys(DESERVED, 0)
@@ -160,7 +164,19 @@ def sample(clusters: Collection[UUID], /, *, at: datetime) -> Samples:
         if home := homes.get(pk):  # None: the project is younger than the first query
             for owner in (SampleOwner(PROJECT, str(pk)), home[1]):
                 _add(found[home[0]][owner], pool_name, HELD, use.allocated)
+    _add_balances(found)
     return found
+
+
+def _add_balances(found: Mapping[UUID, Sums]) -> None:
+    for cluster, figures in found.items():
+        balances: dict[str, dict[str, float]] = {ALL: {}}
+        for owner, by_pool in figures.items():
+            for pool, row in by_pool.items() if owner.kind == PROJECT else ():
+                balance = row.get(Metric.GPU_DESERVED, 0) - row.get(Metric.GPU_HELD, 0)
+                if balance and pool != ALL:
+                    balances.setdefault(pool, {})[owner.id] = balance
+        figures[SampleOwner(QUOTA_BALANCE, str(cluster))] |= balances
 
 
 _QUOTA: Final = ("node_pool", "node_pool__name", "node_pool__cluster", *DESERVED)
@@ -231,19 +247,20 @@ def borrowing_of(
     own, start = {each.pk for each in projects}, now - SPANS[span][0]
     grain = _ledger_grain(Project.objects.filter(cluster=cluster).count(), SPANS[span][0])
     every = RESOLUTIONS[grain].every
-    moments = list(moments_of(PROJECT, cluster, start=start, grain=grain))
+    samples = samples_of(SampleOwner(QUOTA_BALANCE, str(cluster)), start=start, grain=grain)
+    parties = Parties(set(map(str, own)), {str(key): name for key, name in visible.items()}, str(OTHERS))
     rows: list[LoanRow] = []
     reclaimed: dict[str, Sequence[EvictableWork]] = {}
     for pool in NodePool.objects.filter(cluster=cluster).order_by("name").values_list("name", flat=True):
-        ledger = ledger_of([(at, _held_quotas(figures, pool)) for at, figures in moments], every=every * GAP)
+        ledger = ledger_of([(at, figures.get(pool, {})) for at, figures in samples], parties, every=every * GAP)
         current = ledger.end is not None and now - ledger.end <= every * GAP
-        found = _loan_rows(ledger, own, visible, pool, current=current)
+        found = _loan_rows(ledger, pool, current=current)
         rows += found
         over = sum(each.gpu for each in found if each.direction == BORROWED)
         if over:
             reclaimed[pool] = _covering(preemptible_work(own, pool), over)
-    ends = [at for at, _figures in moments]
-    return Borrowing(tuple(rows), reclaimed, every, *(ends[:1] + ends[-1:] if ends else ()))
+    ends = (samples[0][0], samples[-1][0]) if samples else ()
+    return Borrowing(tuple(rows), reclaimed, every, *ends)
 
 
 def basis_of_borrowing(cluster: Cluster) -> str:
@@ -258,7 +275,6 @@ def basis_of_borrowing(cluster: Cluster) -> str:
     return f"{words} {_('The scheduler of this cluster neither lends nor reclaims quota: nothing is taken back.')}"
 
 
-BORROWED, LENT = "borrowed", "lent"
 OTHERS: Final = gettext_lazy("other projects")
 NOBODYS: Final = gettext_lazy("capacity that no project deserves")
 
@@ -269,30 +285,14 @@ def _ledger_grain(projects: int, span: timedelta) -> int:
     return max(lasting, resolution_for(projects, span))
 
 
-def _held_quotas(figures: Mapping[str, Figures], pool: str) -> dict[int, HeldQuota]:
-    there = {int(owner): each.get(pool, {}) for owner, each in figures.items()}
-    return {key: HeldQuota(row.get(Metric.GPU_DESERVED, 0), row.get(Metric.GPU_HELD, 0)) for key, row in there.items()}
-
-
-def _loan_rows(
-    ledger: BorrowLedger, own: Collection[int], visible: Mapping[int, str], pool: str, *, current: bool
-) -> list[LoanRow]:
-    """Counterparties that the reader may not see are one row."""
-    summed: dict[tuple[str, str], Loan] = {}
-    for (borrower, lender), loan in ledger.of(own).items():
-        if borrower in own and lender in own:
-            continue
-        other = lender if borrower in own else borrower
-        name = str(NOBODYS) if other is None else visible.get(other, str(OTHERS))
-        row = summed.setdefault((BORROWED if borrower in own else LENT, name), Loan())
-        row.gpu += loan.gpu if current else 0
-        row.milli_hours += loan.milli_hours
-        if current and loan.since:
-            row.since = min(row.since or loan.since, loan.since)
-    return [
-        LoanRow(pool, direction, name, loan.gpu, loan.since, loan.milli_hours / MILLI)
-        for (direction, name), loan in summed.items()
-    ]
+def _loan_rows(ledger: BorrowLedger, pool: str, *, current: bool) -> list[LoanRow]:
+    """The most GPU-hours first. Counterparties that the reader may not see are one row."""
+    found: list[LoanRow] = []
+    for (direction, party), loan in sorted(ledger.loans.items(), key=lambda item: -item[1].milli_hours):
+        gpu, since = (loan.gpu, loan.since) if current else (0, None)
+        name = str(NOBODYS) if party is None else party
+        found.append(LoanRow(pool, direction, name, gpu, since, loan.milli_hours / MILLI))
+    return found
 
 
 def _covering(work: Iterable[EvictableWork], over: float) -> list[EvictableWork]:

@@ -12,60 +12,70 @@ from django.utils import timezone
 
 from clusters.inventory.models import Cluster, NodePool
 from clusters.watch.models import Sample
+from clusters.watch.services.usage import sample_clusters
 from scheduling.model.resources import Resources
 from tenants.access.models import Role, User
 from tenants.organisation.models import Department, Project
-from tenants.usage.rules import HeldQuota, LoanKey, ledger_of, shares_lent
-from tenants.usage.selectors import EvictableWork
+from tenants.usage.rules import BORROWED, LENT, UNDESERVED, BorrowLedger, LoanKey, Parties, ledger_of, loans_at
+from tenants.usage.selectors import EvictableWork, Usage
 from tests.factories.cast import Ledger
 from tests.factories.tenants import GPU, MembershipFactory, ProjectFactory
 from tests.support.rest_clients import Robot
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 EVERY = timedelta(minutes=10)
-BORROWER, LENDER, OTHER = 1, 2, 3
+MINE, LENDER, OTHER = "1", "2", "3"
+PARTIES = Parties({MINE}, {LENDER: "lender", OTHER: "other"}, "the rest")
 
 
-def quotas(*pairs: tuple[int, int]) -> dict[int, HeldQuota]:
-    """Deserved and held of projects 1, 2, …"""
-    return {number: HeldQuota(*(each * GPU for each in pair)) for number, pair in enumerate(pairs, start=1)}
+def balances(*pairs: tuple[int, int]) -> dict[str, float]:
+    """Of projects that deserve and hold so many GPUs: the own one, the lender, the other one, and more."""
+    return {str(number): (deserved - held) * GPU for number, (deserved, held) in enumerate(pairs, start=1)}
 
 
-class TestShares:
-    """At one moment."""
+class TestOneMoment:
+    """What a project borrows and lends."""
 
     def test_what_lies_unused_is_lent_in_proportion(self) -> None:
-        assert shares_lent(quotas((4, 10), (8, 2), (4, 1))) == {
-            LoanKey(BORROWER, LENDER): 4 * GPU,
-            LoanKey(BORROWER, OTHER): 2 * GPU,
+        assert loans_at(balances((4, 10), (8, 2), (4, 1)), PARTIES) == {
+            LoanKey(BORROWED, "lender"): 4 * GPU,
+            LoanKey(BORROWED, "other"): 2 * GPU,
         }
 
     def test_two_borrowers_share_one_lender(self) -> None:
-        assert shares_lent(quotas((0, 3), (8, 0), (0, 1))) == {
-            LoanKey(BORROWER, LENDER): 3 * GPU,
-            LoanKey(OTHER, LENDER): 1 * GPU,
-        }
+        there = balances((0, 3), (8, 0), (0, 1))
+        assert loans_at(there, PARTIES) == {LoanKey(BORROWED, "lender"): 3 * GPU}
+        of_lender = Parties({LENDER}, {MINE: "mine", OTHER: "other"}, "the rest")
+        assert loans_at(there, of_lender) == {LoanKey(LENT, "mine"): 3 * GPU, LoanKey(LENT, "other"): 1 * GPU}
 
     def test_what_nobody_deserves_is_no_projects_loan(self) -> None:
-        assert shares_lent(quotas((0, 6), (4, 2))) == {
-            LoanKey(BORROWER, LENDER): 2 * GPU,
-            LoanKey(BORROWER, None): 4 * GPU,
+        assert loans_at(balances((0, 6), (4, 2)), PARTIES) == {
+            LoanKey(BORROWED, "lender"): 2 * GPU,
+            LoanKey(BORROWED, UNDESERVED): 4 * GPU,
         }
 
     @pytest.mark.parametrize("pairs", [((4, 4), (8, 2)), ((4, 0), (8, 8)), ()])
     def test_within_quota_there_is_no_loan(self, pairs: tuple[tuple[int, int], ...]) -> None:
-        assert shares_lent(quotas(*pairs)) == {}
+        assert loans_at(balances(*pairs), PARTIES) == {}
+
+    def test_projects_without_a_name_are_one_party(self) -> None:
+        there = balances((0, 8), (0, 0), (0, 0), (3, 0), (5, 0))
+        assert loans_at(there, PARTIES) == {LoanKey(BORROWED, "the rest"): 8 * GPU}
+
+    def test_own_projects_lend_each_other_nothing_that_counts(self) -> None:
+        both = Parties({MINE, LENDER}, {OTHER: "other"}, "the rest")
+        assert loans_at(balances((0, 8), (4, 0), (4, 0)), both) == {LoanKey(BORROWED, "other"): 4 * GPU}
 
 
 class TestOverTime:
     """GPU-hours, and since when."""
 
-    KEY = LoanKey(BORROWER, LENDER)
+    KEY = LoanKey(BORROWED, "lender")
 
-    def at(self, *held: int) -> Any:
-        """Samples ten minutes apart: project 1 deserves 4 GPUs, project 2 deserves 8 and uses none."""
-        moments = [(NOON + EVERY * number, quotas((4, each), (8, 0))) for number, each in enumerate(held)]
-        return ledger_of(moments, every=EVERY * 1.5)
+    def at(self, *held: int) -> BorrowLedger:
+        """Samples ten minutes apart: the own project deserves 4 GPUs, the lender deserves 8 and uses none."""
+        moments = [(NOON + EVERY * number, balances((4, each), (8, 0))) for number, each in enumerate(held)]
+        return ledger_of(moments, PARTIES, every=EVERY * 1.5)
 
     def test_gpu_hours_are_gpus_times_the_time_between_samples(self) -> None:
         loan = self.at(10, 10, 7, 4).loans[self.KEY]
@@ -77,25 +87,35 @@ class TestOverTime:
         assert (loan.gpu, loan.since) == (4 * GPU, NOON + 2 * EVERY)
 
     def test_a_gap_in_the_samples_counts_no_longer_than_one_sample_lasts(self) -> None:
-        gap = [(NOON, quotas((4, 10), (8, 0))), (NOON + timedelta(hours=5), quotas((4, 10), (8, 0)))]
-        loan = ledger_of(gap, every=EVERY).loans[self.KEY]
+        gap = [(NOON, balances((4, 10), (8, 0))), (NOON + timedelta(hours=5), balances((4, 10), (8, 0)))]
+        loan = ledger_of(gap, PARTIES, every=EVERY).loans[self.KEY]
         assert loan.milli_hours / GPU == pytest.approx(1)
         assert loan.since == NOON + timedelta(hours=5)
 
 
 def sampled(project: Project, *held: int, deserved: int = 4) -> None:
-    """Samples of every ten minutes up to now, in h100."""
+    """The project's part of samples of every ten minutes up to now, in h100."""
     now = timezone.now().replace(second=0, microsecond=0)
     for number, each in enumerate(reversed(held)):
-        figures = {"gpu_held": each * GPU, "gpu_deserved": deserved * GPU}
-        Sample.objects.create(
+        sample, _made = Sample.objects.get_or_create(
             cluster=project.cluster,
-            kind="project",
-            owner=str(project.pk),
+            kind="quota-balance",
+            owner=str(project.cluster_id),
             at=now - number * EVERY,
-            grain=1,
-            figures={"*": figures, "h100": figures},
+            defaults={"grain": 1, "figures": {"*": {}, "h100": {}}},
         )
+        sample.figures["h100"][str(project.pk)] = (deserved - each) * GPU
+        sample.save()
+
+
+def test_a_sample_of_a_cluster_says_what_each_project_has_left_or_holds_beyond_its_quota(
+    llm_team: Project, vision_team: Project, h100: NodePool, ledger: Ledger
+) -> None:
+    for project, held in ((llm_team, 6), (vision_team, 4)):  # each deserves 4
+        ledger.holds(project, h100, Usage(allocated=Resources.of(gpu=held)))
+    sample_clusters([llm_team.cluster_id], at=NOON)
+    row = Sample.objects.get(kind="quota-balance")
+    assert (row.owner, row.figures) == (str(llm_team.cluster_id), {"*": {}, "h100": {str(llm_team.pk): -2 * GPU}})
 
 
 @pytest.fixture
