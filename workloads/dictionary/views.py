@@ -7,6 +7,7 @@ from typing import Any, Final
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _lazy
 from django.utils.translation import ngettext
@@ -27,6 +28,7 @@ from workloads.dictionary.models import Priority
 from workloads.dictionary.rules.eviction_matrix import EvictionMatrix
 from workloads.dictionary.rules.presets import PRESETS
 from workloads.dictionary.selectors import (
+    DictionaryRow,
     dictionary_rows,
     matrix_notes,
     matrix_on,
@@ -80,12 +82,19 @@ def priorities(request: HttpRequest) -> HttpResponse:
     """The dictionary on its value axis, with the sync state per cluster."""
     rows = dictionary_rows()
     context = {
-        "rows": rows,
+        "rows": list(zip(rows, _sync_fragments(rows), strict=True)),
         "axis": draw_axis([(row.name, row.value, _default_of(row.types)) for row in rows if row.offered]),
         "presets": PRESETS.values(),
         "may_edit": can(actor_of(request), Permission.MANAGE_DICTIONARY),
     }
     return render(request, "workloads/dictionary/priorities.html", context)
+
+
+def _sync_fragments(rows: Sequence[DictionaryRow]) -> list[str]:
+    """The clusters beside each entry as HTML, rendered once for all entries that have the same."""
+    template, wanted = "workloads/dictionary/parts/sync_dots.html", {(row.dots, row.more) for row in rows}
+    rendered = {(dots, more): render_to_string(template, {"dots": dots, "more": more}) for dots, more in wanted}
+    return [rendered[row.dots, row.more] for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
