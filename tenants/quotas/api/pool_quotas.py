@@ -142,7 +142,7 @@ class DepartmentPools(Route):
 
 def _projects(request: Request) -> QuerySet[Project]:
     rows = visible_projects(actor_of(request)).select_related("cluster", "department")
-    quotas = ProjectQuota.objects.filter(project=OuterRef("pk"), node_pool=OuterRef("cluster__node_pools"))
+    quotas = ProjectQuota.objects.order_by().filter(project=OuterRef("pk"), node_pool=OuterRef("cluster__node_pools"))
     return cast("QuerySet[Project]", _wanted(rows, quotas, request, OF_PROJECTS))
 
 
@@ -157,7 +157,9 @@ ProjectPoolCount = count_route(
 
 def _departments(request: Request) -> QuerySet[Department]:
     rows = visible_departments(actor_of(request)).select_related("cluster")
-    quotas = DepartmentQuota.objects.filter(department=OuterRef("pk"), node_pool=OuterRef("cluster__node_pools"))
+    quotas = DepartmentQuota.objects.order_by().filter(
+        department=OuterRef("pk"), node_pool=OuterRef("cluster__node_pools")
+    )
     return cast("QuerySet[Department]", _wanted(rows, quotas, request, OF_DEPARTMENTS))
 
 
