@@ -114,7 +114,11 @@ class Product:
         return project
 
     def reconcile(self) -> None:
-        """Everything the database wants is in the cluster; namespaces take pods, and their quotas count them."""
+        """Everything the database wants is in the cluster; namespaces take pods, and their quotas count them.
+
+        Of all owners: a test that writes rows without a service marks none, and a run may look only at the marked ones.
+        """
+        Cluster.objects.filter(pk=self.cluster.pk).update(resync_due_at=None)
         run = reconcile(Cluster.objects.get(pk=self.cluster.pk))
         assert run.failed == 0, [outcome.message for outcome in run.outcomes.all()]
         account = self.admin.ref({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}).kind

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pytest
 from django.utils import timezone
 
-from clusters.inventory.services.inventory import mark_dirty
 from clusters.ports.gateway import Manifest
 from clusters.ports.objects import KUEUE_WORKLOAD
 from clusters.sync.models import Drift
@@ -67,7 +66,6 @@ def let_deserve(product: Product, *projects: Project, cpu: int) -> None:
     """
     ProjectQuota.objects.filter(project__in=projects).update(cpu_deserved=cpu * CORE)
     DepartmentQuota.objects.filter(department=product.department).update(cpu_deserved=len(projects) * cpu * CORE)
-    mark_dirty(product.cluster)  # all owners: else a run may read only what the watch has named
     product.reconcile()
 
 
@@ -139,7 +137,6 @@ def test_what_kueue_writes_on_a_job_is_no_difference_and_another_queue_is(produc
         watching.until(lambda: scheduling_of(waits).get(POINTER) == "elsewhere", seconds=PATIENCE)
         (found,) = applied_objects(fresh(waits)).changes
         assert (applied_objects(fresh(waits)).held, found.path, found.observed) == ("changed", POINTER, "elsewhere")
-        mark_dirty(product.cluster)  # a run that reads only the owners the watch has named leaves workloads out
         product.reconcile()
     (row,) = Drift.objects.filter(cluster=product.cluster, owner__startswith="workload.")
     assert (row.owner, row.changes) == (f"workload.{waits.pk}", [[POINTER, "elsewhere", found.desired]])
@@ -165,7 +162,7 @@ def test_no_finding_calls_a_lowered_quota_pinned_since_kueue_reclaims_non_preemp
         assert not Finding.objects.filter(kind=FindingKind.PINNED_QUOTA).exists()
         for name in ("claim-1", "claim-2"):
             watching.until(in_phase(product.submit(two, a_job(name), **LOW), "Running"), seconds=PATIENCE)
-        watching.until(PreemptionRecord.objects.exists, seconds=PATIENCE)  # Kueue's event may come after the pods
+        watching.until(PreemptionRecord.objects.exists, seconds=PATIENCE)  # what Kueue says may come last
     (record,) = PreemptionRecord.objects.all()
     assert record.victim in {older, newer}
     assert record.cause == "reclaim"
