@@ -86,9 +86,23 @@ class Migrated:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """Tests that commit put their database back afterwards; those on PostgreSQL have one of their own, which goes."""
+def django_db_setup(
+    request: pytest.FixtureRequest,
+    django_test_environment: None,
+    django_db_blocker: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[None]:
+    """The database in memory: one worker of a run migrates its own, and the others load what that one saved.
+
+    Tests that commit put it back afterwards; those on PostgreSQL have one of their own, which goes.
+    """
     with django_db_blocker.unblock():
+        with shared(tmp_path_factory, "migrated.sqlite3") as file:
+            if file.exists():
+                database.load(file)
+            else:
+                request.getfixturevalue("django_db_setup")  # the fixture of pytest-django
+                database.save(file)
         with connection.cursor() as cursor:
             chain.remove_triggers(cursor, connection.vendor)
         migrated = Migrated()
