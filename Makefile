@@ -47,7 +47,7 @@ test: parts $(STAMP) # one test, folder or file: no gates, no coverage
 	$(BIN)/python -m pytest '$(T)'
 else
 test: parts check ## Every gate, then every other test with coverage; CI runs exactly this; T=tests/…::name runs one test
-	$(BIN)/python -m slipcover -m pytest -n 3 --dist loadscope --durations=30 --ignore=tests/architecture
+	$(BIN)/python -m tests.measured -n 3 --dist loadscope --durations=30 --ignore=tests/architecture
 	@$(BIN)/python -m tests.coverage_gates .coverage.json
 endif
 
