@@ -1,160 +1,27 @@
-"""The working state for Volcano: GPUs that reclaim may free, the order of queues, and nodes by suitability.
-
-Two queues are compared where their paths from the root part: projects of one department directly, projects of different
-departments by their departments. Only the rank is that of the project.
+"""The working state for Volcano: GPUs that reclaim may free, and nodes by suitability.
 
 Suitability: much free CPU and memory, evenly used resources, tightly packed CPU and memory.
 
-Source: the plugins capacity (with enableHierarchy), nodeorder and binpack of Volcano 1.15 with the weights they are
-shipped with, and recorded decisions (docs/model.md).
+Source: the plugins nodeorder and binpack of Volcano 1.15 with the weights they are shipped with, and recorded decisions
+(docs/model.md).
 """
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import sqrt
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-from scheduling.model.resources import LARGEST, ZERO, Resources
-from scheduling.model.snapshot import PodGroup, Queue, Snapshot, Strategy
+from scheduling.model.resources import ZERO, Resources
+from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
 from scheduling.state.assignments import Assignment
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, selection
-from scheduling.state.queue_usage import QueueUsage, QueueUsageTracker, over_limit
+from scheduling.state.queue_usage import QueueOrder
 from scheduling.state.refusals import impossible
 from scheduling.state.workspace import NODES, add, check_time, copied
 
 TOP_SCORE: Final = 100
-
-_UsedPart = tuple[float, bool]
-"""Largest used part of a deserved quota, and whether there is none at all: such queues come last."""
-_Tier = tuple[int, _UsedPart]
-"""Of a queue: minus its rank, and the used part of the deserved quota at the root of its path."""
-
-
-class _DeservedUse(NamedTuple):
-    """What a use means beside the deserved quota.
-
-    gives: whether a pod with GPUs of the queue may be reclaimed. takes: whether the queue may reclaim anything.
-    """
-
-    use: QueueUsage
-    part: _UsedPart
-    gives: bool
-    takes: bool
-
-
-class QueueOrder:
-    """The order of queues by their present use."""
-
-    def __init__(self, queues: Collection[Queue], usage: QueueUsageTracker) -> None:
-        self._usage = usage
-        self._age = {queue.name: (queue.created, place) for place, queue in enumerate(queues)}
-        self._rank = {queue.name: -queue.rank for queue in queues}
-        self._root = {queue.name: usage.path(queue.name)[-1].name for queue in queues}
-        self._parent = {queue.name: queue.parent for queue in queues}
-        self._apart: dict[tuple[str, str], tuple[str, str]] = {}
-        self._common_ancestors: dict[tuple[str, str], int] = {}
-        self._deserved_uses: dict[str, _DeservedUse] = {}
-        self.deserved: Mapping[str, Resources] = {queue.name: _deserved(queue) for queue in queues}
-
-    def turns(self, names: Iterable[str]) -> Iterator[str]:
-        """The queues in the order in which they are served while nothing changes.
-
-        Where turns form a circle, the order of the names decides.
-        """
-        equals: dict[_Tier, list[str]] = {}
-        for name in names:
-            equals.setdefault(self.tier(name), []).append(name)
-        yield from chain.from_iterable(map(self._equal_turns, map(equals.__getitem__, sorted(equals))))
-
-    def _equal_turns(self, names: list[str]) -> Iterable[str]:
-        """Those of one tier in order."""
-        of_one = len({self._parent[name] for name in names}) == 1
-        return sorted(names, key=self._own_turn) if of_one else self._in_circle(names)
-
-    def _in_circle(self, names: list[str]) -> Iterator[str]:
-        """Again and again the first queue of a tier that none after it precedes, as `compare` says.
-
-        Of queues below different roots, which are used equally, the older one precedes.
-        """
-        root, age = self._root, self._age
-        while names:
-            first = names[0]
-            for name in names[1:]:
-                same_root = root[name] == root[first]
-                if self.compare(name, first) < 0 if same_root else age[name] < age[first]:
-                    first = name
-            names.remove(first)
-            yield first
-
-    def _own_turn(self, name: str) -> tuple[_UsedPart, tuple[int, int]]:
-        """Sort key of queues of one department: as in `compare`."""
-        return (self.deserved_use(name).part, self._age[name])
-
-    def tier(self, name: str) -> _Tier:
-        """Sort key of queues at least: higher rank, then as in `compare` by the roots of their paths."""
-        return (self._rank[name], self.deserved_use(self._root[name]).part)
-
-    def compare(self, left: str, right: str) -> int:
-        """Negative if the left one of a tier is served first.
-
-        Where the paths part, the smaller used part of deserved quota, any deserved quota at all; older.
-        """
-        above, beside = self._apart.get((left, right)) or self._part(left, right)
-        mine, other = self.deserved_use(above).part, self.deserved_use(beside).part
-        return _sign(self._age[left], self._age[right]) if mine == other else _sign(mine, other)
-
-    def holds(self, name: str, asked: Resources) -> bool:
-        """Whether that much fits under the limits of the queue and its parents."""
-        use = QueueUsage(self._usage.uses[name].allocated)
-        return not any(over_limit(queue, use, asked) for queue in self._usage.path(name))
-
-    def is_beyond(self, name: str) -> bool:
-        """Whether the queue or a parent uses more than its limit."""
-        return any(self._usage.uses[queue.name].allocated.beyond(queue.limit) for queue in self._usage.path(name))
-
-    def nearness(self, name: str, other: str) -> int:
-        """Number of common ancestors."""
-        if (name, other) not in self._common_ancestors:
-            above = {queue.name for queue in self._usage.path(name)[1:]}
-            self._common_ancestors[name, other] = sum(queue.name in above for queue in self._usage.path(other)[1:])
-        return self._common_ancestors[name, other]
-
-    def _part(self, left: str, right: str) -> tuple[str, str]:
-        """The first queues, from the root, at which both paths differ."""
-        downs = [[queue.name for queue in reversed(self._usage.path(name))] for name in (left, right)]
-        pairs = (pair for pair in zip(*downs, strict=False) if pair[0] != pair[1])
-        self._apart[left, right] = next(pairs, (left, right))
-        return self._apart[left, right]
-
-    def deserved_use(self, name: str) -> _DeservedUse:
-        """The present use of the queue beside its deserved quota."""
-        use, known = self._usage.uses[name], self._deserved_uses.get(name)
-        if known is None or known.use is not use:
-            known = self._deserved_uses[name] = _deserved_use(use, self.deserved[name])
-        return known
-
-
-def _deserved_use(use: QueueUsage, deserved: Resources) -> _DeservedUse:
-    gpu, cpu, memory = use.allocated.gpu, use.allocated.cpu, use.allocated.memory
-    pairs = ((gpu, deserved.gpu), (cpu, deserved.cpu), (memory, deserved.memory))
-    parts = [taken / whole for taken, whole in pairs if whole]
-    beyond = gpu > deserved.gpu or 0 < deserved.cpu < cpu or 0 < deserved.memory < memory
-    below = gpu < deserved.gpu or cpu < deserved.cpu or memory < deserved.memory
-    return _DeservedUse(use, (max(parts, default=1.0), not parts), gives=beyond or not deserved.gpu, takes=below)
-
-
-def _sign(left: Any, right: Any) -> int:
-    return int(left > right) - int(left < right)
-
-
-def _deserved(queue: Queue) -> Resources:
-    """The deserved quota, at most the limit. Unset CPU and memory count as zero, as Rung writes them."""
-    deserved = queue.deserved
-    gpu = LARGEST if deserved.gpu is None else deserved.gpu
-    return Resources(gpu, deserved.cpu or 0, deserved.memory or 0).clamp(queue.limit)
 
 
 class VolcanoState(SchedulingState):
