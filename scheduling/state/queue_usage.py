@@ -233,8 +233,12 @@ class QueueOrder:
         Where turns form a circle, the order of the names decides.
         """
         equals: dict[_Tier, list[str]] = {}
+        parts: dict[str, _UsedPart] = {}
         for name in names:
-            equals.setdefault(self.tier(name), []).append(name)
+            root = self._root[name]
+            if root not in parts:
+                parts[root] = self.deserved_use(root).part
+            equals.setdefault((self._rank[name], parts[root]), []).append(name)
         yield from chain.from_iterable(map(self._equal_turns, map(equals.__getitem__, sorted(equals))))
 
     def _equal_turns(self, names: list[str]) -> Iterable[str]:

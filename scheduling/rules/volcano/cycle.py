@@ -20,13 +20,14 @@ runtime.
   next cycle if there are several, so it may evict more than the gang needs, or evict for a gang that still waits.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from operator import attrgetter
 
 from scheduling.model.decisions import Cause, Decision, Start, Until, Wait
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
-from scheduling.rules.volcano.order import CasesByQueue, Prospects, VolcanoCandidate, VolcanoOrder, by_queue
-from scheduling.rules.volcano.state import SuitableNodes, VolcanoState
+from scheduling.rules.volcano.order import Prospects, VolcanoOrder
+from scheduling.rules.volcano.state import CasesByQueue, SuitableNodes, VolcanoCandidate, VolcanoState, first_place
 from scheduling.state.assignments import Assignment, evictions, held
 from scheduling.state.node_capacity import NodeCapacity, matches, selection
 from scheduling.state.refusals import impossible, no_room
@@ -55,33 +56,50 @@ class _VolcanoCycle:
         self.ordering = VolcanoOrder(snapshot, self.state)
         self.prospects = Prospects(self.state, self.ordering)
         self._tells_all = until is not Until.CHANGES
+        self._all: list[VolcanoCandidate] = []
+        """All waiting groups, unless the state has kept them."""
         self._failed_searches: set[tuple[object, ...]] = set()
         """Searches for victims that found none since the state last changed."""
 
     def run(self) -> Iterator[Decision]:
-        cases = [self._candidate(group) for group in self.snapshot.waiting]
-        ready = [case for case in cases if case.pend is None]
-        self._allocate(ready)
-        for queue_cases in self._by_queue(self._hungry(ready, Cause.PREEMPT), self.prospects.preempts):
-            for case in filter(self.prospects.finds_all, queue_cases):
+        waiting = self._waiting()
+        self._allocate(dict(waiting))
+        for cases in self._by_queue(self._hungry(waiting, Cause.PREEMPT), self.prospects.preempts):
+            for case in filter(self.prospects.finds_all, cases):
                 self._evict_for(case, Cause.PREEMPT)
-            for case in filter(self.prospects.finds_any, queue_cases):
+            for case in filter(self.prospects.finds_any, cases):
                 self._fill(case)
-        for queue_cases in self._by_queue(self._hungry(ready, Cause.RECLAIM), self.prospects.reclaims):
-            for case in filter(self.prospects.may_reclaim, queue_cases):
+        for cases in self._by_queue(self._hungry(waiting, Cause.RECLAIM), self.prospects.reclaims):
+            for case in filter(self.prospects.may_reclaim, cases):
                 self._reclaim_for(case)
-        for case in cases:
-            if case.pend or not case.least or case.placements or case.nominated or case.victims:
+        for case in self._all or sorted(self.state.waiting.tried, key=attrgetter("place")):
+            if case.tried or not case.least:
                 yield from self._decisions(case)
 
-    def _candidate(self, group: PodGroup) -> VolcanoCandidate:
-        pods, least = group.waiting, 0 if self._tells_all else self.state.least_gpus(group)
-        return VolcanoCandidate(group, [*pods], [*pods], least, pend=None if least else self._nowhere(group, pods))
+    def _waiting(self) -> CasesByQueue:
+        """The groups that are tried, by queue: those kept by the state where refusals for now are left out of all."""
+        known = None if self._tells_all else self.state.waiting.by_queue(self.state.least_gpus)
+        if known is not None:
+            return known
+        self._all = [self._candidate(place, group) for place, group in enumerate(self.snapshot.waiting)]
+        return _by_queue(case for case in self._all if case.pend is None)
 
-    def _hungry(self, cases: list[VolcanoCandidate], action: Cause) -> list[VolcanoCandidate]:
+    def _candidate(self, place: int, group: PodGroup) -> VolcanoCandidate:
+        least = 0 if self._tells_all else self.state.least_gpus(group)
+        return VolcanoCandidate.of(group, place, least, None if least else self._nowhere(group, group.waiting))
+
+    def _hungry(self, waiting: CasesByQueue, action: Cause) -> CasesByQueue:
         """Groups that an action serves; none if the configuration lacks it. Preempt serves no groups of one domain."""
         if action in self.snapshot.leaves_out:
-            return []
+            return {}
+        is_plain = self.state.waiting.is_plain
+        lists = [
+            cases if not self._all and is_plain(queue) else self._served_by(action, cases)
+            for queue, cases in waiting.items()
+        ]
+        return {cases[0].group.queue: cases for cases in sorted(filter(None, lists), key=first_place)}
+
+    def _served_by(self, action: Cause, cases: list[VolcanoCandidate]) -> list[VolcanoCandidate]:
         active, rigid = self.state.active, action is Cause.PREEMPT
         starving = (case for case in cases if active[case.group.name] < case.group.min_member)
         return [case for case in starving if not (rigid and case.group.topology)]
@@ -98,21 +116,19 @@ class _VolcanoCycle:
     def _starving(self, case: VolcanoCandidate) -> bool:
         return not self.ordering.ready(case.group)
 
-    def _by_queue(self, cases: list[VolcanoCandidate], promising: Promising) -> Iterator[list[VolcanoCandidate]]:
+    def _by_queue(self, waiting: CasesByQueue, promising: Promising) -> Iterator[list[VolcanoCandidate]]:
         """Yield the groups of one queue after the other, the next one first, until nothing is done for those left."""
-        waiting = by_queue(cases)
         for queue in self._served(waiting, promising):
             yield sorted(waiting.pop(queue), key=lambda case: self.ordering.job_turn(case.group))
 
-    def _allocate(self, cases: list[VolcanoCandidate]) -> None:
+    def _allocate(self, waiting: CasesByQueue) -> None:
         """Place one group at a time: the minimum together, then pod by pod; the queue is chosen again each time."""
-        waiting = by_queue(cases)
         for queue in self._served(waiting, self.prospects.places):
             waiting[queue] = self._place_first(waiting[queue])
             if not waiting[queue]:
                 del waiting[queue]
 
-    def _served(self, waiting: dict[str, list[VolcanoCandidate]], promising: Promising) -> Iterator[str]:
+    def _served(self, waiting: CasesByQueue, promising: Promising) -> Iterator[str]:
         """Yield the next promising queue and drop those before it. The caller drops it, unless it changes the state."""
         mark = -1
         while self.state.mark() != mark:
@@ -141,6 +157,7 @@ class _VolcanoCycle:
         """
         if not self.prospects.finds_nodes(case):
             return False
+        self.state.waiting.note_tried(case)
         domains, untried = self.state.domains(case.group), list(case.untried)
         for at_once in (True, False) if len(domains) > 1 else (False,):
             for domain in domains:
@@ -192,6 +209,7 @@ class _VolcanoCycle:
 
     def _evict_for(self, case: VolcanoCandidate, cause: Cause) -> None:
         """Evict for the rest of the minimum; all of it or nothing."""
+        self.state.waiting.note_tried(case)
         mark = self.state.mark()
         capacities: dict[str, str] = {}
         victims: list[Assignment] = []
@@ -240,6 +258,7 @@ class _VolcanoCycle:
 
         Ends when a domain fits it, or once a cycle finds no victim. Evictions up to then are not undone.
         """
+        self.state.waiting.note_tried(case)
         while self._starving(case):
             mark = self.state.mark()
             gone: list[Assignment] = []
@@ -270,6 +289,7 @@ class _VolcanoCycle:
 
     def _fill(self, case: VolcanoCandidate) -> None:
         """Let waiting groups hold free capacity while the next action evicts for the rest. Starts nothing."""
+        self.state.waiting.note_tried(case)
         for pod in () if case.group.never_preempts else tuple(case.left):
             capacity = SuitableNodes.of(self.state, case.group, pod.requests).best_later()
             if capacity is None or not self._fits(case.group, pod, capacity):
@@ -344,3 +364,11 @@ def _alike(pod: Pod, other: Pod | None) -> bool:
 def _has_room(_group: PodGroup, pod: Pod, capacity: NodeCapacity) -> bool:
     """Whether the pod fits on the node. Reclaim ignores the use of departments."""
     return capacity.fits(pod.requests, now=False)
+
+
+def _by_queue(cases: Iterable[VolcanoCandidate]) -> CasesByQueue:
+    """The groups by queue."""
+    found: CasesByQueue = {}
+    for case in cases:
+        found.setdefault(case.group.queue, []).append(case)
+    return found

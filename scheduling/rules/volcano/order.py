@@ -5,20 +5,18 @@ with the weights they are shipped with, and recorded decisions of it (docs/model
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, cmp_to_key, partial
-from operator import add
 from typing import Final
 
 from scheduling.model.decisions import BELOW_MINIMUM, Cause
-from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import Resources
-from scheduling.model.snapshot import Pod, PodGroup, Snapshot
-from scheduling.rules.volcano.state import VolcanoState
+from scheduling.model.snapshot import PodGroup, Snapshot
+from scheduling.rules.volcano.state import CasesByQueue, Need, VolcanoCandidate, VolcanoState
 from scheduling.state.assignments import Assignment, held
 from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.node_capacity import NodeCapacity
+from scheduling.state.queue_usage import QueueUsage
 
 CRITICAL_NAMESPACE: Final = "kube-system"
 
@@ -33,8 +31,8 @@ class VolcanoOrder:
         self._deserved = self.order.deserved
         self._protection = MinRuntimeProtection(snapshot, state.usage.path)
         self._keeps_minimum = BELOW_MINIMUM in snapshot.leaves_out
-        self._gains: tuple[int, tuple[Sequence[int], int]] = (-1, ((), 0))
-        """At an age of the capacities."""
+        self._given_at: dict[str, QueueUsage] = {}
+        """Uses of queues at which it was last found what they give."""
 
     def ready(self, group: PodGroup) -> bool:
         """Whether it has its minimum of pods."""
@@ -126,23 +124,16 @@ class VolcanoOrder:
 
     def reclaim_nodes(self, group: PodGroup, asked: Resources) -> Iterable[NodeCapacity]:
         """Nodes, in order, on which reclaim could free enough GPUs; a superset. For pods without GPUs: all nodes."""
-        matching = self._state.capacities.matching(group)
+        capacities = self._state.capacities
         if not asked.gpu:
-            return matching
-        gained, most = self._gained()
-        if most < asked.gpu:
-            return ()
-        free = self._state.capacities.gpus
-        return (each for each in matching if gained[each.index] + free[each.index] >= asked.gpu)
-
-    def _gained(self) -> tuple[Sequence[int], int]:
-        """GPUs that reclaim may free by node index, and the most that a node then has free."""
-        if self._gains[0] != self._state.capacities.age:
-            giving = {name: self.order.deserved_use(name).gives for name in self._givers}
-            gained = self._state.reclaimable.gpus(giving)
-            most = max(map(add, gained, self._state.capacities.gpus), default=0)
-            self._gains = (self._state.capacities.age, (gained, most))
-        return self._gains[1]
+            return capacities.matching(group)
+        uses, known = self._state.usage.uses, self._given_at
+        changed = [name for name in self._givers if uses[name] is not known.get(name)]
+        known.update((name, uses[name]) for name in changed)
+        self._state.reclaimable.give({name: self.order.deserved_use(name).gives for name in changed})
+        allowed = capacities.allowed(group)
+        nodes = self._state.reclaimable.nodes(asked.gpu, capacities)
+        return (capacities.all[index] for index in nodes if index in allowed)
 
     @cached_property
     def _givers(self) -> Sequence[str]:
@@ -217,45 +208,19 @@ class VolcanoOrder:
         return found
 
 
-@dataclass(slots=True)
-class VolcanoCandidate:
-    """A waiting pod group and what the actions of the cycle have decided for it.
-
-    least: GPUs that each of its pods needs, where refusals for now are left out; else 0.
-    """
-
-    group: PodGroup
-    left: list[Pod]
-    untried: list[Pod]
-    least: int = 0
-    placements: dict[str, str] = field(default_factory=dict)
-    nominated: dict[str, str] = field(default_factory=dict)
-    kept: dict[str, str] = field(default_factory=dict)
-    victims: list[Assignment] = field(default_factory=list)
-    cause: Cause = Cause.PREEMPT
-    over_quota: bool = False
-    pend: PendingReason | None = None
-
-    def promise(self, capacities: dict[str, str]) -> None:
-        """Nominate these pods to capacity that is about to be freed."""
-        self.nominated |= capacities
-        self.left = [pod for pod in self.left if pod.name not in capacities]
-
-    def start(self, capacities: dict[str, str]) -> None:
-        """Start these pods now."""
-        self.placements |= capacities
-        self.left = [pod for pod in self.left if pod.name not in capacities]
+def _helps(requests: Resources, asked: Resources) -> bool:
+    """Whether a victim frees anything that is asked for."""
+    return bool((requests.gpu and asked.gpu) or (requests.cpu and asked.cpu) or (requests.memory and asked.memory))
 
 
-CasesByQueue = Mapping[str, list[VolcanoCandidate]]
-
-
-def by_queue(cases: Iterable[VolcanoCandidate]) -> dict[str, list[VolcanoCandidate]]:
-    """The groups by queue."""
-    found: dict[str, list[VolcanoCandidate]] = {}
-    for case in cases:
-        found.setdefault(case.group.queue, []).append(case)
-    return found
+def _over(requests: Resources, used: Resources, deserved: Resources) -> bool:
+    """Whether the queue exceeds its deserved quota in the pod's resources. Without deserved quota it does."""
+    if requests.gpu and (not deserved.gpu or used.gpu > deserved.gpu):
+        return True
+    cpu, memory = requests.cpu and deserved.cpu, requests.memory and deserved.memory
+    if (cpu and used.cpu > deserved.cpu) or (memory and used.memory > deserved.memory):
+        return True
+    return not (requests.gpu or cpu or memory)
 
 
 class Prospects:
@@ -267,36 +232,54 @@ class Prospects:
     def __init__(self, state: VolcanoState, ordering: VolcanoOrder) -> None:
         self._state = state
         self._ordering = ordering
+        self._needs, self._least = state.waiting.needs, state.waiting.least
 
     def places(self, waiting: CasesByQueue) -> set[str]:
         """Queues with a group that may find nodes. A queue that is left out remains so until something is evicted."""
-        gap = self._state.largest_gap()
-        found: set[str] = set()
-        for queue, cases in waiting.items():
-            for case in cases:
-                if case.least <= gap and self.finds_nodes(case):
-                    found.add(queue)
-                    break
-        return found
+        needs = {queue: self._needs_of(queue, cases) for queue, cases in waiting.items()}
+        every = set[Need]().union(*needs.values())
+        slots = {least: self._state.slots(least) for least in {need[0] for need in every} if least}
+        fitting = {need for need in every if not need[0] or slots[need[0]] >= max(need[1], 1)}
+        return {queue for queue, its in needs.items() if not fitting.isdisjoint(its)}
+
+    def _needs_of(self, queue: str, cases: list[VolcanoCandidate]) -> set[Need]:
+        """What these groups need; they are other ones, in another list, once one of them has been placed."""
+        known = self._needs.get(queue)
+        if known is None or known[0] is not cases:
+            known = self._needs[queue] = (cases, {self._need(case) for case in cases})
+        return known[1]
+
+    def _need(self, case: VolcanoCandidate) -> Need:
+        return (case.least, case.group.min_member - self._state.active[case.group.name])
 
     def finds_nodes(self, case: VolcanoCandidate) -> bool:
         """Whether the missing part of its minimum, at least one pod, may find nodes before anything is evicted."""
-        if not case.least:
-            return True
-        missing = case.group.min_member - self._state.active[case.group.name]
-        return self._state.slots(case.least) >= max(missing, 1)
+        least, missing = self._need(case)
+        return not least or self._state.slots(least) >= max(missing, 1)
 
     def preempts(self, waiting: CasesByQueue) -> set[str]:
         """Queues with a group that may preempt or hold free capacity."""
-        return {queue for queue, cases in waiting.items() if any(map(self.finds_any, cases))}
+        return {queue for queue, cases in waiting.items() if self._preempts(queue, cases)}
+
+    def _preempts(self, queue: str, cases: list[VolcanoCandidate]) -> bool:
+        known = self._least.get(queue)
+        if known is None or known[0] is not cases:
+            known = self._least[queue] = (cases, _least_by_priority(cases))
+        least, gap = known[1], self._state.largest_gap()
+        if any(gpu <= gap for gpu in least.values()):
+            return True
+        return any(self._state.may_free(queue, priority, gpu) for priority, gpu in least.items())
 
     def finds_any(self, case: VolcanoCandidate) -> bool:
-        """Whether any of its pods may find a node, be it by preemption."""
-        return case.least <= self._state.largest_gap() or self._state.has_weaker(case.group)
+        """Whether any of its pods may find a node without preemption."""
+        return case.least <= self._state.largest_gap()
 
     def finds_all(self, case: VolcanoCandidate) -> bool:
         """Whether its minimum may find nodes, be it by preemption."""
-        return self.finds_nodes(case) or self._state.has_weaker(case.group)
+        if self.finds_nodes(case):
+            return True
+        least, missing = self._need(case)
+        return self._state.may_preempt(case.group, least, max(missing, 1))
 
     def reclaims(self, waiting: CasesByQueue) -> set[str]:
         """Queues with a group that may reclaim."""
@@ -319,16 +302,14 @@ class Prospects:
         return self._ordering.may_reclaim(case.group.queue, asked[0] * missing)
 
 
-def _helps(requests: Resources, asked: Resources) -> bool:
-    """Whether a victim frees anything that is asked for."""
-    return bool((requests.gpu and asked.gpu) or (requests.cpu and asked.cpu) or (requests.memory and asked.memory))
-
-
-def _over(requests: Resources, used: Resources, deserved: Resources) -> bool:
-    """Whether the queue exceeds its deserved quota in the pod's resources. Without deserved quota it does."""
-    if requests.gpu and (not deserved.gpu or used.gpu > deserved.gpu):
-        return True
-    cpu, memory = requests.cpu and deserved.cpu, requests.memory and deserved.memory
-    if (cpu and used.cpu > deserved.cpu) or (memory and used.memory > deserved.memory):
-        return True
-    return not (requests.gpu or cpu or memory)
+def _least_by_priority(cases: Iterable[VolcanoCandidate]) -> dict[int, int]:
+    """The least GPUs by priority, without those that a higher priority does not exceed: it may preempt as much."""
+    least: dict[int, int] = {}
+    for case in cases:
+        priority = case.group.priority
+        least[priority] = min(case.least, least.get(priority, case.least))
+    found: dict[int, int] = {}
+    for priority in sorted(least, reverse=True):
+        if not found or least[priority] < min(found.values()):
+            found[priority] = least[priority]
+    return found

@@ -1,4 +1,4 @@
-"""The working state for Volcano: GPUs that reclaim may free, and nodes by suitability.
+"""The working state for Volcano: waiting groups, GPUs that evictions may free, and nodes by suitability.
 
 Suitability: much free CPU and memory, evenly used resources, tightly packed CPU and memory.
 
@@ -7,21 +7,169 @@ Source: the plugins nodeorder and binpack of Volcano 1.15 with the weights they 
 """
 
 from bisect import bisect_left, insort
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import Final
 
+from scheduling.model.decisions import Cause
+from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import ZERO, Resources
-from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
-from scheduling.state.assignments import Assignment
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy
+from scheduling.state.assignments import Assignment, ReclaimableGpus, WeakerGpus
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, selection
 from scheduling.state.queue_usage import QueueOrder
 from scheduling.state.refusals import impossible
-from scheduling.state.workspace import NODES, add, check_time, copied
+from scheduling.state.workspace import NODES, check_time
 
 TOP_SCORE: Final = 100
+
+
+@dataclass(slots=True)
+class VolcanoCandidate:
+    """A waiting pod group and what the actions of the cycle have decided for it.
+
+    place: its place among the waiting groups. least: GPUs that each of its pods needs, where refusals for now are left
+    out; else 0. tried: whether an action has tried it; else it is as before the cycle.
+    """
+
+    group: PodGroup
+    place: int
+    left: list[Pod]
+    untried: list[Pod]
+    least: int = 0
+    placements: dict[str, str] = field(default_factory=dict)
+    nominated: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
+    victims: list[Assignment] = field(default_factory=list)
+    cause: Cause = Cause.PREEMPT
+    over_quota: bool = False
+    pend: PendingReason | None = None
+    tried: bool = False
+
+    @classmethod
+    def of(cls, group: PodGroup, place: int, least: int, pend: PendingReason | None = None) -> "VolcanoCandidate":
+        """The group before any action."""
+        pods = group.waiting
+        return cls(group, place, [*pods], [*pods], least, pend=pend)
+
+    def promise(self, capacities: dict[str, str]) -> None:
+        """Nominate these pods to capacity that is about to be freed."""
+        self.nominated |= capacities
+        self.left = [pod for pod in self.left if pod.name not in capacities]
+
+    def start(self, capacities: dict[str, str]) -> None:
+        """Start these pods now."""
+        self.placements |= capacities
+        self.left = [pod for pod in self.left if pod.name not in capacities]
+
+
+CasesByQueue = dict[str, list[VolcanoCandidate]]
+Need = tuple[int, int]
+"""GPUs that each pod of a group needs at least, and how many of its pods are missing for its minimum."""
+
+
+class WaitingGroups:
+    """The waiting groups by queue, in the order of the snapshot, as candidates before any action.
+
+    The lists are kept from cycle to cycle until a group of the queue comes, goes, or has been tried.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, PodGroup]] = defaultdict(dict)
+        self._places: dict[str, int] = {}
+        self._last = 0
+        self._candidates: dict[str, VolcanoCandidate] = {}
+        self._lists: dict[str, list[VolcanoCandidate]] = {}
+        self._plain: set[str] = set()
+        self._without_gpus: set[str] = set()
+        self.tried: list[VolcanoCandidate] = []
+        self.needs: dict[str, tuple[list[VolcanoCandidate], set[Need]]] = {}
+        """By queue, of one list of its groups."""
+        self.least: dict[str, tuple[list[VolcanoCandidate], dict[int, int]]] = {}
+        """By queue, of one list of its groups: by priority, the least GPUs of a pod, if less than above it."""
+
+    def copy(self) -> "WaitingGroups":
+        found = WaitingGroups()
+        found._groups.update((name, groups.copy()) for name, groups in self._groups.items())
+        found._places, found._last = self._places.copy(), self._last
+        return found
+
+    def place(self, name: str) -> int | None:
+        """The place of a group; None if it does not wait."""
+        return self._places.get(name)
+
+    def add(self, group: PodGroup, place: int | None = None) -> None:
+        """Add a waiting group, as the last one unless it has a place."""
+        self._last += 1
+        self._groups[group.queue][group.name] = group
+        self._places[group.name] = self._last if place is None else place
+        self._forget(group)
+
+    def remove(self, group: PodGroup) -> None:
+        """Remove a group, if it waits."""
+        if self._places.pop(group.name, None) is not None:
+            del self._groups[group.queue][group.name]
+            self._forget(group)
+
+    def by_queue(self, least: Callable[[PodGroup], int]) -> CasesByQueue | None:
+        """The candidates by queue. `least`: GPUs that each pod of a group needs. None if a group needs none."""
+        lists = [found for name, groups in self._groups.items() if groups and (found := self._list(name, least))]
+        if any(name in self._without_gpus for name, groups in self._groups.items() if groups):
+            return None
+        return {found[0].group.queue: found for found in sorted(lists, key=first_place)}
+
+    def is_plain(self, queue: str) -> bool:
+        """Whether all waiting groups of the queue lack all of their pods, have no topology and were not tried."""
+        return queue in self._plain
+
+    def note_tried(self, case: VolcanoCandidate) -> None:
+        """Note that an action changes the candidate: the next cycle needs another one."""
+        if not case.tried:
+            case.tried = True
+            self.tried.append(case)
+            self._plain.discard(case.group.queue)
+
+    def restore(self) -> None:
+        """Note that the cycle has ended."""
+        for case in self.tried:
+            self._forget(case.group)
+        self.tried.clear()
+
+    def _forget(self, group: PodGroup) -> None:
+        self._candidates.pop(group.name, None)
+        self._lists.pop(group.queue, None)
+
+    def _list(self, queue: str, least: Callable[[PodGroup], int]) -> list[VolcanoCandidate]:
+        known = self._lists.get(queue)
+        if known is None:
+            groups, places = self._groups[queue], self._places
+            known = [self._candidate(groups[name], least) for name in sorted(groups, key=places.__getitem__)]
+            self._lists[queue] = known
+            _mark(self._plain, queue, holds=all(map(_is_plain, known)))
+            _mark(self._without_gpus, queue, holds=not all(case.least for case in known))
+        return known
+
+    def _candidate(self, group: PodGroup, least: Callable[[PodGroup], int]) -> VolcanoCandidate:
+        known = self._candidates.get(group.name)
+        if known is None:
+            known = VolcanoCandidate.of(group, self._places[group.name], least(group))
+            self._candidates[group.name] = known
+        return known
+
+
+def first_place(cases: list[VolcanoCandidate]) -> int:
+    return cases[0].place
+
+
+def _is_plain(case: VolcanoCandidate) -> bool:
+    return len(case.left) == len(case.group.pods) and case.group.topology is None
+
+
+def _mark(names: set[str], name: str, *, holds: bool) -> None:
+    (names.add if holds else names.discard)(name)
 
 
 class VolcanoState(SchedulingState):
@@ -29,21 +177,24 @@ class VolcanoState(SchedulingState):
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.reclaimable = ReclaimableGpus(len(snapshot.nodes))
+        self.weaker = WeakerGpus(self._gpus_below)
         self.ending: dict[int, Resources] = {}
         """By node index, of pods that were terminating before this cycle."""
         self._gap: tuple[int, int, dict[int, int]] = (-1, 0, {})
         """An age of the capacities, the largest gap then, and how many pods fit by their GPUs."""
-        self._least: dict[str, tuple[PodGroup, int]] = {}
+        self.waiting = WaitingGroups()
         super().__init__(snapshot, default=Strategy.SPREAD)
         self.queue_order = QueueOrder(snapshot.queues, self.usage)
 
     def restore_point(self) -> Callable[[], None]:
         """Return a function that restores the present state. Call it between cycles."""
         restore, reclaimable, ending = super().restore_point(), self.reclaimable.copy(), self.ending.copy()
+        weaker, waiting = self.weaker.copy(), self.waiting.copy()
 
         def again() -> None:
             restore()
             self.reclaimable, self.ending = reclaimable.copy(), ending.copy()
+            self.weaker, self.waiting = weaker.copy(), waiting.copy()
 
         return again
 
@@ -62,69 +213,65 @@ class VolcanoState(SchedulingState):
             known[gpu] = self.capacities.by_gpus.slots(gpu)
         return known[gpu]
 
+    def may_free(self, queue: str, priority: int, gpu: int) -> bool:
+        """Whether preemption at that priority may give a node as many free GPUs."""
+        is_weaker = min(self._priorities[queue], default=priority) < priority
+        return is_weaker and self.weaker.may_free(queue, priority, gpu, self.capacities)
+
+    def _gpus_below(self, queue: str, priority: int) -> dict[int, int]:
+        found: Counter[int] = Counter()
+        for group in self.holders[queue].values():
+            if group.preemptible and group.priority < priority:
+                for assignment in self.assignments_of[group.name]:
+                    if assignment.capacity is not None and not assignment.pod.terminating:
+                        found[assignment.capacity.index] += assignment.pod.requests.gpu
+        return dict(+found)
+
+    def may_preempt(self, group: PodGroup, gpu: int, pods: int) -> bool:
+        """Whether that many pods of so many GPUs may fit once all weaker work of the queue is preempted."""
+        if not self.may_free(group.queue, group.priority, gpu):
+            return False
+        return pods == 1 or self.slots(gpu) + self.weaker.slots(group, gpu, self.capacities) >= pods
+
     def least_gpus(self, group: PodGroup) -> int:
         """GPUs that each of its waiting pods needs; 0 if it could not start in an empty cluster."""
-        known = self._least.get(group.name)
-        if known is None or known[0] is not group:
-            pods = group.waiting
-            whole = group.queue in self.queue_order.deserved and len(pods) + len(group.holding) >= group.min_member
-            least = min(pod.requests.gpu for pod in pods) if whole and not impossible(self, group, pods) else 0
-            known = self._least[group.name] = (group, least)
-        return known[1]
+        pods = group.waiting
+        whole = group.queue in self.queue_order.deserved and len(pods) + len(group.holding) >= group.min_member
+        return min(pod.requests.gpu for pod in pods) if whole and not impossible(self, group, pods) else 0
+
+    def restore(self) -> None:
+        super().restore()
+        self.waiting.restore()
+
+    def _record(self, group: PodGroup, assignments: list[Assignment]) -> None:
+        super()._record(group, assignments)
+        if len(assignments) < len(group.pods):
+            self.waiting.add(group)
+
+    def _take_out(self, name: str) -> list[int]:
+        self.waiting.remove(self._groups[name])
+        return super()._take_out(name)
+
+    def _leave(self, name: str) -> Callable[[], None]:
+        group, place = self._groups[name], self.waiting.place(name)
+        undo = super()._leave(name)
+
+        def again() -> None:
+            undo()
+            if place is not None:
+                self.waiting.add(group, place)
+
+        return again
 
     def _occupy(self, assignment: Assignment, capacity: NodeCapacity, sign: int) -> None:
         super()._occupy(assignment, capacity, sign)
         group, requests = assignment.group, assignment.pod.requests
         if group.preemptible and requests.gpu:
             self.reclaimable.add(group, capacity.index, requests.gpu * sign)
+            if not assignment.pod.terminating:
+                self.weaker.add(group, capacity.index, requests.gpu * sign)
         if assignment.pod.terminating:
             self.ending[capacity.index] = self.ending.get(capacity.index, ZERO) + requests * sign
-
-
-class ReclaimableGpus:
-    """GPUs of preemptible pods by queue and node index, and the sums by node of those that may be reclaimed.
-
-    A queue gives all of them, or only those of groups with more pods than their minimum.
-    """
-
-    def __init__(self, nodes: int) -> None:
-        self._all: dict[str, dict[int, int]] = defaultdict(dict)
-        self._surplus: dict[str, dict[int, int]] = defaultdict(dict)
-        self._summed: dict[str, bool] = {}
-        """Queues in the sums, and whether they give all."""
-        self._sums = [0] * nodes
-
-    def copy(self) -> "ReclaimableGpus":
-        found = ReclaimableGpus(0)
-        found._all, found._surplus = copied(self._all), copied(self._surplus)
-        found._summed, found._sums = self._summed.copy(), self._sums.copy()
-        return found
-
-    def add(self, group: PodGroup, index: int, gpu: int) -> None:
-        """Count a pod of the group on that node; negative amounts take."""
-        add(self._all[group.queue], index, gpu)
-        gives = self._summed.get(group.queue)
-        if len(group.pods) > group.min_member:
-            add(self._surplus[group.queue], index, gpu)
-            gives = gives is not None
-        if gives:
-            self._sums[index] += gpu
-
-    def gpus(self, giving: Mapping[str, bool]) -> Sequence[int]:
-        """GPUs by node index that these queues give: all, or only the surplus."""
-        for name, gives in giving.items():
-            given = self._summed.get(name)
-            if given is not gives:
-                if given is not None:
-                    self._count(name, gives=given, sign=-1)
-                self._count(name, gives=gives, sign=1)
-                self._summed[name] = gives
-        return self._sums
-
-    def _count(self, name: str, *, gives: bool, sign: int) -> None:
-        sums = self._sums
-        for index, gpu in (self._all if gives else self._surplus)[name].items():
-            sums[index] += gpu * sign
 
 
 class SuitableNodes:
@@ -179,7 +326,10 @@ class SuitableNodes:
             return
         changed = capacities.changed_since(self._point)
         self._point = capacities.point
+        free, gpu, placed = capacities.gpus, self._asked.gpu, self._placed
         for index in self._matching if changed is None else changed & self._matching.keys():
+            if gpu and free[index] < gpu and index not in placed:
+                continue
             capacity = self._matching[index]
             if self._seen.get(index) != capacity.version:
                 self._seen[index] = capacity.version

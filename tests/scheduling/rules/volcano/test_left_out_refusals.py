@@ -1,5 +1,7 @@
 """Volcano: a cycle that is asked for changes decides as one that tells every refusal."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 
 from scheduling.forecast.cycle import cycle
@@ -34,6 +36,17 @@ def test_it_decides_as_a_cycle_that_tells_all_refusals(cluster: Snapshot) -> Non
         decisions = cycle(cluster, flavour="volcano", about=())
         assert acts(changes(cluster)) == acts(decisions)
         cluster = after(cluster, decisions, now)
+
+
+@settings(max_examples=100, deadline=None)
+@given(clusters())
+def test_a_state_of_earlier_cycles_decides_as_a_new_one(cluster: Snapshot) -> None:
+    for now in range(5):
+        decisions = changes(cluster)
+        assert decisions == changes(replace(cluster, groups=cluster.groups))
+        later = after(cluster, decisions, now).group_by_name
+        changed = [later[group.name] for group in cluster.groups if later[group.name] != group]
+        cluster = successor(cluster, (), changed, now=now)
 
 
 def test_a_refusal_that_others_may_end_is_left_out_and_one_for_ever_is_not() -> None:
@@ -86,3 +99,36 @@ def test_work_of_a_department_and_of_its_projects_take_turns() -> None:
     cluster = snapshot(node("n", 4), *queues, *old, *late)
     starts = [each.group.name for each in changes(cluster) if isinstance(each, Start)]
     assert starts == ["late-p"]
+
+
+def test_a_gang_is_passed_over_until_preemption_would_free_enough_for_all_its_pods() -> None:
+    weak = running("weak", "n", gpus=4, priority="low")
+    strong = running("strong", "n", gpus=4, priority="medium")
+    cluster = snapshot(node("n", 8), TEAM, weak, strong, gang("waits", gpus=4, pods=2, priority="medium"))
+    assert changes(cluster) == []
+    weaker = running("weaker", "n", gpus=4, priority="low")
+    evicted = changes(successor(cluster, ["strong"], [weaker], now=1))
+    assert {each.victim.name for each in evicted if isinstance(each, Evict)} == {"weak", "weaker"}
+
+
+def test_weaker_work_is_preempted_once_enough_is_free_beside_it() -> None:
+    weak, strong = running("weak", "n", gpus=4, priority="low"), running("strong", "n", gpus=4)
+    cluster = snapshot(node("n", 8), TEAM, weak, strong, gang("waits", gpus=8))
+    assert changes(cluster) == []
+    assert isinstance(changes(successor(cluster, ["strong"], (), now=1))[0], Evict)
+
+
+def test_what_has_become_weaker_work_is_preempted_in_a_later_cycle() -> None:
+    old = running("old", "n", gpus=8, priority="medium")
+    cluster = snapshot(node("n", 8), TEAM, old, gang("waits", gpus=2, priority="medium"))
+    assert changes(cluster) == []
+    assert isinstance(changes(successor(cluster, [], [replace(old, priority=1)], now=1))[0], Evict)
+
+
+def test_a_forecast_between_two_cycles_does_not_change_the_order_of_what_waits() -> None:
+    first, second = gang("first"), gang("second")
+    cluster = snapshot(node("n", 2), TEAM, running("old", "n", gpus=2), first, second)
+    assert changes(cluster) == []
+    assert changes(cluster.changed(["first"], [replace(first, created=9)], now=None)) == []
+    starts = changes(successor(cluster, ["old"], (), now=1))
+    assert [each.group.name for each in starts if isinstance(each, Start)] == ["first", "second"]
