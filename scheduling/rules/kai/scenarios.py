@@ -37,6 +37,7 @@ class VictimLine:
         self.known, self.on, self.filled, self.spread = order.known, order.on, order.filled, order.spread
         self.first_nodes, self.first_places = order.first_nodes, order.first_places
         self._slots: dict[int, int] = {}
+        self._gains: dict[int, int] = {}
         self._helpful: list[int] = []
         self._seen = 0
 
@@ -61,6 +62,17 @@ class VictimLine:
         if gpu not in self._slots:
             self._slots[gpu] = sum([most // gpu for most in self._most])
         return self._slots[gpu] >= wanted
+
+    def has_room(self, gpu: int, wanted: int, free: int) -> bool:
+        """Whether so many pods fit all nodes once all potential victims are gone, by GPUs alone. free: fit already."""
+        if free >= wanted:
+            return True
+        if gpu not in self._gains:
+            self._gains[gpu] = sum(
+                most // gpu - max(self.free[index], 0) // gpu
+                for most, index in zip(self._most, self._order.held, strict=True)
+            )
+        return free + self._gains[gpu] >= wanted
 
     @cached_property
     def _bound(self) -> int:

@@ -69,6 +69,9 @@ class Solver:
 
     def solve(self, pods: tuple[Pod, ...]) -> Solution | None:
         """Search victims so that all these pods fit, first those of one node at a time, then of several."""
+        least = min(pod.requests.gpu for pod in pods)
+        if least and not self._line.has_room(least, len(pods), self._state.capacities.by_gpus.slots(least)):
+            return None
         for generator, most in GENERATORS:
             found = self._search(pods, generator, most)
             if found or not self._hopeful:

@@ -14,7 +14,7 @@ from scheduling.model.resources import ZERO
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, SnapshotNode
 from scheduling.rules.kai import victims
 from scheduling.rules.kai.order import KaiQueueShares
-from scheduling.rules.kai.scenarios import Generator, PotentialVictims
+from scheduling.rules.kai.scenarios import Generator, PotentialVictims, VictimLine
 from scheduling.rules.kai.solver import Solution, Solver
 from scheduling.rules.kai.victims import Unit, Victim, VictimQueue, by_unit, victim_order
 from scheduling.state.cluster_state import packed_state
@@ -124,9 +124,22 @@ def test_what_is_left_out_would_have_changed_nothing(chance: Random) -> None:
     found, decided = preview(cluster, asked, flavour="kai"), cycle(cluster, flavour="kai")
     plain = patch.object(PotentialVictims, "fits_already", new_callable=PropertyMock, return_value=True)
     again = patch.object(Solver, "_search", every_search)
-    with patch.object(PotentialVictims, "steps", every_step), plain, again:
+    in_vain = patch.object(VictimLine, "has_room", return_value=True)
+    with patch.object(PotentialVictims, "steps", every_step), plain, again, in_vain:
         assert preview(cluster, asked, flavour="kai") == found
         assert cycle(cluster, flavour="kai") == decided
+
+
+def test_nothing_is_tried_if_all_victims_together_make_too_little_room() -> None:
+    queues = (queue("dep", deserved=None), queue("qa", "dep", deserved=8))
+    weak = [running(f"weak-{name}", name, gpus=2, queue="qa", priority=25) for name in ("n0", "n1")]
+    fixed = running("fixed", "n0", gpus=2, queue="qa", priority=125, preemptible=False)
+    cluster = snapshot(node("n0", 4), node("n1", 2, order=1), *queues, *weak, fixed)
+    with patch.object(Solver, "_search", side_effect=AssertionError):
+        found = preview(cluster, gang("large", gpus=2, pods=3, queue="qa", priority=80), flavour="kai")
+    assert found.kind is OutcomeKind.PENDING
+    enough = preview(cluster, gang("small", gpus=2, pods=2, queue="qa", priority=80), flavour="kai")
+    assert enough.kind is OutcomeKind.PREEMPTS
 
 
 def test_who_is_moved_in_one_question_may_be_reclaimed_in_the_next() -> None:
