@@ -195,6 +195,19 @@ def test_groups_that_evict_each_other_do_not_stop_the_course(monkeypatch: pytest
     assert moments(there, "mine", ends={"other": HOUR}) == (HOUR,), "it evicts in one step and starts in the next"
 
 
+@pytest.mark.parametrize("flavour", [Flavour.KUBE, Flavour.KAI, Flavour.VOLCANO])
+def test_weaker_work_is_evicted_in_every_sample_once_enough_is_free_beside_it(flavour: str) -> None:
+    there = cluster(
+        node("n", 8),
+        running("weak", "n", gpus=4, start=-1, priority="low"),
+        running("strong", "n", gpus=4, start=-1, priority="high"),
+        gang("mine", gpus=8, created=-2, priority="medium-high"),
+        gang("other", gpus=6, created=-1, priority="medium"),
+    )
+    found = moments(there, "mine", "other", ends={"strong": HOUR}, lasts={"mine": 2 * HOUR}, flavour=flavour)
+    assert found == (HOUR, 3 * HOUR)
+
+
 def test_a_snapshot_without_a_moment_and_an_unknown_scheduler_are_refused() -> None:
     there = cluster(node("n", 8), gang("mine"))
     with pytest.raises(ValueError, match="without a moment"):
