@@ -54,4 +54,6 @@ def _complete(given: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
     options = given.pop("OPTIONS", {})
     if host := options.pop("host", None):
         given["HOST"] = host
+    if given["ENGINE"] == usual["ENGINE"]:
+        options = {**usual["OPTIONS"], **options}
     return {**usual, **given, "OPTIONS": options}

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from fcntl import LOCK_EX, flock
 from itertools import count
 from pathlib import Path
+from shutil import copy
 from threading import Condition
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from django.core.handlers.wsgi import WSGIHandler
 from django.db import connection
 from django.test import TransactionTestCase
+from pytest_django.live_server_helper import LiveServer
 
 from portal.audit import chain
 from tests.support import database, postgres, real, redis
@@ -75,10 +77,7 @@ class Migrated:
         connection.connection.backup(self._copy)
 
     def restore(self) -> None:
-        """Everybody sees it at once. What is open in the connection is given up.
-
-        The threads of a live server share the connection: nothing may be asked through it meanwhile.
-        """
+        """Everybody sees it at once. What is open in the connection is given up."""
         connection.close_if_unusable_or_obsolete()
         connection.ensure_connection()
         connection.connection.rollback()
@@ -94,7 +93,7 @@ def django_db_setup(
 ) -> Iterator[None]:
     """The database in memory: one worker of a run migrates its own, and the others load what that one saved.
 
-    Tests that commit put it back afterwards; those on PostgreSQL have one of their own, which goes.
+    Tests that commit put it back afterwards; those on PostgreSQL, or with a live server, have one of their own.
     """
     with django_db_blocker.unblock():
         with shared(tmp_path_factory, "migrated.sqlite3") as file:
@@ -158,10 +157,37 @@ def postgres_db(postgres_url: str, django_db_blocker: Any) -> Iterator[str]:
         yield postgres_url
 
 
+@pytest.fixture(scope="session")
+def live_server(
+    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveServer]:
+    """A server in this process. Each of its threads has a connection of its own to the database of the test.
+
+    The threads would share the one of a database in memory, and end each other's savepoints.
+    """
+    unused = tmp_path_factory.mktemp("database") / "unused.sqlite3"
+    with django_db_blocker.unblock(), database.default_database(f"sqlite:///{unused}"):
+        server = LiveServer("127.0.0.1")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def file_db(tmp_path_factory: pytest.TempPathFactory, django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """Everything in this process, in every thread, uses a migrated file of SQLite during the test."""
+    file = tmp_path_factory.mktemp("database") / "test.sqlite3"
+    with shared(tmp_path_factory, "migrated.sqlite3") as migrated:
+        copy(migrated, file)
+    with django_db_blocker.unblock(), database.default_database(f"sqlite:///{file}"):
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _postgres_where_marked(request: pytest.FixtureRequest) -> None:
+def _own_database(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("postgres"):
         request.getfixturevalue("postgres_db")
+    elif "live_server" in request.fixturenames:
+        request.getfixturevalue("file_db")
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ The caller stays awake: between answers `idle` is called, at least once a second
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
@@ -30,7 +30,7 @@ def map_concurrently(
     threads: int,
     idle: Callable[[], None],
     meanwhile: Callable[[], object] = no_work,
-) -> Iterator[tuple[Task, Result]]:
+) -> Generator[tuple[Task, Result], None, None]:
     """Each task with its answer, as they come. What `act` raises is raised here, and no further task is begun.
 
     With one thread everything happens in the caller's own, in order. No thread is left behind when this ends.
@@ -46,7 +46,7 @@ def flat_map_concurrently(
     threads: int,
     idle: Callable[[], None],
     meanwhile: Callable[[], object] = no_work,
-) -> Iterator[tuple[Task, Result]]:
+) -> Generator[tuple[Task, Result], None, None]:
     """The same for answers that come in parts, each as it comes; those of a task keep their order."""
     if threads <= 1:
         meanwhile()

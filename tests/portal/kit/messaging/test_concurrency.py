@@ -82,7 +82,7 @@ def test_whoever_asks_stays_awake_while_nothing_comes(monkeypatch: pytest.Monkey
 def test_an_abandoned_question_leaves_no_thread_behind(begun_threads: list[threading.Thread]) -> None:
     answers = map_concurrently(range(100), lambda _: time.sleep(0.001), threads=4, idle=nothing)
     next(answers)
-    del answers
+    answers.close()
     assert len(begun_threads) == 4
     assert not alive(begun_threads)
 
@@ -171,7 +171,7 @@ def test_a_part_does_not_wait_for_the_next_one() -> None:
 def test_an_abandoned_question_ends_an_answer_between_its_parts(begun_threads: list[threading.Thread]) -> None:
     parts = flat_map_concurrently([0], lambda _: iter(int, 1), threads=2, idle=nothing)
     assert next(parts) == (0, 0)
-    del parts
+    parts.close()
     assert len(begun_threads) == 1
     assert not alive(begun_threads)
 
