@@ -12,6 +12,7 @@ with an error that names it.
 """
 
 import argparse
+import itertools
 import os
 import re
 import statistics
@@ -334,11 +335,10 @@ def measure(
         with database.default_database(address_of(folder, size)):
             known[size] = {name: act for name, act in acts().items() if any(text in name for text in only)}
             counts[size] = {name: queries(act) for name, act in known[size].items()}
-    for number in range(options.rounds):
+    for number, name in itertools.product(range(options.rounds), known[large]):
         for size in (SMALL, large) if number % 2 else (large, SMALL):
             with database.default_database(address_of(folder, size)):
-                for name, act in known[size].items():
-                    samples[size][name] += stage.seconds(act, 2)
+                samples[size][name] += stage.seconds(known[size][name], 2)
     return samples, counts
 
 
