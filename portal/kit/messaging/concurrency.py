@@ -33,7 +33,8 @@ def map_concurrently(
 ) -> Generator[tuple[Task, Result], None, None]:
     """Each task with its answer, as they come. What `act` raises is raised here, and no further task is begun.
 
-    With one thread everything happens in the caller's own, in order. No thread is left behind when this ends.
+    With one thread everything happens in the caller's own, in order. No thread is left behind when this ends or
+    is closed.
     `meanwhile` is done once, by the caller's thread, while the first answers are on their way.
     """
     yield from flat_map_concurrently(tasks, lambda task: (act(task),), threads=threads, idle=idle, meanwhile=meanwhile)

@@ -6,9 +6,8 @@ import gc
 def collect_rarely() -> None:
     """For every process, as the first step of `portal.celery`: what it loads stays, and loading takes a tenth less.
 
-    A young collection holds every thread while it visits what is new: 10,000 objects take 1 to 2 ms. Where other
-    processes fill the caches of the machine they take 6 to 8 ms, and 50,000 ten times as long. Older objects are
-    visited after 4 million new ones.
+    A young collection holds every thread while it visits what is new. On a machine that other processes keep busy,
+    10,000 objects take 5 to 10 ms and 50,000 take 60 to 90. Older objects are visited after 4 million new ones.
     """
     gc.set_threshold(10_000, 400, 50)
 
