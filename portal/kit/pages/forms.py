@@ -43,7 +43,7 @@ class PageRenderer(DjangoTemplates):
 class PageForm(forms.Form):
     """A form as the pages draw it."""
 
-    default_renderer = PageRenderer
+    default_renderer = PageRenderer()  # one for all forms: each keeps the templates of its widgets
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("label_suffix", "")
