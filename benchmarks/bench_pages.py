@@ -15,7 +15,6 @@ with an error that names it.
 
 import argparse
 import itertools
-import multiprocessing
 import os
 import re
 import statistics
@@ -23,9 +22,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -323,16 +320,10 @@ def main() -> int:
     tune_gc()  # as every process of the portal does
     print(f"PostgreSQL, {os.cpu_count()} cores, {options.rounds} rounds")
     with stage.server() as folder:
-        # In processes of their own, as the portal does not share one with what fills an estate.
-        with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
-            list(pool.map(partial(build, folder), (SMALL, large)))
+        for size in (SMALL, large):
+            with stage.stage(folder, size.database):
+                fill(size)
         return report(large, *measure(folder, large, options))
-
-
-def build(folder: Path, size: Size) -> None:
-    """The estate as a database."""
-    with stage.stage(folder, size.database):
-        fill(size)
 
 
 def measure(
