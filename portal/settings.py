@@ -121,6 +121,7 @@ MIDDLEWARE = [
     "portal.kit.pages.middleware.ErrorResponseMiddleware",
     "portal.kit.pages.htmx.HtmxMiddleware",
     "tenants.access.middleware.require_second_factor",
+    "portal.kit.pages.middleware.read_settings_once",
 ]
 
 ROOT_URLCONF = "portal.urls"

@@ -1,4 +1,4 @@
-"""Settings that every submit reads, cached until one of them changes: grants, projects, quotas, priorities, types.
+"""Settings that most requests read, cached until one of them changes: grants, projects, quotas, priorities, types.
 
 Within `cached_reads` a `cached_read` function queries once for the same arguments. On PostgreSQL its answer is used by
 later requests of the process, too, for as long as the version of the settings is the same: triggers on the tables that
@@ -31,8 +31,10 @@ _of_version: tuple[object, Reads] = (None, {})
 
 
 def current_reads() -> Reads:
-    """What was read under the version of now; nothing where the database has no triggers."""
+    """What was read under the version of now, in `cached_reads` what it has; empty where a database has no triggers."""
     global _of_version  # noqa: PLW0603  # one assignment of a pair, which threads see whole
+    if (outer := _current.get()) is not None:
+        return outer
     if connection.vendor != "postgresql":
         return {}
     with connection.cursor() as cursor:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 from uuid import uuid4
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.cache import patch_vary_headers
@@ -11,8 +12,9 @@ from django.utils.http import parse_etags
 
 from portal.kit.api.error_responses import DATABASE_UNAVAILABLE, database_unavailable_response, error_response
 from portal.kit.api.routes import digest_of
+from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import RungError
-from portal.kit.security.request_identity import REQUEST_ID, is_api, is_trusted_proxy, note_denial
+from portal.kit.security.request_identity import READING, REQUEST_ID, is_api, is_trusted_proxy, note_denial
 
 Handler = Callable[[HttpRequest], HttpResponseBase]
 FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_", "HTTP_X_REAL_IP", "HTTP_X_REQUEST_ID")
@@ -89,8 +91,8 @@ def answer_not_modified(get_response: Handler) -> Handler:
 
 def _unless_known(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     """Weak validators: a proxy may compress what they name."""
-    settings = getattr(response, "settings_tag", "")
-    tag = f'"{digest_of(response.content)}{settings and "."}{settings}"'
+    stable = getattr(response, "settings_tag", "")
+    tag = f'"{digest_of(response.content)}{stable and "."}{stable}"'
     response.headers["ETag"] = f"W/{tag}"
     known = [each.removeprefix("W/") for each in parse_etags(request.headers.get("If-None-Match", ""))]
     if tag not in known and known != ["*"]:
@@ -102,6 +104,19 @@ def _unless_known(request: HttpRequest, response: HttpResponse) -> HttpResponse:
 
 
 NOT_MODIFIED_HEADERS: Final = frozenset({"ETag", "Vary", "Cache-Control"})
+
+
+def read_settings_once(get_response: Handler) -> Handler:
+    """A signed-in GET reads each setting once at most: it changes none. What it streams reads them again."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        signed_in = settings.SESSION_COOKIE_NAME in request.COOKIES or "Authorization" in request.headers
+        if request.method not in READING or not signed_in:
+            return get_response(request)
+        with cached_reads():
+            return get_response(request)
+
+    return middleware
 
 
 class ErrorResponseMiddleware:

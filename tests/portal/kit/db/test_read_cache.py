@@ -8,6 +8,8 @@ from django.apps import apps
 from django.contrib.auth.models import Group
 from django.db import connection, models, transaction
 from django.db.models import Count, Max
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from clusters.inventory.models import Cluster
@@ -145,6 +147,20 @@ def test_what_was_read_before_old_changes_are_forgotten_is_read_again() -> None:
     read_cache.forget_old()
     assert SettingsVersion.objects.count() == 1
     assert read_in_a_request() != first
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("postgres_db")
+def test_pages_read_who_may_see_what_again_only_after_it_has_changed() -> None:
+    membership = MembershipFactory(project=ProjectQuotaFactory().project)
+    client = Client()
+    client.force_login(membership.user)
+    assert membership.project.name in client.get("/projects/").content.decode()
+    with CaptureQueriesContext(connection) as queries:
+        assert membership.project.name in client.get("/projects/").content.decode()
+    assert not [each for each in queries if Membership._meta.db_table in each["sql"]]
+    membership.delete()
+    assert membership.project.name not in client.get("/projects/").content.decode()
 
 
 @pytest.mark.django_db
