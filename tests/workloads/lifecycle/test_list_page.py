@@ -168,6 +168,13 @@ def test_ten_and_a_hundred_rows_cost_the_same(client_of: Clients, llm_team: Proj
     assert counts[0] <= 14
 
 
+@pytest.mark.usefixtures("rows")
+def test_the_table_reads_no_manifests(client_of: Clients, alice: User) -> None:
+    with CaptureQueriesContext(connection) as queries:
+        assert len(names(client_of(alice).get("/workloads/").content.decode())) == 4
+    assert not [each for each in queries if '."raw"' in each["sql"]]
+
+
 def test_a_full_page_leads_to_the_next(client_of: Clients, llm_team: Project, alice: User) -> None:
     WorkloadFactory.create_batch(51, project=llm_team)
     client = client_of(alice)

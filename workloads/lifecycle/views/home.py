@@ -111,6 +111,12 @@ def home(request: HttpRequest) -> HttpResponse:
 
 PAGE_SIZE: Final = 50
 LIST: Final = "workloads/lifecycle/list.html"
+NOT_IN_TABLE: Final = (
+    *("raw", "discarded", "warnings", "node_pools", "applied_scheduling"),
+    *("project__description", "project__default_node_pools"),
+    *(f"project__cluster__{name}" for name in ("served_kinds", "silent_kinds", "configured")),
+)
+"""Documents of a row, most of its size, that the table does not show."""
 ENDS: Final = frozenset({"stop", "delete"})
 UNDO: Final = {"stop": "resume", "resume": "stop"}
 DOING: Final = {
@@ -130,7 +136,8 @@ def workload_list(request: HttpRequest) -> HttpResponse:
     wanted = WorkloadFilter(request.GET, projects=projects)
     if suggested := suggestions(request, wanted):
         return suggested
-    rows = wanted.narrow(visible_workloads(actor)).select_related("project", "type", "priority")
+    rows = wanted.narrow(visible_workloads(actor)).select_related(None)
+    rows = rows.select_related("project__cluster", "type", "priority").defer(*NOT_IN_TABLE)
     page = page_of(rows, column=wanted.column, after=request.GET.get("after", ""), size=PAGE_SIZE)
     with_costs(page.rows)
     context = {"filter": wanted, "page": page, "projects": projects}
