@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 
 from clusters.inventory.models import Cluster
 from portal.kit.db.keyset_pagination import page_of
+from portal.kit.pages.forms import PAGE_RENDERER
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from workloads.detectors.models import Finding
@@ -33,6 +34,8 @@ STATES: Final = (("", _("open or ended")), (OPEN, _("open")), (ENDED, _("ended")
 
 class FindingFilter(forms.Form):
     """The filter of the page, read from the URL. A value that names nothing leaves no row."""
+
+    default_renderer = PAGE_RENDERER
 
     kind = forms.ChoiceField(label=_("Kind"), choices=[("", _("any kind")), *TITLES.items()], required=False)
     cluster = forms.ChoiceField(label=_("Cluster"), required=False)

@@ -6,7 +6,7 @@ from django import forms
 from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
-from portal.kit.pages.forms import Offer, SearchField
+from portal.kit.pages.forms import PAGE_RENDERER, Offer, SearchField
 from tenants.organisation.models import Project
 from workloads.dictionary.forms import PREEMPTIBILITIES
 from workloads.dictionary.models import Priority, WorkloadType
@@ -37,6 +37,8 @@ def _shown(value: str) -> str:
 
 class WorkloadFilter(forms.Form):
     """The filter of the table, read from the URL. A value that names nothing leaves no row and is shown."""
+
+    default_renderer = PAGE_RENDERER
 
     q = forms.CharField(
         required=False,

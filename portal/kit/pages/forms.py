@@ -37,13 +37,19 @@ class PageRenderer(DjangoTemplates):
         """Our templates lie with the pages, the widgets' with Django."""
         if template_name == self.field_template_name:
             return loader.get_template(template_name)
+        if template_name == forms.Select.template_name:
+            return loader.get_template("components/select.html")
         return super().get_template(template_name)
+
+
+PAGE_RENDERER: Final = PageRenderer()
+"""One for all forms: each keeps the templates of its widgets."""
 
 
 class PageForm(forms.Form):
     """A form as the pages draw it."""
 
-    default_renderer = PageRenderer()  # one for all forms: each keeps the templates of its widgets
+    default_renderer = PAGE_RENDERER
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("label_suffix", "")

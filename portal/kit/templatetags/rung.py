@@ -3,12 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Final
 
 from django import template
 from django.templatetags.static import static
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from portal.kit.pages import formatting
@@ -48,10 +49,14 @@ register.filter("gpus", formatting.gpus_text)
 @register.simple_tag
 def icon(name: str, css: str = "") -> SafeString:
     """An icon of the sprite; decoration only, so hidden from assistive technology."""
-    sprite = static("vendor/tabler-icons/sprite.svg")
     return format_html(
-        '<svg class="icon {}" aria-hidden="true" focusable="false"><use href="{}#{}"/></svg>', css, sprite, name
+        '<svg class="icon {}" aria-hidden="true" focusable="false"><use href="{}#{}"/></svg>', css, _sprite(), name
     )
+
+
+@cache
+def _sprite() -> str:
+    return static("vendor/tabler-icons/sprite.svg")
 
 
 @register.filter
@@ -121,12 +126,6 @@ def lookup(mapping: Mapping[str, Any], key: str) -> Any:
 
 
 @register.filter
-def times(number: int, factor: int) -> int:
-    """Product, for drawings."""
-    return number * factor
-
-
-@register.filter
 def plus(number: int, more: int) -> int:
     """Sum, for drawings."""
     return number + more
@@ -152,13 +151,10 @@ def ladder(context: dict[str, Any], name: str, value: int) -> SafeString:
     values: Sequence[int] = sorted(context.get("levels") or [value])
     rung = sum(1 for each in values if each <= value)
     step = 18 / max(len(values), 1)
-    rungs = format_html_join(
-        "",
-        '<line x1="4" x2="14" y1="{}" y2="{}" class="{}"/>',
-        (
-            (y, y, "lit" if at < rung else "unlit")
-            for at, y in ((i, f"{19 - step * i:.1f}") for i in range(len(values)))
-        ),
+    heights = [f"{19 - step * at:.1f}" for at in range(len(values))]
+    rungs = "".join(  # numbers only; a page has fifty ladders
+        f'<line x1="4" x2="14" y1="{y}" y2="{y}" class="{"lit" if at < rung else "unlit"}"/>'
+        for at, y in enumerate(heights)
     )
     label = f"priority {name}, {value}, rung {rung} of {len(values)}"
     return format_html(
@@ -166,10 +162,21 @@ def ladder(context: dict[str, Any], name: str, value: int) -> SafeString:
         '<path class="rail" d="M4 1v20M14 1v20"/>{}</svg><span>{} <span class="value">{}</span></span></span>',
         label,
         label,
-        rungs,
+        SafeString(rungs),
         name,
         value,
     )
+
+
+@register.simple_tag
+def gpu_squares(states: Sequence[str]) -> SafeString:
+    """A square per GPU of a node. states: fixed, used, free or away; the words beside it carry the meaning."""
+    squares = "".join(  # a page has hundreds
+        f'<rect class="cell cell-{state}" x="{16 * at + 1}" y="1" width="12" height="12"/>'
+        for at, state in enumerate(states)
+    )
+    size = f'width="{16 * len(states)}" height="14"'
+    return SafeString(f'<svg {size} aria-hidden="true" focusable="false">{squares}</svg>')
 
 
 @register.inclusion_tag("components/quota_bar.html")
