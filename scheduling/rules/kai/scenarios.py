@@ -37,6 +37,7 @@ class VictimLine:
         self.known, self.on, self.filled, self.spread = order.known, order.on, order.filled, order.spread
         self.first_nodes, self.first_places = order.first_nodes, order.first_places
         self._slots: dict[int, int] = {}
+        self._slots_before: dict[int, int] = {}
         self._gains: dict[int, int] = {}
         self._helpful: list[int] = []
         self._seen = 0
@@ -84,6 +85,22 @@ class VictimLine:
         """GPUs that each node of victims then has."""
         free = self.free
         return [free[index] + gpu if free[index] > 0 else gpu for index, gpu in self._order.held.items()]
+
+    def slots_before(self, gpu: int) -> int:
+        """How many pods with that many GPUs fit all nodes before anything is removed, by GPUs."""
+        if gpu not in self._slots_before:
+            self._slots_before[gpu] = sum(free // gpu for free in self.free if free > 0)
+        return self._slots_before[gpu]
+
+    def slots_by_moves(self, gpu: int) -> int:
+        """At most how many pods with that many GPUs fit all nodes if victims move to others, by GPUs.
+
+        In slots of that size: a pod takes at least as many as its GPUs contain, and never more than it leaves.
+        """
+        floor, moved = self.floor, (each for queue in self._order.queues for each in queue.victims)
+        taken = sum(it.pod.requests.gpu // gpu for each in moved for it in each.unit if it.capacity is not None)
+        left = sum((floor[index] + held) // gpu - floor[index] // gpu for index, held in self._order.held.items())
+        return self.slots_before(gpu) + left - taken
 
     def places_of(self, gone: set[Assignment]) -> set[int]:
         """Places of the victims that have any of these pods."""
@@ -195,26 +212,21 @@ class PotentialVictims:
         gained = (self._gain(index, self._recorded.get(index, ZERO), amount) for index, amount in more.items())
         return self._slots + sum(gained) >= self._wanted
 
-    def _may_all_fit(self, removed: Collection[Assignment]) -> bool:
-        """Whether all nodes together may hold the candidate and the removed pods of its size or larger.
+    def _may_all_fit(self, removed: Iterable[Assignment]) -> bool:
+        """Whether all nodes together may hold the candidate and the removed pods.
 
-        Compares GPUs only. A node holds at most its GPUs divided by the candidate's size of such pods.
+        Compares GPUs only, in slots of the candidate's size: a larger pod takes at least as many as its GPUs contain.
         """
         each, freed = self._asked.gpu, dict[int, int]()
-        large = 0
+        taken = 0
         for assignment in removed:
             gpu = assignment.pod.requests.gpu
-            large += gpu >= each
+            taken += gpu // each
             if assignment.capacity is not None:
                 freed[assignment.capacity.index] = freed.get(assignment.capacity.index, 0) + gpu
         free = self._line.free
         more = sum(max(free[index] + gpu, 0) // each - max(free[index], 0) // each for index, gpu in freed.items())
-        return self._places_before + more >= self._wanted + large
-
-    @cached_property
-    def _places_before(self) -> int:
-        """How many pods of the candidate's size fit all nodes before anything is removed, by GPUs."""
-        return sum(gpu // self._asked.gpu for gpu in self._line.free if gpu > 0)
+        return self._line.slots_before(each) + more >= self._wanted + taken
 
     def _gain(self, index: int, before: Resources, more: Resources) -> int:
         """How many more pods fit a node once more of it is free, for pods like the last one."""

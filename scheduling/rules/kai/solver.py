@@ -72,6 +72,9 @@ class Solver:
         least = min(pod.requests.gpu for pod in pods)
         if least and not self._line.has_room(least, len(pods), self._state.capacities.by_gpus.slots(least)):
             return None
+        slots = sum(pod.requests.gpu // least for pod in pods) if least else 0
+        if self._only_moves and slots and self._line.slots_by_moves(least) < slots:
+            return None
         for generator, most in GENERATORS:
             found = self._search(pods, generator, most)
             if found or not self._hopeful:
