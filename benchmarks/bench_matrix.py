@@ -91,7 +91,7 @@ def main() -> int:
         begun = time.process_time()
         samples = [stage.timed(ask)[0] for _ in range(options.rounds)]
         cpu = (time.process_time() - begun) / options.rounds
-    p95 = statistics.quantiles(samples, n=20)[-1]
+    p95 = stage.p95(samples)
     over = p95 > LIMIT or first > LIMIT
     print(f"{options.projects} projects, {options.flavour}: first {first * 1e3:.0f} ms")
     print(f"median {statistics.median(samples) * 1e3:.0f} ms, p95 {p95 * 1e3:.0f} ms   {'OVER' if over else 'ok'}")

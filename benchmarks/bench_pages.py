@@ -375,7 +375,7 @@ def report(large: Size, samples: dict[Size, dict[str, list[float]]], counts: dic
     over = 0
     for name, slow in sorted(samples[large].items(), key=lambda each: -statistics.median(each[1])):
         growth = min(slow) / min(samples[SMALL][name])  # other work on the machine makes processors slower, too
-        p95 = statistics.quantiles(slow, n=20)[-1]
+        p95 = stage.p95(slow)
         before, after = counts[SMALL][name], counts[large][name]
         grows = growth > GROWTH and not name.endswith(WHOLE)
         bad = grows or p95 > P95 or after > before

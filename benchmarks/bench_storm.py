@@ -253,11 +253,6 @@ def blow(storm: Submitter, options: argparse.Namespace) -> None:
         thread.join()
 
 
-def p95(samples: list[float]) -> float:
-    """The 95th percentile."""
-    return statistics.quantiles(samples, n=20)[18]
-
-
 def line(what: str, said: str, *, good: bool) -> None:
     """One finding with its verdict."""
     print(f"{what:<58} {said:<44} {'ok' if good else 'UNDER'}")
@@ -269,13 +264,13 @@ def report(found: dict[str, Any]) -> None:
         answers, rows = found["answers"][name], found["rows"][name]
         line(f"{name}: rows = answers", f"{rows} rows, answers {answers}", good=answers == {"202": rows})
     quiet, during = ([float("inf") if each is None else each for each in found[name]] for name in ("quiet", "during"))
-    for name, of in (("p50", statistics.median), ("p95", p95)):
+    for name, of in (("p50", statistics.median), ("p95", stage.p95)):
         ratio = of(during) / of(quiet)
         said = f"{of(during):.2f} s / {of(quiet):.2f} s = {ratio:.1f} (limit {MOST_RATIO:.0f})"
         line(f"the other's hand-over during / before, {name}", said, good=ratio <= MOST_RATIO)
     good = sum(status == 200 for _, status, _ in found["readiness"])
     line("/readyz answered 200", f"{good} of {len(found['readiness'])} requests", good=good == len(found["readiness"]))
-    slow = p95(found["pages"])
+    slow = stage.p95(found["pages"])
     line("p95 of the list of workloads", f"{slow * 1e3:.0f} ms (limit {MOST_PAGE * 1e3:.0f})", good=slow <= MOST_PAGE)
     gap = found["longest_gap"]
     line(
@@ -286,7 +281,7 @@ def report(found: dict[str, Any]) -> None:
     line("workloads in Failed", str(found["failed"]), good=not found["failed"])
     line("processes that ended by themselves", str(found["ended_by_themselves"]), good=not found["ended_by_themselves"])
     per_second = found["rows"][STORM] / found["answered_after"]
-    print(f"storm: {per_second:.0f} submits/s, p95 {p95(found['submit_seconds']) * 1e3:.0f} ms;", end=" ")
+    print(f"storm: {per_second:.0f} submits/s, p95 {stage.p95(found['submit_seconds']) * 1e3:.0f} ms;", end=" ")
     print(f"handed over {found['handed_over_after']:.0f} s after its begin")
 
 

@@ -136,9 +136,14 @@ def timed(act: Callable[[], Answer]) -> tuple[float, Answer]:
     return time.perf_counter() - start, answer
 
 
+def p95(samples: list[float]) -> float:
+    """The 95th percentile, never beyond the largest sample."""
+    return statistics.quantiles(samples, n=100, method="inclusive")[94]
+
+
 def p99(samples: list[float]) -> float:
-    """The 99th percentile."""
-    return statistics.quantiles(samples, n=100)[98]
+    """The 99th percentile, never beyond the largest sample."""
+    return statistics.quantiles(samples, n=100, method="inclusive")[98]
 
 
 def ratio(name: str, ours: list[float], theirs: list[float], limit: float) -> None:
