@@ -86,21 +86,21 @@ class VictimLine:
         free = self.free
         return [free[index] + gpu if free[index] > 0 else gpu for index, gpu in self._order.held.items()]
 
-    def slots_before(self, gpu: int) -> int:
-        """How many pods with that many GPUs fit all nodes before anything is removed, by GPUs."""
-        if gpu not in self._slots_before:
-            self._slots_before[gpu] = sum(free // gpu for free in self.free if free > 0)
-        return self._slots_before[gpu]
+    def slots_after_moves(self, gpu: int, moved: Iterable[Assignment]) -> int:
+        """At most how many pods with that many GPUs fit all nodes if these pods move, by GPUs. Fewer moves add no more.
 
-    def slots_by_moves(self, gpu: int) -> int:
-        """At most how many pods with that many GPUs fit all nodes if victims move to others, by GPUs.
-
-        In slots of that size: a pod takes at least as many as its GPUs contain, and never more than it leaves.
+        In slots of that size: a pod takes at least as many as its GPUs contain.
         """
-        floor, moved = self.floor, (each for queue in self._order.queues for each in queue.victims)
-        taken = sum(it.pod.requests.gpu // gpu for each in moved for it in each.unit if it.capacity is not None)
-        left = sum((floor[index] + held) // gpu - floor[index] // gpu for index, held in self._order.held.items())
-        return self.slots_before(gpu) + left - taken
+        floor, held, taken = self.floor, dict[int, int](), 0
+        for assignment in moved:
+            if assignment.capacity is not None:
+                index, amount = assignment.capacity.index, assignment.pod.requests.gpu
+                held[index] = held.get(index, 0) + amount
+                taken += amount // gpu
+        if gpu not in self._slots_before:
+            self._slots_before[gpu] = sum(free // gpu for free in floor[:-1])
+        more = sum((floor[index] + amount) // gpu - floor[index] // gpu for index, amount in held.items())
+        return self._slots_before[gpu] + more - taken
 
     def places_of(self, gone: set[Assignment]) -> set[int]:
         """Places of the victims that have any of these pods."""
@@ -206,27 +206,13 @@ class PotentialVictims:
         if not self._are_alike or not self._asked.gpu:
             return True
         removed = dict.fromkeys(assignment for unit in units for assignment in unit)
-        if self._only_moves and not self._may_all_fit({*removed, *self._gone}):
-            return False
+        if self._only_moves:
+            moved = {*removed, *self._gone}
+            if self._line.slots_after_moves(self._asked.gpu, moved) < self._wanted:
+                return False
         more = _by_room([assignment for assignment in removed if assignment not in self._gone])
         gained = (self._gain(index, self._recorded.get(index, ZERO), amount) for index, amount in more.items())
         return self._slots + sum(gained) >= self._wanted
-
-    def _may_all_fit(self, removed: Iterable[Assignment]) -> bool:
-        """Whether all nodes together may hold the candidate and the removed pods.
-
-        Compares GPUs only, in slots of the candidate's size: a larger pod takes at least as many as its GPUs contain.
-        """
-        each, freed = self._asked.gpu, dict[int, int]()
-        taken = 0
-        for assignment in removed:
-            gpu = assignment.pod.requests.gpu
-            taken += gpu // each
-            if assignment.capacity is not None:
-                freed[assignment.capacity.index] = freed.get(assignment.capacity.index, 0) + gpu
-        free = self._line.free
-        more = sum(max(free[index] + gpu, 0) // each - max(free[index], 0) // each for index, gpu in freed.items())
-        return self._line.slots_before(each) + more >= self._wanted + taken
 
     def _gain(self, index: int, before: Resources, more: Resources) -> int:
         """How many more pods fit a node once more of it is free, for pods like the last one."""

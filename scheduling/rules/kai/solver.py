@@ -8,7 +8,7 @@ the solution, so victims are not always those of lowest priority.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from scheduling.model.resources import Resources
@@ -61,6 +61,7 @@ class Solver:
         self._state = shares.state
         self._group = group
         self._only_moves = only_moves
+        self._victims = victims.values()
         self._line = VictimLine.of_queues(shares, victims, min(pod.requests.gpu for pod in group.waiting))
         self._accepts = accepts
         self._waiting = waiting
@@ -72,14 +73,19 @@ class Solver:
         least = min(pod.requests.gpu for pod in pods)
         if least and not self._line.has_room(least, len(pods), self._state.capacities.by_gpus.slots(least)):
             return None
-        slots = sum(pod.requests.gpu // least for pod in pods) if least else 0
-        if self._only_moves and slots and self._line.slots_by_moves(least) < slots:
+        if least and self._only_moves and not self._moves_may_help(least, pods):
             return None
         for generator, most in GENERATORS:
             found = self._search(pods, generator, most)
             if found or not self._hopeful:
                 return found
         return None
+
+    def _moves_may_help(self, least: int, pods: Sequence[Pod]) -> bool:
+        """Whether these pods, of at least that many GPUs, may fit once all victims have moved."""
+        units = (victim.unit for queue in self._victims for victim in queue.victims)
+        slots = sum(pod.requests.gpu // least for pod in pods)
+        return self._line.slots_after_moves(least, chain.from_iterable(units)) >= slots
 
     def _search(self, pods: tuple[Pod, ...], generator: Generator, most: int | None) -> Solution | None:
         """Find the largest number of pods that fits by doubling and bisecting; keep its victims for all pods.

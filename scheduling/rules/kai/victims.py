@@ -186,7 +186,7 @@ class VictimOrder:
 
     def __init__(self, rows: Iterator[_Row], queues: Mapping[str, VictimQueue], nodes: int) -> None:
         self._coming = rows
-        self.queues = queues.values()
+        self._queues = queues.values()
         self._reached = [0] * (nodes + 1)
         self._latest = array("q", [-1]) * (nodes + 1)  # by first node: the latest place; the last for unknown nodes
         self._earlier = array("q")  # by place: the one before with the same first node
@@ -196,13 +196,13 @@ class VictimOrder:
         self.first_nodes, self.first_places = array("q"), array("q")
         self._met = bytearray(nodes)
         self.line: object = None
-        self.spread = frozenset[int]().union(*(queue.spread for queue in self.queues))
+        self.spread = frozenset[int]().union(*(queue.spread for queue in self._queues))
 
     @cached_property
     def held(self) -> Mapping[int, int]:
         """GPUs that all victims hold per node index."""
         held: dict[int, int] = {}
-        for queue in self.queues:
+        for queue in self._queues:
             for index, gpu in queue.gpus.items():
                 held[index] = held.get(index, 0) + gpu
         return held

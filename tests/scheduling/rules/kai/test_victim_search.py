@@ -24,6 +24,8 @@ from tests.scheduling.test_invariants import modest
 LEAVES = ("qa", "qb", "qc", "qd")
 ABOVE = {"qa": "d1", "qb": "d1", "qc": "d2", "qd": "top"}
 PRIORITIES = (25, 40, 65, 80, 90, 125)
+OVERCOMMITTED = 0.02
+ENDLESS = 10**9
 chances = st.builds(Random, st.integers(0, 2**32))
 
 
@@ -55,7 +57,7 @@ def running_on(nodes: list[SnapshotNode], chance: Random) -> list[PodGroup]:
     while sum(free.values()) > spare:
         gpus, places = chance.choice([1, 1, 1, 2]), list[str]()
         for _pod in range(chance.choice([2, 3]) if chance.random() < gangs else 1):
-            fitting = [name for name, left in free.items() if left >= gpus]
+            fitting = [name for name, left in free.items() if left >= gpus or chance.random() < OVERCOMMITTED]
             if fitting:
                 places.append(chance.choice(fitting))
                 free[places[-1]] -= gpus
@@ -124,7 +126,7 @@ def test_what_is_left_out_would_have_changed_nothing(chance: Random) -> None:
     found, decided = preview(cluster, asked, flavour="kai"), cycle(cluster, flavour="kai")
     plain = patch.object(PotentialVictims, "fits_already", new_callable=PropertyMock, return_value=True)
     again = patch.object(Solver, "_search", every_search)
-    in_vain = patch.object(VictimLine, "has_room", return_value=True)
+    in_vain = patch.multiple(VictimLine, has_room=lambda *_: True, slots_after_moves=lambda *_: ENDLESS)
     with patch.object(PotentialVictims, "steps", every_step), plain, again, in_vain:
         assert preview(cluster, asked, flavour="kai") == found
         assert cycle(cluster, flavour="kai") == decided
@@ -140,6 +142,21 @@ def test_nothing_is_tried_if_all_victims_together_make_too_little_room() -> None
     assert found.kind is OutcomeKind.PENDING
     enough = preview(cluster, gang("small", gpus=2, pods=2, queue="qa", priority=80), flavour="kai")
     assert enough.kind is OutcomeKind.PREEMPTS
+
+
+def test_no_move_is_tried_if_the_moved_pods_take_all_the_room_again() -> None:
+    queues = (queue("dep", deserved=None), queue("qa", "dep", deserved=10))
+    nodes = [node(name, 5, order=order) for order, name in enumerate(("n0", "n1"))]
+    fixed = running("fixed", "n1", gpus=4, queue="qa", priority=125, preemptible=False)
+    large = running("large", "n0", gpus=4, queue="qa", priority=25)
+    asked = gang("new", gpus=2, queue="qa", priority=20)
+    with patch.object(Solver, "_search", side_effect=AssertionError):
+        found = preview(snapshot(*nodes, *queues, fixed, large), asked, flavour="kai")
+    assert found.kind is OutcomeKind.PENDING
+    beside = running("beside", "n0", gpus=3, queue="qa", priority=125, preemptible=False)
+    small = running("small", "n0", gpus=1, queue="qa", priority=25)
+    found = preview(snapshot(*nodes, *queues, fixed, beside, small), asked, flavour="kai")
+    assert found.kind is OutcomeKind.CONSOLIDATES
 
 
 def test_who_is_moved_in_one_question_may_be_reclaimed_in_the_next() -> None:
