@@ -19,6 +19,7 @@ from portal.kit.security.request_identity import READING, REQUEST_ID, is_api, is
 Handler = Callable[[HttpRequest], HttpResponseBase]
 FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_", "HTTP_X_REAL_IP", "HTTP_X_REQUEST_ID")
 HEALTH: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+SIGN_IN: Final = "/login/"
 IDENTITY = ("HTTP_X_REMOTE_", "HTTP_REMOTE_USER", "HTTP_IMPERSONATE_", "HTTP_X_HTTP_METHOD_OVERRIDE", "HTTP_KUBEFLOW_")
 
 
@@ -107,11 +108,14 @@ NOT_MODIFIED_HEADERS: Final = frozenset({"ETag", "Vary", "Cache-Control"})
 
 
 def read_settings_once(get_response: Handler) -> Handler:
-    """A signed-in GET reads each setting once at most: it changes none. What it streams reads them again."""
+    """A GET of somebody reads each setting once at most: only one that signs in changes any.
+
+    What it streams reads them again.
+    """
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
-        signed_in = settings.SESSION_COOKIE_NAME in request.COOKIES or "Authorization" in request.headers
-        if request.method not in READING or not signed_in:
+        known = settings.SESSION_COOKIE_NAME in request.COOKIES or "Authorization" in request.headers
+        if request.method not in READING or not known or request.path.startswith(SIGN_IN):
             return get_response(request)
         with cached_reads():
             return get_response(request)

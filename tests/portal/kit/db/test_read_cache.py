@@ -163,6 +163,17 @@ def test_pages_read_who_may_see_what_again_only_after_it_has_changed() -> None:
     assert membership.project.name not in client.get("/projects/").content.decode()
 
 
+@pytest.mark.postgres
+@pytest.mark.usefixtures("postgres_db")
+@pytest.mark.parametrize(("path", "times"), [("/projects/", 1), ("/api/v1/whoami", 1), ("/login/", 0), ("/healthz", 0)])
+def test_a_request_reads_the_version_once_and_one_that_signs_in_never(path: str, times: int) -> None:
+    client = Client()
+    client.force_login(MembershipFactory().user)
+    with CaptureQueriesContext(connection) as queries:
+        client.get(path)
+    assert sum(SettingsVersion._meta.db_table in each["sql"] for each in queries) == times
+
+
 @pytest.mark.django_db
 def test_without_a_version_a_value_is_read_once_per_request() -> None:
     assert read_in_a_request() != read_in_a_request()
