@@ -13,7 +13,7 @@ Source: Kueue 0.19, classical preemption, checked against recorded decisions (do
   count, it fits only with places for all its pods (`capacity`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import merge
@@ -257,16 +257,33 @@ class VictimSearch:
                 if fits := self._taker.fits(borrowing=borrowing):
                     break
         victims = self._taker.needed_of(taken, borrowing=borrowing) if fits else taken
-        for target in victims:
-            target.claim.come_back()
+        _come_back([target.claim for target in victims])
         return victims if fits else []
 
 
 @contextmanager
 def without_targets(claims: Sequence[AdmittedWorkload]) -> Iterator[None]:
     """A context in which these workloads are removed."""
+    for share, amount in _by_share(claims).items():
+        share.release(amount)
     for claim in claims:
-        claim.go()
+        if claim.places.counted:
+            claim.places.leave(claim.group)
     yield
+    _come_back(claims)
+
+
+def _come_back(claims: Sequence[AdmittedWorkload]) -> None:
+    """Restore the use of all of them, once for each queue: a search removes hundreds."""
+    for share, amount in _by_share(claims).items():
+        share.charge(amount)
     for claim in claims:
-        claim.come_back()
+        if claim.places.counted:
+            claim.places.come_back(claim.group)
+
+
+def _by_share(claims: Iterable[AdmittedWorkload]) -> dict[QuotaShare, Resources]:
+    amounts: dict[QuotaShare, list[Resources]] = {}
+    for claim in claims:
+        amounts.setdefault(claim.share, []).append(claim.amount)
+    return {share: sum_of(found) for share, found in amounts.items()}
