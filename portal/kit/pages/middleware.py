@@ -19,7 +19,8 @@ from portal.kit.security.request_identity import READING, REQUEST_ID, is_api, is
 Handler = Callable[[HttpRequest], HttpResponseBase]
 FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_", "HTTP_X_REAL_IP", "HTTP_X_REQUEST_ID")
 HEALTH: Final = frozenset({"/healthz", "/readyz", "/metrics"})
-SIGN_IN: Final = "/login/"
+READS_EVERY_TIME: Final = ("/login/", *HEALTH)
+"""A sign-in may create accounts; health is reported without the database."""
 IDENTITY = ("HTTP_X_REMOTE_", "HTTP_REMOTE_USER", "HTTP_IMPERSONATE_", "HTTP_X_HTTP_METHOD_OVERRIDE", "HTTP_KUBEFLOW_")
 
 
@@ -92,8 +93,8 @@ def answer_not_modified(get_response: Handler) -> Handler:
 
 def _unless_known(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     """Weak validators: a proxy may compress what they name."""
-    stable = getattr(response, "settings_tag", "")
-    tag = f'"{digest_of(response.content)}{stable and "."}{stable}"'
+    suffix = getattr(response, "settings_tag", "")
+    tag = f'"{digest_of(response.content)}{suffix and "."}{suffix}"'
     response.headers["ETag"] = f"W/{tag}"
     known = [each.removeprefix("W/") for each in parse_etags(request.headers.get("If-None-Match", ""))]
     if tag not in known and known != ["*"]:
@@ -108,14 +109,11 @@ NOT_MODIFIED_HEADERS: Final = frozenset({"ETag", "Vary", "Cache-Control"})
 
 
 def read_settings_once(get_response: Handler) -> Handler:
-    """A GET of somebody reads each setting once at most: only one that signs in changes any.
-
-    What it streams reads them again.
-    """
+    """Let a GET with a session or a token read each setting at most once. Streams read again what they send later."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
-        known = settings.SESSION_COOKIE_NAME in request.COOKIES or "Authorization" in request.headers
-        if request.method not in READING or not known or request.path.startswith(SIGN_IN):
+        identified = settings.SESSION_COOKIE_NAME in request.COOKIES or "Authorization" in request.headers
+        if request.method not in READING or not identified or request.path.startswith(READS_EVERY_TIME):
             return get_response(request)
         with cached_reads():
             return get_response(request)
