@@ -17,8 +17,8 @@ from scheduling.model.snapshot import Snapshot
 from tenants.organisation.models import Project
 from tests.factories.clusters import NodeFactory, ObservedPodFactory
 from tests.factories.tenants import UserFactory
-from tests.factories.workloads import WorkloadFactory, pytorch_job, spec_of
-from workloads.dictionary.models import Priority
+from tests.factories.workloads import WorkloadFactory, deployment, pytorch_job, spec_of
+from workloads.dictionary.models import Priority, WorkloadType
 from workloads.forecast.selectors import snapshot as snapshots
 from workloads.forecast.selectors.snapshot import snapshot_of
 from workloads.state.models import Workload
@@ -31,14 +31,23 @@ Change = Callable[[Cluster], object]
 
 @pytest.fixture(params=["kai", "kube", "kueue"])
 def watched(request: pytest.FixtureRequest, cluster: Cluster, h100: NodePool, llm_team: Project) -> Cluster:
-    """Three nodes; two workloads with two pods each, a pod of others, a workload that waits."""
-    Cluster.objects.filter(pk=cluster.pk).update(flavour=request.param)
+    """Three nodes; two workloads and a Deployment with two pods each, a pod of others, a workload that waits."""
+    Cluster.objects.filter(pk=cluster.pk).update(flavour=request.param, backend="kubernetes")
     for number in range(3):
         NodeFactory(cluster=cluster, pool=h100, name=f"here-{number}", observed_at=timezone.now())
     for name in ("first", "second"):
         owner = WorkloadFactory(project=llm_team, name=name, pool_name=h100.name)
         for number in range(2):
             pod(cluster, f"{name}-{number}", owner_id=str(owner.pk), node_name="here-0", phase="Running")
+    serves = WorkloadFactory(
+        project=llm_team,
+        name="serves",
+        type=WorkloadType.objects.get(name="Deployment"),
+        spec=spec_of(deployment()).as_json(),
+        phase="Running",
+    )
+    for number in range(2):
+        pod(cluster, f"serves-{number}", owner_id=str(serves.pk), node_name="here-1", phase="Running")
     pod(cluster, "foreign", node_name="here-1", phase="Running")
     WorkloadFactory(project=llm_team, name="waits", pool_name=h100.name, phase="Creating")
     return Cluster.objects.get(pk=cluster.pk)
@@ -88,6 +97,8 @@ CHANGES: dict[str, Change] = {
     "the last pods go": lambda cluster: [
         seen(name, gone_at=timezone.now())(cluster) for name in ("first-0", "first-1")
     ],
+    "a pod of a deployment ends": seen("serves-0", deletion_at=timezone.now()),
+    "a pod of a deployment is held back": seen("serves-0", node_name="", phase="Pending", reason="SchedulingGated"),
     "a foreign pod moves": seen("foreign", node_name="here-2"),
     "a foreign pod goes": seen("foreign", gone_at=timezone.now()),
     "a foreign pod comes": lambda cluster: pod(cluster, "another", node_name="here-2", phase="Running"),

@@ -2,8 +2,11 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
+from uuid import UUID
 
+from django.db import connection
 from django.db.models import Min, Q, QuerySet
 
 from clusters.flavours import objects as flavours_objects
@@ -32,15 +35,26 @@ def pods_scheduled_singly(cluster: Cluster) -> Collection[str]:
     return () if traits.queues_jobs and cluster.backend == "sandbox" else traits.singly
 
 
-def single_workloads(cluster: Cluster, owners: Collection[str] | None = None) -> frozenset[str]:
-    """Ids of the live ones of these types, of all or of these owners."""
-    types = pods_scheduled_singly(cluster)
-    if not types:
+def single_workloads(cluster: Cluster) -> frozenset[str]:
+    """Ids of the live ones of these types."""
+    if not (types := pods_scheduled_singly(cluster)):
         return frozenset()
+    return frozenset(str(pk) for (pk,) in _live_workloads(cluster, types))
+
+
+def single_workloads_of(cluster: Cluster, owners: Collection[str]) -> frozenset[str]:
+    """Those of these owners. PostgreSQL only."""
+    if not (types := pods_scheduled_singly(cluster)):
+        return frozenset()
+    live, values = _live_workloads_statement(cluster, frozenset(types))
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT pk FROM ({live}) AS live WHERE pk = ANY(%s)", (*values, workload_ids(owners)))  # noqa: S608
+        return frozenset(str(pk) for (pk,) in cursor.fetchall())
+
+
+def _live_workloads(cluster: Cluster, types: Collection[str]) -> QuerySet[Workload, tuple[UUID]]:
     rows = Workload.objects.filter(project__cluster=cluster, type__name__in=types, phase__in=LIVE)
-    if owners is not None:
-        rows = rows.filter(pk__in=workload_ids(owners))
-    return frozenset(str(pk) for pk in rows.values_list("pk", flat=True))
+    return rows.values_list("pk")
 
 
 SECOND: Final = 1_000_000  # microseconds, the unit of time stamps in a snapshot
@@ -79,6 +93,36 @@ def live_pods(cluster: Cluster, queued: Collection[str]) -> QuerySet[ObservedPod
     held = Q(reason=GATED) & ~Q(owner_id__in=queued) if queued else Q(reason=GATED)
     apart = Q(phase__in=TERMINAL) | Q(node_name="") & (held | Q(uid__in=never_requeued(cluster)))
     return ObservedPod.objects.filter(~apart, cluster=cluster, gone_at__isnull=True).order_by("created_at", "uid")
+
+
+def live_pods_of(
+    cluster: Cluster, queued: Collection[str], owners: Collection[str], alone: Collection[str]
+) -> list[ObservedPod]:
+    """Those of these owners, and those without an owner that have these uids. PostgreSQL only."""
+    live, values = _live_pods_statement(cluster, frozenset(queued))
+    found = f"SELECT * FROM ({live}) AS live WHERE {_OF_OWNERS} ORDER BY created_at, uid"  # noqa: S608  # from here
+    return list(ObservedPod.objects.raw(found, (*values, [*owners], [*alone])))
+
+
+_OF_OWNERS: Final = "owner_id = ANY(%s) OR owner_id = '' AND uid = ANY(%s)"
+
+
+@lru_cache(maxsize=128)
+def _live_workloads_statement(cluster: Cluster, types: frozenset[str]) -> tuple[str, tuple[Any, ...]]:
+    """Kept: Django takes longer to write it than PostgreSQL to answer."""
+    return sql_of(_live_workloads(cluster, types))
+
+
+@lru_cache(maxsize=128)
+def _live_pods_statement(cluster: Cluster, queued: frozenset[str]) -> tuple[str, tuple[Any, ...]]:
+    """Kept: Django takes longer to write it than PostgreSQL to answer."""
+    return sql_of(live_pods(cluster, queued).order_by())
+
+
+def sql_of(rows: QuerySet[Any, Any]) -> tuple[str, tuple[Any, ...]]:
+    """The statement and its values."""
+    statement, values = rows.query.sql_with_params()
+    return statement, tuple(values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from clusters.connection.services.scheduler_config import fair_sharing, missing_causes
@@ -41,8 +41,10 @@ from workloads.forecast.selectors.observed_groups import (
     group_settings,
     groups_of_pods,
     live_pods,
+    live_pods_of,
     namespace_queue,
     single_workloads,
+    single_workloads_of,
     workload_of,
 )
 from workloads.forecast.selectors.pod_groups import WaitingWorkload, waiting_without_pods
@@ -274,10 +276,9 @@ def _catch_up(cluster: Cluster, known: _KnownCluster) -> None:
     alone = [uid for owner, uid, _at in changed if not owner]
     if not (owners or alone):
         return
-    single = single_workloads(cluster, owners)
-    theirs = Q(owner_id__in=owners) | Q(owner_id="", uid__in=alone)
-    pods = live_pods(cluster, single if queues_jobs else ()).filter(theirs)
-    groups = list(groups_of_pods(cluster, list(pods), known.group_settings, single))
+    single = single_workloads_of(cluster, owners)
+    pods = live_pods_of(cluster, single if queues_jobs else (), owners, alone)
+    groups = list(groups_of_pods(cluster, pods, known.group_settings, single))
     touched = [*owners, *(f":{uid}" for uid in alone)]
     before = {name for owner in touched for name in known.names.pop(owner, ())}
     known.staying.difference_update(touched)
