@@ -23,7 +23,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -201,7 +200,7 @@ def requests(flavours: Sequence[str], number: int) -> dict[str, Any]:
             Cluster.objects.update(flavour=flavour)
             refresh, whole = [], []
             for index in range(number + 1):
-                change_one_pod(turn * (number + 1) + index, timedelta(seconds=index))
+                change_one_pod(turn * (number + 1) + index)
                 observed = Cluster.objects.get()
                 refresh.append(processor(partial(snapshot_of, observed))[0])
                 body = gang_body(index)

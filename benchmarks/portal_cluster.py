@@ -169,8 +169,8 @@ def gang_body(number: int, *, name: str = "candidate", pods: int = 8) -> str:
     return json.dumps({"metadata": metadata, "manifest": manifest})
 
 
-def change_one_pod(number: int, later: timedelta) -> None:
-    """Its deletion is seen, as the observer would write it."""
+def change_one_pod(number: int) -> None:
+    """Its deletion is seen, as the observer would write it, seconds after that of the pod before."""
     row = ObservedPod.objects.order_by("pk")[number]
-    row.deletion_at = row.observed_at = datetime.now(UTC) + later
+    row.deletion_at = row.observed_at = datetime.now(UTC) + timedelta(seconds=number)
     row.save(update_fields=["deletion_at", "observed_at"])
