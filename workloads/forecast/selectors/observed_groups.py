@@ -61,13 +61,12 @@ SECOND: Final = 1_000_000  # microseconds, the unit of time stamps in a snapshot
 
 
 def admission_times(cluster: Cluster, pods: Collection[ObservedPod]) -> dict[str, int]:
-    """When each pod group was let in, by its name. It may wait for a node long after."""
-    owners, uids = {pod.owner_id for pod in pods if pod.owner_id}, [pod.uid for pod in pods]
-    said = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason=ADMITTED)
-    rows = said.filter(~Q(kind=POD.kind) | Q(object_uid__in=uids)).order_by("at")
+    """When each pod group was let in, by its name, and those of earlier pods. It may wait for a node long after."""
+    owners = {pod.owner_id for pod in pods if pod.owner_id}
+    said = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason=ADMITTED).order_by("at")
     return {
         f"{owner}:{uid}" if kind == POD.kind else owner: int(at.timestamp() * SECOND)
-        for owner, kind, uid, at in rows.values_list("owner_id", "kind", "object_uid", "at")
+        for owner, kind, uid, at in said.values_list("owner_id", "kind", "object_uid", "at")
     }
 
 
