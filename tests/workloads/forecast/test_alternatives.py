@@ -2,17 +2,23 @@
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
+from clusters.watch.models import ObservedPod
 from portal.audit.models import AuditRecord
 from portal.kit.errors import Conflict
 from portal.kit.security.actors import SYSTEM, Actor
+from scheduling.forecast.cycle import preview
+from scheduling.model.decisions import Outcome
+from scheduling.model.snapshot import PodGroup, Snapshot
 from tenants.access.models import Role, User
 from tenants.organisation.models import Project
+from tenants.quotas.models import PriorityCap
 from tests.factories.cast import acting
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, MembershipFactory, ProjectFactory, ProjectQuotaFactory, UserFactory
@@ -20,6 +26,7 @@ from tests.factories.workloads import job
 from tests.support.rest_clients import Robot
 from tests.workloads.sandbox_lab import Lab, fresh
 from workloads.forecast.rules.forecast import Alternative
+from workloads.forecast.selectors import alternatives
 from workloads.forecast.selectors.alternatives import waiting_alternatives
 from workloads.state.models import Phase, Workload
 from workloads.submission.services import replace_waiting
@@ -80,6 +87,29 @@ def test_a_stronger_priority_is_offered_with_its_victims_and_works(
         Workload.objects.filter(due_at__isnull=False).update(due_at=timezone.now())
         lab.settle(2, seconds=40)
     assert (fresh(mine).phase, fresh(mine).priority.name) == (Phase.RUNNING, "medium-high")
+
+
+def test_the_lowest_priority_that_helps_is_offered_though_the_highest_are_capped(admin: User) -> None:
+    _lab, team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8})
+    for name in ("very-high", "high"):
+        PriorityCap.objects.create(project=team, priority=name, gpu_limit=GPU)
+    [words] = [each for each in offered(mine, acting(admin)) if each.startswith("Choose")]
+    assert words.startswith("Choose medium-high (90)")
+
+
+def test_where_the_highest_priority_of_its_kind_does_not_help_no_other_is_tried(admin: User) -> None:
+    _lab, _team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8})
+    ObservedPod.objects.update(preemptible=False)
+    tried: list[int] = []
+
+    def noted(snapshot: Snapshot, *groups: PodGroup, flavour: str) -> Outcome:
+        tried.append(groups[0].priority)
+        return preview(snapshot, *groups, flavour=flavour)
+
+    with patch.object(alternatives, "preview", noted):
+        assert not [each for each in offered(mine, acting(admin)) if each.startswith("Choose")]
+    higher = [each for each in tried if each > mine.priority.value]
+    assert higher == [90, max(tried)], "those from 100 on are another kind: not preemptible by default"
 
 
 def test_rest_names_what_the_page_offers_to_who_may_change_it(admin: User) -> None:

@@ -15,7 +15,7 @@ from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import Actor
 from scheduling.forecast.cycle import FLAVOURS, preview
 from scheduling.model.decisions import Outcome, OutcomeKind
-from scheduling.model.preemptibility import Preemptibility
+from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 from scheduling.model.resources import DIMENSIONS, MILLI, Limit, Resources, decimal_text
 from scheduling.model.snapshot import Snapshot
 from tenants.organisation.models import Project
@@ -139,9 +139,12 @@ def _stronger(trial: AlternativeTrial) -> Iterator[Alternative]:
     """The lowest higher priority that lets it start, with its victims; preemptibility stays as requested."""
     if trial.named is None:
         return
+    alike: dict[tuple[str, bool], list[Level]] = {}
     for level in _above(trial.effective.priority):
-        tried = replace(trial, effective=replace(trial.effective, priority=level))
-        found = tried.outcome()
+        alike.setdefault((level.preemption_policy, level.value >= THRESHOLD), []).append(level)
+    helpful = (level for levels in alike.values() if _highest_helps(trial, levels) for level in levels)
+    for level in sorted(helpful, key=lambda level: level.value):
+        found = _with_level(trial, level)
         if found is not None and found.kind is not OutcomeKind.PENDING:
             does = _evicting(trial.named(found)) if found.victims else "now without evictions"
             yield Alternative(
@@ -150,6 +153,16 @@ def _stronger(trial: AlternativeTrial) -> Iterator[Alternative]:
                 preemptibility=str(trial.effective.preemptibility),
             )
             return
+
+
+def _highest_helps(trial: AlternativeTrial, levels: Sequence[Level]) -> bool:
+    """Whether the highest that may be chosen lets it start. If not, none does: these differ in their value only."""
+    found = next(filter(None, (_with_level(trial, level) for level in reversed(levels))), None)
+    return found is not None and found.kind is not OutcomeKind.PENDING
+
+
+def _with_level(trial: AlternativeTrial, level: Level) -> Outcome | None:
+    return replace(trial, effective=replace(trial.effective, priority=level)).outcome()
 
 
 def _evicting(victims: Sequence[ForecastVictim]) -> str:
