@@ -168,12 +168,21 @@ def model(flavours: Sequence[str], number: int) -> dict[str, Any]:
             kept[f"{flavour} {waiting}"] = times
             line(f"{flavour}, {waiting} waiting: p99 ms", stage.p99(times[1:]), goal, times[1:])
             print(f"{'':<44} first {times[0]:.0f} ms")
-        small = answers(cluster(NODES // 10, 20), flavour, number)[0][1:]
-        large = kept[f"{flavour} 20"][1:]
+        small, large = in_turns(flavour, number)
+        kept[f"{flavour} growth"] = [small, large]
         line(f"{flavour}: 10,000 / 1,000 pods", statistics.median(large) / statistics.median(small), GROWTH, small)
     if "kube" in flavours:
         kept["naive"] = beside_naive(number)
     return kept
+
+
+def in_turns(flavour: str, number: int) -> tuple[list[float], list[float]]:
+    """Milliseconds of each question on a tenth of the nodes and on all, in turns: the machine changes its speed."""
+    snapshots, times = (cluster(NODES // 10, 20), cluster(NODES, 20)), (list[float](), list[float]())
+    for turn, group in enumerate(asked_of(flavour, each) for each in questions(number)):
+        for which in (0, 1) if turn % 2 else (1, 0):
+            times[which].append(processor(partial(preview, snapshots[which], group, flavour=flavour))[0])
+    return times[0][1:], times[1][1:]
 
 
 def beside_naive(number: int) -> list[float]:

@@ -72,6 +72,7 @@ class VictimLine:
             self._gains[gpu] = sum(
                 most // gpu - max(self.free[index], 0) // gpu
                 for most, index in zip(self._most, self._order.held, strict=True)
+                if most >= gpu
             )
         return free + self._gains[gpu] >= wanted
 
