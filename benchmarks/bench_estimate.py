@@ -1,11 +1,11 @@
-"""The start estimate of 100 waiting workloads: 20 samples of the model run forward, by size of the cluster.
+"""The start estimate of 100 waiting workloads: samples of the model run forward, by size of the cluster.
 
     python -m benchmarks.bench_estimate [--nodes 10,100,1000] [--waiting 100] [--flavours kube,kai] [--most 30]
 
 Each cluster is full and settled: ten running pods on a node, the projects in equal parts, and 100 waiting pod groups of
-one to four pods that have no higher priority than what runs. Runs last five hours on average. Two figures: all 100 at
-once, and the tenth of them alone, as its page asks. A size that takes longer than `--most` seconds is given up. One
-core, processor time.
+one to four pods that have no higher priority than what runs. Runs last five hours on average. All 100 at once, and the
+tenth of them alone, as its page asks: the time of the samples that an estimate needs, which has the goal, and of as
+many as it takes at most. A size that takes longer than `--most` seconds is given up. One core, processor time.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from scheduling.forecast.cycle import FLAVOURS
 from scheduling.forecast.start_times import AwaitedStart, RunSample, start_times
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.workspace import OutOfTime, interrupted_when
+from workloads.forecast.rules.estimates import ENOUGH_SAMPLES, SAMPLES
 
-SAMPLES = 20
 WAITING = 100
 GOAL = 2.0
 HOUR = 3_600_000_000
@@ -55,17 +55,19 @@ def samples(snapshot: Snapshot) -> list[RunSample]:
 
 
 def measured(snapshot: Snapshot, awaited: Sequence[AwaitedStart], flavour: str, most: float) -> str:
-    """Seconds of processor time, or how far it came."""
-    known, done, start = samples(snapshot), 0, time.process_time()
+    """Seconds of processor time after enough samples and after all, or how far it came."""
+    known, times, start = samples(snapshot), list[float](), time.process_time()
     until = (snapshot.now or 0) + 7 * 24 * HOUR
     try:
         with interrupted_when(lambda: time.process_time() - start > most):
             for _moments in start_times(snapshot, awaited, known, flavour=flavour, until=until):
-                done += 1
+                times.append(time.process_time() - start)
     except OutOfTime:
-        return f"over {most:.0f} s ({done} of {SAMPLES} samples)"
-    seconds = time.process_time() - start
-    return f"{seconds:6.2f} s {'ok' if seconds <= GOAL else 'OVER'}"
+        if len(times) < ENOUGH_SAMPLES:
+            return f"over {most:.0f} s ({len(times)} of {SAMPLES} samples) OVER"
+    enough = times[ENOUGH_SAMPLES - 1]
+    every = f"{times[-1]:.2f}" if len(times) == SAMPLES else f"over {most:.0f}"
+    return f"{enough:6.2f} s {'ok' if enough <= GOAL else 'OVER'} (all {SAMPLES} samples {every} s)"
 
 
 def main() -> None:

@@ -103,6 +103,8 @@ class CheaperVictim:
 ENOUGH_RUNS: Final = 10
 """Of fewer ended runs nothing is concluded."""
 SAMPLES: Final = 20
+ENOUGH_SAMPLES: Final = 10
+"""Where the time budget is over after so many of the samples, those are the estimate."""
 HORIZON: Final = timedelta(days=7)
 SIZES: Final = ((1_000, "up to 1 GPU"), (8_000, "up to 8 GPUs"))
 LARGE: Final = "more than 8 GPUs"

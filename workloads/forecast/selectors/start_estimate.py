@@ -25,6 +25,7 @@ from tenants.organisation.models import Project
 from tenants.quotas.selectors.runtime_rules import Allowance, allowances
 from workloads.forecast.rules.estimates import (
     ENOUGH_RUNS,
+    ENOUGH_SAMPLES,
     HORIZON,
     SAMPLES,
     EstimateBasis,
@@ -48,8 +49,6 @@ STALE: Final = timedelta(minutes=5)
 HISTORY: Final = timedelta(days=90)
 MOST_RUNS: Final = 5_000
 """The newest ones are read: 20 ms of processor time."""
-ENOUGH_SAMPLES: Final = 10
-"""Where the time budget is over after so many of the samples, those are the estimate."""
 CERTAIN: Final = 0.9
 """In so many of the model's runs a workload has to start; else there is no estimate."""
 
