@@ -26,9 +26,9 @@ def project_by_id(project_id: int) -> Project | None:
 
 
 def with_current_cluster(project: Project) -> Project:
-    """The project with its cluster's row read now: a cached one is as old as the version of the settings."""
+    """The project with its cluster and node pools read now: a cached one is as old as the version of the settings."""
     current = copy(project)
-    current.cluster = Cluster.objects.get(pk=project.cluster_id)
+    current.cluster = Cluster.objects.prefetch_related("node_pools").get(pk=project.cluster_id)
     return current
 
 

@@ -228,8 +228,8 @@ def with_at_most(spec: WorkloadSpec, most: Resources) -> WorkloadSpec:
 
 
 def _elsewhere(trial: AlternativeTrial) -> Iterator[Alternative]:
-    for pool in trial.project.cluster.node_pools.exclude(pk=trial.pool.pk):
-        if replace(trial, pool=pool).starts():
+    for pool in trial.project.cluster.node_pools.all():
+        if pool != trial.pool and replace(trial, pool=pool).starts():
             yield Alternative(f"Use node pool {pool.name}: it starts now.", pool=pool.name)
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from django.db.models import Count
+
 from clusters.connection.services.scheduler_config import (
     domains_ignored_because,
     forecast_warnings,
@@ -69,10 +71,11 @@ def _each(spec: WorkloadSpec) -> Iterator[int]:
 
 
 def _nodes(pools: Sequence[NodePool]) -> Mapping[int, list[int]]:
+    """GPU thousandths of each node by pool id."""
     found: dict[int, list[int]] = {}
     rows = Node.objects.filter(pool__in=pools, gpu_milli__gt=0).values_list("pool_id", "gpu_milli")
-    for pool, gpus in rows:
-        found.setdefault(pool, []).append(gpus)
+    for pool, gpus, count in rows.order_by().annotate(Count("pk")):
+        found.setdefault(pool, []).extend([gpus] * count)
     return found
 
 
