@@ -218,7 +218,7 @@ def test_semi_preemptible_is_a_value_like_the_others() -> None:
     ("request_", "words"),
     [
         pytest.param(ask("high"), "over-quota", id="non-preemptible now"),
-        pytest.param(ask(None, None, NON), "last in its queue", id="low, never evicted"),
+        pytest.param(ask(None, None, NON), "higher priorities of its queue go first", id="low, never evicted"),
         pytest.param(ask("high", None, PRE), "label", id="threshold disagrees"),
     ],
 )

@@ -344,7 +344,7 @@ def _against_threshold(chosen: Effective) -> Iterator[ResolutionWarning]:
             message = f"The label sets {chosen.preemptibility}, which overrides the threshold of {THRESHOLD}."
             yield ResolutionWarning("label_beats_threshold", message)
     elif chosen.preemptibility is Preemptibility.NON_PREEMPTIBLE:
-        message = "Never evicted, but last in its queue and only within the deserved quota."
+        message = "Never evicted, but runs only within the deserved quota, and higher priorities of its queue go first."
         yield ResolutionWarning("never_evicted_but_last", message)
     elif chosen.priority_source is not Source.TYPE:
         message = (
