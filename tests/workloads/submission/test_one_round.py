@@ -219,3 +219,10 @@ def test_a_wrong_cluster_is_named_beside_what_its_workload_would_be_refused_for(
     elsewhere = "00000000-0000-0000-0000-000000000000"
     answer = robot.send("POST", TRAININGS, body(vision_team, spec=spec, clusterId=elsewhere))
     assert {"wrong_cluster", "NonPreemptibleOverQuota"} == codes(answer)
+
+
+@pytest.mark.parametrize("text", ['{"name": "a", "name": "b", "projectId": "%d"}', '{"spec": {"gpu": NaN}}', "{}"])
+def test_a_project_that_could_not_be_read_is_not_called_foreign(robot: Robot, llm_team: Project, text: str) -> None:
+    sent = text.replace("%d", str(llm_team.pk))
+    assert "unknown_id" not in codes(robot.send("POST", TRAININGS, sent))
+    assert "unknown_id" not in codes(robot.send("POST", "v2/workloads", f'{{"metadata": {sent}}}'))

@@ -31,6 +31,7 @@ from workloads.submission.api.submissions import (
     NATIVE_TYPES,
     Submission,
     from_template,
+    names_project,
     naming_sources,
     project_named,
     read_on_cluster,
@@ -67,7 +68,9 @@ class NativeFields(Submission):
         """
         if not (isinstance(sent, dict) and isinstance(placed, dict)) or sent.get("templateId") is not None:
             return
-        project = project_named(actor, str(placed.get("projectId")), at=at)
+        if not names_project(placed):
+            return
+        project = project_named(actor, str(placed["projectId"]), at=at)
         parts = {name: sent.get(name) for name in ("spec", "masterSpec")}
         shaped = {name: part for name, part in parts.items() if isinstance(part, dict)}
         spec = self.read(kind, {"name": PLACEHOLDER, **shaped}, project, actor)

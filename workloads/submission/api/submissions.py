@@ -139,6 +139,11 @@ def key_of(request: Request) -> str | None:
     return None if key is None else validate_idempotency_key(key)
 
 
+def names_project(placed: Mapping[str, Any]) -> bool:
+    """Without a readable id nothing is said of the project: the body's own refusal names the field."""
+    return isinstance(placed.get("projectId"), str | int)
+
+
 def project_named(actor: Actor, project_id: str, *, at: str = "") -> Project:
     """The project a body names; one that is absent or foreign is refused alike, at its field below `at`."""
     number = id_number(project_id)
@@ -186,9 +191,9 @@ def read_body(schema: type[Any], data: Any, actor: Actor, *, keep: bool = True) 
 def _check_manifest(data: Any, known: Container[str], actor: Actor, *, keep: bool) -> None:
     """What else is wrong with a body whose shape is refused at the `known` pointers."""
     metadata = data.get("metadata") if isinstance(data, dict) else None
-    if not isinstance(metadata, dict):
+    if not isinstance(metadata, dict) or not names_project(metadata):
         return
-    project = project_named(actor, str(metadata.get("projectId")), at="/metadata")
+    project = project_named(actor, str(metadata["projectId"]), at="/metadata")
     given = {
         name: data[name]
         for name, type_ in (("manifest", dict), ("manifestBase64Encoded", str))
