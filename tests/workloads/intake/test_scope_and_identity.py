@@ -78,6 +78,11 @@ def test_t04_versions_and_kinds_are_compared_exactly(api_version: object, kind: 
     assert problems_of(body).keys() & {"/kind", "/apiVersion"}
 
 
+def test_t04_a_missing_version_is_not_quoted() -> None:
+    with pytest.raises(IntakeRefused, match="Job must be batch/v1, and none is given"):
+        read_yaml(b"kind: Job\n", scope=SCOPE)
+
+
 @pytest.mark.parametrize("name", ["", "x" * 254, "Upper", "a\nb", "-x", "<b>x</b>", "a/b", 5, "x" * 64])
 def test_t05_names_are_dns_labels(name: object) -> None:
     assert "/metadata/name" in problems_of(job(name=name))

@@ -292,7 +292,8 @@ def _kind_of(value: Any, place: Location) -> WorkloadKind | None:
 def _check_kind(api_version: Any, kind: Any, place: Location) -> None:
     versions = sorted({version for each in KINDS if each.kind == kind for version in each.api_versions})
     if versions:
-        message = f"{visible(kind)} must be {' or '.join(versions)}, not {visible(api_version)!r}."
+        found = "and none is given" if api_version is None else f"not {visible(api_version)!r}"
+        message = f"{visible(kind)} must be {' or '.join(versions)}, {found}."
         place.at("apiVersion").refuse("api_version", message, versions)
     else:
         names = sorted({each.kind for each in KINDS})
