@@ -115,6 +115,8 @@ def test_a_run_tells_what_happened_to_each_object(client_of: Clients, alice: Use
     assert "9 objects, 1 changed, 1 failed" in text
     assert "/spec/priority: 100 → 60" in text
     assert "object_conflict" in text
+    SyncRun.objects.filter(pk=run.pk).update(listed=1)
+    assert "· 1 object, 1 changed, 1 failed" in words(client_of(alice), "/clusters/lab/?tab=sync")
 
 
 def test_drift_stands_side_by_side(client_of: Clients, alice: User, cluster: Cluster) -> None:
