@@ -147,6 +147,17 @@ class TestReclaims:
         (arrow,) = matrix(admin, clusterId=str(kai.pk))["reclaims"]
         assert (arrow["taker"]["name"], arrow["giver"]["name"], arrow["gpus"]) == ("new", "llm-team", 1)
 
+    def test_the_page_shows_both_sides_with_their_units(
+        self, kai: Cluster, research: Department, llm_team: Project, h100: NodePool, admin: User, client_of: Clients
+    ) -> None:
+        new = ProjectFactory(department=research, name="new")
+        ProjectQuotaFactory(project=new, node_pool=h100, gpu_deserved=2 * GPU)
+        runs(llm_team, h100, 6)
+        runs(new, h100, 1)
+        page = " ".join(client_of(admin).get("/eviction-matrix/", {"cluster": kai.name}).content.decode().split())
+        assert "1 GPU in use, 2 deserved · rank medium-low, weight 2 <" in page
+        assert "6 GPUs in use, 4 deserved" in page
+
     def test_non_preemptible_work_is_not_reclaimed(
         self, kai: Cluster, llm_team: Project, vision_team: Project, h100: NodePool, admin: User, client_of: Clients
     ) -> None:
