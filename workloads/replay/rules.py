@@ -161,7 +161,7 @@ def _duration(text: str, _mapping: TraceMapping) -> dict[str, Any]:
 def _gpus(text: str, _mapping: TraceMapping) -> dict[str, Any]:
     gpus = _number(text)
     if gpus is None or not 0 <= gpus <= MOST_GPUS or gpus * 1000 % 1:
-        raise _Unreadable(f"GPUs of one worker: a number from 0 to {MOST_GPUS} in thousandths")
+        raise _Unreadable(f"GPUs of one worker: a number from 0 to {MOST_GPUS} with at most 3 decimals")
     return {"gpu": int(gpus * 1000)}
 
 

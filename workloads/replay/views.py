@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _lazy
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster
 from clusters.watch.selectors import Metric, SeriesPoint, TimeWindow
 from portal.kit.api.parsers import csv_response
@@ -23,7 +24,6 @@ from portal.kit.pages.api_snippets import ApiRequest, action_snippet, form_snipp
 from portal.kit.pages.forms import PageForm, form_data
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
-from scheduling.forecast.cycle import FLAVOURS
 from tenants.usage.selectors import Trend, draw
 from workloads.dictionary.models import HIGHEST_VALUE, LOWEST_VALUE, Priority
 from workloads.dictionary.selectors import require_dictionary
@@ -42,10 +42,11 @@ TONES: Final = {
     ReplayStatus.FAILED.value: "bad",
     ReplayStatus.CANCELLED.value: "wait",
 }
-SCHEDULERS: Final = (("", _lazy("as the cluster")), *((name.value, name.value) for name in FLAVOURS))  # type: ignore[attr-defined]
+SCHEDULERS: Final = (("", _lazy("as the cluster")), *((name, flavour.title) for name, flavour in FLAVOURS.items()))
 QUOTA_LINE: Final = _lazy(
-    "One per line: project (or: department NAME), node pool, deserved GPUs, limit (may be empty), over-quota weight."
+    "One per line: project (or department NAME), node pool, deserved GPUs, limit (may be empty), over-quota weight."
 )
+WORD_LINE: Final = _lazy("One per line: word in the file = priority.")
 POINTERS: Final = {"/start": "start", "/end": "end", "/trace/csv": "csv"}
 
 
@@ -61,7 +62,7 @@ class ReplayForm(PageForm):
     default_priority = forms.CharField(label=_lazy("Priority of rows without one"), required=False)
     words = forms.CharField(
         label=_lazy("Priorities in the trace"),
-        help_text=_lazy("One per line: word in the file = priority."),
+        help_text=WORD_LINE,
         widget=forms.Textarea(attrs={"rows": 2}),
         required=False,
     )
@@ -101,6 +102,15 @@ class ReplayForm(PageForm):
         except UnicodeDecodeError:
             raise forms.ValidationError(_("The trace must be UTF-8 text.")) from None
 
+    def clean_words(self) -> dict[str, str]:
+        words: dict[str, str] = {}
+        for number, line in enumerate(self.cleaned_data["words"].splitlines(), start=1):
+            theirs, sign, ours = line.partition("=")
+            if line.strip() and not sign:
+                raise forms.ValidationError(_("Line %(number)d: %(form)s") % {"number": number, "form": WORD_LINE})
+            words |= {theirs.strip(): ours.strip()} if sign else {}
+        return words
+
     def clean_quotas(self) -> list[dict[str, Any]]:
         lines = enumerate(self.cleaned_data["quotas"].splitlines(), start=1)
         return [_quota(number, line) for number, line in lines if line.strip()]
@@ -121,12 +131,11 @@ class ReplayForm(PageForm):
             "quotas": found["quotas"],
         }
         if found["csv"]:
-            words = (line.partition("=") for line in found["words"].splitlines() if "=" in line)
             return body | {
                 "trace": {
                     "csv": found["csv"],
                     "columns": {name: theirs for name in COLUMNS if (theirs := found[f"column_{name}"])},
-                    "priorities": {theirs.strip(): ours.strip() for theirs, _sign, ours in words},
+                    "priorities": found["words"],
                     "priority": found["default_priority"] or None,
                     "project": found["project"] or None,
                 }
@@ -253,7 +262,8 @@ def _report(row: Replay) -> dict[str, Any]:
         (_("GPUs in use"), "used", _trend(found["usedGpus"], found["seconds"])),
         (_("GPUs waiting"), "waiting", _trend(found["waitingGpus"], found["seconds"])),
     ]
-    return {"result": found, "whole": whole, "groups": groups, "plots": plots}
+    models = {side: flavour_for(found[side]).title for side in ("scheduler", "proposedScheduler")}
+    return {"result": found, "models": models, "whole": whole, "groups": groups, "plots": plots}
 
 
 def _trend(curves: Mapping[str, list[float]], seconds: int) -> Trend:

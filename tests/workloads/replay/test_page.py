@@ -59,6 +59,7 @@ def test_an_admin_starts_one_watches_it_and_reads_the_report(person: Client, llm
     assert part.count('<polyline class="deserved"') == 2
     assert "Evictions: 0 before, 0 after." in part
     assert "> llm-team <" in part
+    assert "Model: KAI Scheduler today, KAI Scheduler proposed. GPU use of 24 GPUs: 33.3 % before" in part
     assert "what if" in words(person)
     assert person.get(f"{PATH}{row.pk}/file/")["Content-Type"].startswith("text/csv")
 
@@ -103,6 +104,7 @@ def test_the_record_of_some_days_needs_no_file(person: Client, llm_team: Project
         pytest.param({"quotas": "llm-team, h100, many"}, "Line 1: One per line", id="a quota"),
         pytest.param({"quotas": "llm-team, h100, -1"}, "Line 1: One per line", id="a negative quota"),
         pytest.param({"quotas": "nobody, h100, 1"}, "Not a project of this cluster", id="a project"),
+        pytest.param({"words": "HP = high\nLP"}, "Line 2: One per line: word", id="a line without a priority"),
         pytest.param({"words": "HP = urgent"}, "which is not one of", id="a priority"),
     ],
 )
