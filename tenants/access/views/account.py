@@ -304,7 +304,7 @@ class SecurityAction:
 SECURITY_ACTIONS: Final[Mapping[str, SecurityAction]] = {
     "change-password": SecurityAction(
         gettext_lazy("Change your password"),
-        gettext_lazy("Every other session of yours ends."),
+        gettext_lazy("Your other sessions end."),
         gettext_lazy("Change password"),
         _change_password,
         form=PasswordForm,
