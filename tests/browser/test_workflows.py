@@ -59,7 +59,7 @@ def test_the_panel_answers_while_one_types(visit: Visitor, organisation: Address
     page.get_by_label("Name", exact=False).first.fill("probe")
     page.get_by_role("textbox", name="Image").press_sequentially(IMAGE)
     expect(panel).to_contain_text("Starts now in h100")
-    expect(panel).to_contain_text("default for Training")
+    expect(panel).to_contain_text("default for Standard training")
     page.get_by_label("Priority", exact=True).select_option("high")
     expect(panel).to_contain_text("it can no longer use over-quota resources")
     assert not Workload.objects.filter(name="probe").exists()

@@ -220,7 +220,9 @@ def _submit(form: SubmitBase, actor: Actor, specs: Sequence[WorkloadSpec]) -> li
 def _forecasts(form: SubmitBase, actor: Actor, specs: Sequence[WorkloadSpec]) -> dict[str, Any]:
     """What the panel shows of a file: the first few workloads, and what Rung takes of all."""
     project = form.chosen_project
+    types = workload_types().filter(name__in={spec.type_name for spec in specs[:MOST_FORECASTS]})
     return {
+        "titles": {row.name: row.title for row in types},
         "forecasts": [(spec, foretell(spec=spec, project=project, actor=actor)) for spec in specs[:MOST_FORECASTS]],
         "rest": len(specs) - MOST_FORECASTS,
         "taken": "---\n".join(as_yaml(spec.manifest) for spec in specs),

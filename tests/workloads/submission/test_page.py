@@ -86,7 +86,7 @@ def test_every_card_submits(
 def test_the_panel_says_pair_and_source_verdict_flavour_and_age(client_of: Clients, alice: User) -> None:
     text = panel(client_of(alice), FORM, filled())
     assert "priority low, 40, rung 2 of 7" in text
-    assert "default for Training" in text
+    assert "default for Standard training" in text
     assert "Starts now in h100" in text
     assert "Estimated with the KAI Scheduler model" in text
     assert "from data 7 s old. Nothing is reserved." in text
