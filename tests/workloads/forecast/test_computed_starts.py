@@ -137,5 +137,5 @@ def test_pages_and_rest_say_that_it_is_computed(slow: Full, client_of: Callable[
     said = robot.get(f"v1/workloads/{slow.mine.pk}/waiting").json()["startEstimate"]
     assert (said["code"], said["median"]) == ("computing", None)
     compute_requested()
-    assert "Probably starts within" in client_of(admin).get(f"/workloads/{slow.mine.pk}/waiting/").content.decode()
+    assert "in half of the model runs" in client_of(admin).get(f"/workloads/{slow.mine.pk}/waiting/").content.decode()
     assert robot.get(f"v1/workloads/{slow.mine.pk}/waiting").json()["startEstimate"]["median"]
