@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, ClusterState, NodePool
-from portal.kit.pages.formatting import gpu_text
+from portal.kit.pages.formatting import gpu_text, gpus_text
 from scheduling.forecast.headroom import Bound, Headroom
 from scheduling.model.resources import Limit, Resources
 from tenants.organisation.models import Department, Project
@@ -263,7 +263,7 @@ def _text(version: Any | None, field: str) -> str:
 
 def _amount(field: str, value: int) -> str:
     if field.startswith("gpu"):
-        return f"{gpu_text(value)} GPU"
+        return gpus_text(value)
     return f"{gpu_text(value)} CPU" if field.startswith("cpu") else f"{value / GIB:.4g} GiB"
 
 

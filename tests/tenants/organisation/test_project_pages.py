@@ -47,7 +47,7 @@ def test_a_quota_change_shows_who_and_why(client_of: Clients, alice: User, admin
     raised = QuotaValues(**{**vars_of(values), "deserved": values.deserved.__class__(gpu=6000)})
     set_project_quota(project=project, node_pool=h100, values=raised, actor=acting(admin), reason="for the paper")
     text = words(client_of(alice))
-    assert "GPU deserved 4 GPU → 6 GPU" in text
+    assert "GPU deserved 4 GPUs → 6 GPUs" in text
     assert "admin · “for the paper”" in text
 
 
