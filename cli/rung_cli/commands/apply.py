@@ -107,7 +107,7 @@ def apply(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     output: OutputFlag = None,
 ) -> None:
-    """Apply documents, and say of each what was done. Omitted fields do not change. Applying again changes nothing.
+    """Apply documents, and report the outcome of each. Omitted fields do not change. Applying again changes nothing.
 
     If one is refused, the others are applied, but for those that depend on it; the exit code is then 1.
 

@@ -129,7 +129,7 @@ def list_policies(
     everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="In all projects.")] = False,
     output: OutputFlag = None,
 ) -> None:
-    """List the policies that hold in the project, or all that you can see: the defaults and rules of each.
+    """List the policies that apply to the project, or all that you can see: the defaults and rules of each.
 
     rung policies -p llm-team
     """
