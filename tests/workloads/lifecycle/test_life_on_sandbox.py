@@ -84,7 +84,9 @@ def test_a_gangs_pods_have_one_record_each_and_one_story(kai: Lab) -> None:
     kai.settle(4)
     assert PreemptionRecord.objects.filter(victim=gang).count() == 2
     assert fresh(gang).preempted_count == 1
-    assert [entry.type for entry in timeline(gang)].count("preemption") == 1
+    entries = timeline(gang)
+    assert [entry.type for entry in entries].count("preemption") == 1
+    assert [entry.message.startswith("Preempted by big") for entry in entries].count(True) == 1
     [story] = eviction_timelines(fresh(gang), acting(UserFactory(is_superuser=True)))
     assert "on 8 GPUs in 2 pods" in story.sentence
 

@@ -3,7 +3,7 @@ timeline.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -215,10 +215,18 @@ def quietly(text: str, hidden: frozenset[str]) -> str:
 
 def timeline(workload: Workload) -> list[TimelineEntry]:
     """Everything that happened to it, newest first, with who did it."""
+    rows = list(workload.timeline.all()[:MOST_ENTRIES])
+    evictions = {row.message for row in rows if row.type == EventType.PREEMPTION}
     return [
-        TimelineEntry(row.at, row.type, row.phase, row.reason, row.message or row.phase or row.reason, row.actor)
-        for row in workload.timeline.all()[:MOST_ENTRIES]
+        TimelineEntry(row.at, row.type, row.phase, row.reason, _entry_text(row, evictions), row.actor) for row in rows
     ]
+
+
+def _entry_text(row: WorkloadEvent, evictions: Collection[str]) -> str:
+    """The phase after an eviction carries the eviction's own sentence, which has an entry already."""
+    if row.type == EventType.PHASE and row.phase == Phase.PENDING and row.message in evictions:
+        return "Requeued."
+    return row.message or row.phase or row.reason
 
 
 def containers_of(workload: Workload, pod: ObservedPod) -> list[str]:
