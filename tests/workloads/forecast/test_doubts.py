@@ -258,8 +258,7 @@ def test_rest_and_the_page_show_the_doubts(kube: Kube) -> None:
     answer = kube.ask(volumes=[volume])
     [found] = [each for each in forecast_json(answer)["doubts"] if each["code"] == "volume_claim"]
     assert found["sentence"] in forecast_json(answer)["cautions"]
-    page = render_to_string(
-        "workloads/forecast/parts/forecast_one.html", {"forecast": answer, "spec": {"name": "asked"}}
-    )
+    shown = {"forecast": answer, "spec": {"name": "asked", "type_name": "Job"}, "titles": {"Job": "Job"}}
+    page = render_to_string("workloads/forecast/parts/forecast_one.html", shown)
     assert "mounts the volume claim corpus" in page
     assert f"Check: {found['check']}" in page

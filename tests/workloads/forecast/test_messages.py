@@ -143,7 +143,8 @@ LACKING = ("gpu",)
                 lacking=("cpu",),
                 beside=True,
             ),
-            "needs 128 CPUs, more than h100 has: 320 CPUs in total, 64 on a node that fits its other requests",
+            "needs 128 CPUs, which h100 cannot place even if nothing else runs there: 320 CPUs in total, 64 on a node "
+            "that fits its other requests",
             id="never for want of CPUs",
         ),
         pytest.param(

@@ -188,7 +188,9 @@ def _never(pend: PendingReason, needed: str, pool: str) -> str:
         return f"needs {needed} in {pool}, and {what}"
     node = _node(pend) if pend.beside else "its largest node"
     free = amount_text(pend.free, names)
-    return f"needs {needed}, more than {pool} has: {free} in total, {_on_one(pend)} on {node}"
+    too_much = not pend.needed.only(names).fits_in(pend.free.only(names))
+    why = f"more than {pool} has" if too_much else f"which {pool} cannot place even if nothing else runs there"
+    return f"needs {needed}, {why}: {free} in total, {_on_one(pend)} on {node}"
 
 
 class DoubtCode(StrEnum):

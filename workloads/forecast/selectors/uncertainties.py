@@ -23,7 +23,7 @@ from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.selectors.workloads import workload_ids
 
 RIVALS: Final = (
-    "{title} decides again while evicted pods stop. Another waiting workload may take the freed GPUs first, and "
+    "{title} decides again while evicted pods stop. Another waiting workload may take the freed GPUs first, and then "
     "more workloads are evicted."
 )
 OTHERS_FIRST: Final = (
