@@ -44,7 +44,7 @@ export RUNG_CLIENT_ID='{client_id}'
 read -rs RUNG_CLIENT_SECRET && export RUNG_CLIENT_SECRET
 """
 _RUNG: Final = """\
-rung whoami  # at once; the next line signs in for good
+rung whoami  # this shell only; the next command stays signed in
 printf %s "$RUNG_CLIENT_SECRET" |
   rung login "$RUNG_URL" --client-id "$RUNG_CLIENT_ID" --secret-stdin
 """
