@@ -173,7 +173,7 @@ class ClusterReplay:
                 self._vacate(self.runs[name])
             elif kind is _Kind.LEAVE:
                 self._urgent = True
-                self._restart(self.runs[name])
+                self._restart(self.runs[name], now)
         if self._backlog is not None:
             self._commit(now)
             self._decide_one_by_one(self._backlog, now)
@@ -206,8 +206,8 @@ class ClusterReplay:
                 self._backlog.vacate(group, held, [queue.name for queue in self._paths.path(group.queue)])
         return left
 
-    def _restart(self, run: ReplayedSubmission) -> None:
-        """Replace its evicted pods by waiting ones."""
+    def _restart(self, run: ReplayedSubmission, now: int) -> None:
+        """Replace its evicted pods by waiting ones. For kube-scheduler they are new, and queue behind their equals."""
         for group in self._vacate(run):
             waiting = sum(pod.requests.gpu for pod in group.waiting)
             self._waiting -= waiting
@@ -215,6 +215,7 @@ class ClusterReplay:
             fresh = _with_pods(group, tuple([Pod(pod.name, pod.requests) for pod in group.pods]), None)
             if self._backlog is not None:
                 self._gone.add(group.name)
+                fresh = replace(fresh, created=now)
             self._enter(run.submission, [fresh])
 
     def _commit(self, now: int) -> None:

@@ -49,6 +49,18 @@ def test_a_stronger_one_evicts_and_the_victim_starts_over_when_it_has_finished(f
     assert (found["weak"].evictions, found["weak"].lost, found["strong"].evictions) == (1, 40 * 8000, 0)
 
 
+@pytest.mark.parametrize(
+    ("flavour", "order"),
+    [("kube", ["equal", "victim"]), ("kube-gangs", ["equal", "victim"]), ("kueue", ["victim", "equal"])],
+)
+def test_a_victim_is_a_new_pod_to_kube_scheduler_and_keeps_its_place_with_kueue(flavour: str, order: list[str]) -> None:
+    strong = sent("strong", 20, 50, 8, priority=90)
+    found = replayed(team(), sent("victim", 0, 100, 8), sent("equal", 10, 100, 8), strong, flavour=flavour, grace=5)
+    ended = {name: run.finished or 0 for name, run in found.items() if name != "strong"}
+    assert found["victim"].evictions == 1
+    assert sorted(ended, key=ended.__getitem__) == order
+
+
 @pytest.mark.parametrize("flavour", list(Flavour))
 def test_without_grace_it_starts_at_once(flavour: str) -> None:
     trace = (sent("weak", 0, 100, 8), sent("strong", 40, 50, 8, priority=90))
