@@ -1,0 +1,321 @@
+"""A seeded trace of submissions, played on a real scheduler in real time, and the same trace in the replay model.
+
+A fake pod runs for the time in its annotation. One that is evicted is submitted again once it is gone and runs from the
+beginning, as in the model. The model gets the times that were measured: when each pod came, how long it occupied its
+GPUs, and how long victims took to go.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from statistics import mean, median
+from typing import Final
+
+from clusters.ports.gateway import Manifest
+from scheduling.forecast.replay import ClusterReplay, RecordedSubmission
+from scheduling.model.resources import Resources
+from scheduling.model.snapshot import Snapshot, SnapshotNode
+from tests.real.scenarios.objects import class_name
+from tests.support.kube import KubeClient
+from tests.support.lab import GPUS, NODES, POOL
+
+PRIORITIES: Final = (25, 80, 150)
+SIZES: Final = (1, 2, 4, 8)
+LENGTHS: Final = (1.0, 4.0)
+"""Seconds, of the shortest and the longest run."""
+EXIT_AFTER: Final = 0.5
+"""Seconds that a victim takes to go."""
+BLUR: Final = 50
+"""Milliseconds by which times are known."""
+REPLAYS: Final = 20
+LOOK: Final = 0.03
+PATIENCE: Final = 120.0
+SPACE: Final = "replayed"
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A pod. at, length: seconds."""
+
+    name: str
+    at: float
+    length: float
+    gpus: int
+    priority: int
+
+
+def trace(seed: int, *, load: float, count: int, capacity: int = NODES * GPUS) -> list[Submission]:
+    """The same for ever: so much work comes at a steady rate that the GPUs are wanted `load` times."""
+    chance = Random(seed)
+    drawn = [(chance.uniform(*LENGTHS), chance.choice(SIZES), chance.choice(PRIORITIES)) for _ in range(count)]
+    span = sum(length * gpus for length, gpus, _priority in drawn) / (capacity * load)
+    times = sorted(chance.uniform(0, span) for _ in drawn)
+    return [
+        Submission(f"s{number:02}", at, *values) for number, (at, values) in enumerate(zip(times, drawn, strict=True))
+    ]
+
+
+@dataclass(slots=True)
+class Played:
+    """What became of a submission, in milliseconds since the trace began.
+
+    cut_short: how long each evicted run had run. start: of the present or last run. leaving: since when it is evicted.
+    """
+
+    came: int | None = None
+    first_start: int | None = None
+    start: int | None = None
+    finished: int | None = None
+    cut_short: list[int] = field(default_factory=list)
+    leaving: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What became of a whole trace. lost: GPU-seconds. cut_short: milliseconds that each evicted run had run."""
+
+    starts: int
+    lost: float
+    cut_short: Sequence[int]
+    waits: Mapping[int, float]
+
+    @property
+    def evictions(self) -> int:
+        return len(self.cut_short)
+
+    def longer(self, milliseconds: int) -> int:
+        """Evictions of runs that had run for at least so long."""
+        return sum(each >= milliseconds for each in self.cut_short)
+
+    def __str__(self) -> str:
+        waits = ", ".join(f"{priority}: {wait:.1f} s" for priority, wait in self.waits.items())
+        longer = ", ".join(f"{self.longer(least)} of {least} ms or more" for least in (250, 500))
+        counts = f"{self.starts} starts, {self.evictions} evictions ({longer})"
+        return f"{counts}, {self.lost:.0f} GPU-seconds lost, mean waits by priority: {waits}"
+
+
+class Player(ABC):
+    """Plays a trace in real time; the subclass knows how one scheduler is asked, and how its state is read."""
+
+    def __init__(self, admin: KubeClient, submissions: Sequence[Submission]) -> None:
+        self.admin = admin
+        self.by_name = {each.name: each for each in submissions}
+        self.played = {each.name: Played() for each in submissions}
+        self.left: list[int] = []
+        """How long each victim took to go."""
+        self._zero = 0.0
+
+    @abstractmethod
+    def furnish(self) -> None:
+        """Put up what submissions need."""
+
+    @abstractmethod
+    def submit(self, submission: Submission) -> None:
+        """Let it come."""
+
+    @abstractmethod
+    def look(self) -> None:
+        """Note what has started, was evicted, is gone or has finished since the last look."""
+
+    def play(self) -> None:
+        """Submit everything at its time; return when everything has finished."""
+        self.furnish()
+        self._zero = time.monotonic()
+        due = list(self.by_name.values())
+        while due or any(each.finished is None for each in self.played.values()):
+            unfinished = {name: each for name, each in self.played.items() if each.finished is None}
+            assert self.now() < PATIENCE * 1000, f"not over after {PATIENCE} s: {unfinished}"
+            while due and due[0].at * 1000 <= self.now():
+                self.submit(due[0])
+                self.played[due.pop(0).name].came = self.now()
+            self.look()
+            time.sleep(LOOK)
+
+    def now(self) -> int:
+        return round((time.monotonic() - self._zero) * 1000)
+
+    def started(self, name: str) -> None:
+        found = self.played[name]
+        found.start = self.now()
+        found.first_start = found.start if found.first_start is None else found.first_start
+
+    def evicted(self, name: str) -> None:
+        """Also what was chosen before anybody saw it start."""
+        found = self.played[name]
+        if found.start is None:
+            self.started(name)
+        found.leaving = self.now()
+        found.cut_short.append(found.leaving - (found.start or 0))
+
+    def gone(self, name: str) -> None:
+        found = self.played[name]
+        if found.leaving is None:
+            self.evicted(name)
+        self.left.append(self.now() - (found.leaving or 0))
+        found.leaving = found.start = None
+
+    def amounts(self) -> Amounts:
+        """What really happened."""
+        return Amounts(
+            starts=sum(len(each.cut_short) + (each.start is not None) for each in self.played.values()),
+            lost=sum(sum(each.cut_short) * self.by_name[name].gpus for name, each in self.played.items()) / 1000,
+            cut_short=sorted(ran for each in self.played.values() for ran in each.cut_short),
+            waits=_waits(self.by_name, {name: (each.came, each.first_start) for name, each in self.played.items()}),
+        )
+
+    def in_model(self, base: Snapshot, *, flavour: str) -> list[Amounts]:
+        """What the replay says of the same submissions, with the times that were measured, each time blurred anew.
+
+        Decisions are chaotic: a pod that comes 50 ms later changes all that follows.
+        """
+        grace = round(median(self.left)) if self.left else 0
+        replays = [
+            ClusterReplay(base, self._recorded(Random(number)), flavour=flavour, grace=grace)
+            for number in range(REPLAYS)
+        ]
+        return [_replayed(replay, self.by_name) for replay in replays]
+
+    def _recorded(self, chance: Random) -> list[RecordedSubmission]:
+        """One that was evicted counts with its length: it may have been evicted when its pod was at its end."""
+        extra = [self._occupied(name) - self.by_name[name].length * 1000 for name in self.played if self._whole(name)]
+        more = median(extra)
+        lasts = {
+            name: self._occupied(name) if self._whole(name) else round(each.length * 1000 + more)
+            for name, each in self.by_name.items()
+        }
+        return [
+            RecordedSubmission(
+                name=name,
+                submitted=max((each.came or 0) + chance.randint(-BLUR, BLUR), 0),
+                duration=lasts[name] + chance.randint(-BLUR, BLUR),
+                queue=SPACE,
+                priority=self.by_name[name].priority,
+                preemptible=True,
+                requests=Resources.of(gpu=self.by_name[name].gpus),
+            )
+            for name, each in self.played.items()
+        ]
+
+    def _whole(self, name: str) -> bool:
+        """Whether it ran once, from beginning to end."""
+        return not self.played[name].cut_short
+
+    def _occupied(self, name: str) -> int:
+        """How long its last run had its GPUs."""
+        found = self.played[name]
+        return (found.finished or 0) - (found.start or 0)
+
+
+def _replayed(replay: ClusterReplay, by_name: Mapping[str, Submission]) -> Amounts:
+    """The replay goes moment by moment: what a submission lost in one says how long it had run."""
+    lost, cut_short = dict.fromkeys(replay.runs, 0), list[int]()
+    evictions = dict.fromkeys(replay.runs, 0)
+    going = True
+    while going:
+        going = replay.advance(1)
+        for name, run in replay.runs.items():
+            if run.evictions != evictions[name]:
+                cut_short.append((run.lost - lost[name]) // run.submission.requests.gpu)
+                evictions[name], lost[name] = run.evictions, run.lost
+    runs = replay.runs.values()
+    return Amounts(
+        starts=sum(run.evictions + (run.finished is not None) for run in runs),
+        lost=sum(run.lost for run in runs) / 1_000_000,
+        cut_short=sorted(cut_short),
+        waits=_waits(by_name, {name: (run.submission.submitted, run.started) for name, run in replay.runs.items()}),
+    )
+
+
+def _waits(
+    by_name: Mapping[str, Submission], times: Mapping[str, tuple[int | None, int | None]]
+) -> Mapping[int, float]:
+    """Mean seconds until the first start, by priority."""
+    found: dict[int, list[float]] = {priority: [] for priority in PRIORITIES}
+    for name, (came, start) in times.items():
+        found[by_name[name].priority].append(((start or 0) - (came or 0)) / 1000)
+    return {priority: mean(waits) for priority, waits in found.items() if waits}
+
+
+def plain_nodes() -> Snapshot:
+    """The nodes of the lab, as the model sees them."""
+    size = Resources.of(gpu=GPUS, cpu=192, memory="2Ti")
+    return Snapshot(tuple(SnapshotNode(f"lab-{number}", "default", size, order=number) for number in range(NODES)))
+
+
+class KubePlayer(Player):
+    """Plain pods for kube-scheduler. A pod that is evicted comes again as soon as it is gone."""
+
+    def __init__(self, admin: KubeClient, submissions: Sequence[Submission]) -> None:
+        super().__init__(admin, submissions)
+        self._pods = f"/api/v1/namespaces/{SPACE}/pods"
+        self._waited_for: set[str] = set()
+
+    def furnish(self) -> None:
+        for value in PRIORITIES:
+            self.admin.apply(_priority_class(value))
+        self.admin.namespace(SPACE)
+
+    def submit(self, submission: Submission) -> None:
+        self._waited_for.add(submission.name)
+        number = len(self.played[submission.name].cut_short)
+        self.admin.call("POST", self._pods, _pod(submission, number))
+
+    def look(self) -> None:
+        found = {each["metadata"]["labels"]["run"]: each for each in self.admin.call("GET", self._pods)["items"]}
+        for name, each in found.items():
+            self._take(name, each)
+        for name in self._waited_for - found.keys():
+            self.gone(name)
+            self.submit(self.by_name[name])
+
+    def _take(self, name: str, found: Manifest) -> None:
+        known = self.played[name]
+        if known.start is None and found["spec"].get("nodeName"):
+            self.started(name)
+        if name in self._waited_for and found["status"]["phase"] == "Succeeded":
+            known.finished = self.now()
+            self._waited_for.remove(name)
+            self.admin.call("DELETE", f"{self._pods}/{found['metadata']['name']}", {"gracePeriodSeconds": 0})
+        elif name in self._waited_for and known.leaving is None and _preempted(found):
+            self.evicted(name)
+
+
+def _priority_class(value: int) -> Manifest:
+    name = class_name(value, never=False)
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+
+
+def _pod(submission: Submission, number: int) -> Manifest:
+    """Its run of this number."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"{submission.name}-{number}", **pod_metadata(submission)},
+        "spec": {**pod_spec(submission, POOL), "priorityClassName": class_name(submission.priority, never=False)},
+    }
+
+
+def pod_metadata(submission: Submission) -> Manifest:
+    """How a fake node runs it."""
+    times = {"lab.rung.dev/run-for": f"{submission.length:.3f}s", "lab.rung.dev/exit-after": f"{EXIT_AFTER}s"}
+    return {"labels": {"run": submission.name}, "annotations": times}
+
+
+def pod_spec(submission: Submission, pool: str) -> Manifest:
+    amounts = {"nvidia.com/gpu": str(submission.gpus)}
+    return {
+        "nodeSelector": {"rung.dev/node-pool": pool},
+        "terminationGracePeriodSeconds": 30,
+        "automountServiceAccountToken": False,
+        "restartPolicy": "Never",
+        "containers": [{"name": "work", "image": "work", "resources": {"requests": amounts, "limits": amounts}}],
+    }
+
+
+def _preempted(found: Manifest) -> bool:
+    return any(
+        each["type"] == "DisruptionTarget" and each["reason"] == "PreemptionByScheduler"
+        for each in found["status"].get("conditions") or []
+    )
