@@ -1,8 +1,8 @@
 """Over a whole trace real schedulers evict about as often as the replay says, and as much work is lost.
 
-Amounts are compared, not victims, and within wide bounds: a pod that comes 50 ms later changes all that follows. What
-real schedulers did with a trace was 0.5 to 2.0 times (evictions) and 0.5 to 2.3 times (lost GPU-seconds) the mean of 20
-replays with times blurred by 50 ms, in 21 traces. RUNG_REALITY_SEED plays the trace of another seed.
+Amounts are compared, not victims, and within wide bounds: a pod that comes 50 ms later changes all that follows. The
+ratios of what really happened to the mean of 20 replays with times blurred by 50 ms are those of 24 traces
+(docs/benchmarks.md). RUNG_REALITY_SEED plays the trace of another seed.
 """
 
 import os
@@ -16,29 +16,28 @@ from tests.real.scenarios.traces import Amounts, KubePlayer, Submission, plain_n
 from tests.support.lab import LabCluster
 
 pytestmark = [pytest.mark.lab, pytest.mark.enable_socket, pytest.mark.timeout(300)]
-EVICTIONS = (0.45, 2.2)
 LOST = (0.4, 2.8)
-"""Bounds of what really happened, for each that the model says: a third beyond what was seen in 21 traces."""
+"""Bounds of what was really lost, for each GPU-second that the model says: about a third beyond what was seen."""
 
 
 def seed(default: int) -> int:
     return int(os.environ.get("RUNG_REALITY_SEED", default))
 
 
-def assert_alike(real: Amounts, model: Sequence[Amounts], *, brief: int) -> None:
+def assert_alike(real: Amounts, model: Sequence[Amounts], *, brief: int, bounds: tuple[float, float]) -> None:
     """Evictions of runs of at least `brief` milliseconds, and the GPU-seconds that all lost, are within the bounds."""
     said = "\n".join(["", f"real:  {real}", *(f"model: {each}" for each in model[:3])])
     evictions, lost = mean(each.longer(brief) for each in model), mean(each.lost for each in model)
     assert min(evictions, real.longer(brief)) >= 4, said
-    assert EVICTIONS[0] * evictions <= real.longer(brief) <= EVICTIONS[1] * evictions, said
+    assert bounds[0] * evictions <= real.longer(brief) <= bounds[1] * evictions, said
     assert LOST[0] * lost <= real.lost <= LOST[1] * lost, said
 
 
 def test_kube_scheduler_evicts_as_often_as_its_replay(kueue_cluster: LabCluster) -> None:
-    """Left out are runs of less than 250 ms, of which there are more: the next test says why."""
+    """Left out are runs of less than 250 ms, of which there are more: the next test says why. Seen: 0.6 to 1.5."""
     player = KubePlayer(kueue_cluster.admin, trace(seed(13), load=1.2, count=60))
     player.play()
-    assert_alike(player.amounts(), player.in_model(plain_nodes(), flavour="kube"), brief=250)
+    assert_alike(player.amounts(), player.in_model(plain_nodes(), flavour="kube"), brief=250, bounds=(0.45, 2.2))
 
 
 def test_a_lower_pod_starts_while_kube_scheduler_backs_off_from_one_that_then_evicts_it(
@@ -58,7 +57,7 @@ def test_a_lower_pod_starts_while_kube_scheduler_backs_off_from_one_that_then_ev
 
 
 def test_kueue_evicts_as_often_as_its_replay(kueue_cluster: LabCluster) -> None:
-    """Left out are runs of less than 500 ms, about the time that Kueue needs to notice who has finished or come."""
-    player = KueuePlayer(kueue_cluster.admin, trace(seed(3), load=0.7, count=36))
+    """Kueue evicts less often: a workload that waits for its victims holds up its queue. Seen: 0.4 to 1.1."""
+    player = KueuePlayer(kueue_cluster.admin, trace(seed(1), load=0.7, count=36))
     player.play()
-    assert_alike(player.amounts(), player.in_model(one_queue(), flavour="kueue"), brief=500)
+    assert_alike(player.amounts(), player.in_model(one_queue(), flavour="kueue"), brief=250, bounds=(0.3, 1.6))
