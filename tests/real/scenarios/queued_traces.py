@@ -14,6 +14,8 @@ from tests.support.lab import GPUS, NODES
 
 VERSION: Final = "kueue.x-k8s.io/v1beta2"
 QUOTA: Final = NODES * GPUS
+JOBS: Final = "replayed-jobs"
+"""A namespace apart from that of plain pods."""
 WIDE: Final = "wide"
 """A pool of one node, larger than the quota: what Kueue admits never waits for a node."""
 
@@ -23,13 +25,13 @@ class KueuePlayer(Player):
 
     def __init__(self, admin: KubeClient, submissions: Sequence[Submission]) -> None:
         super().__init__(admin, submissions)
-        self._workloads = f"/apis/{VERSION}/namespaces/{SPACE}/workloads"
+        self._workloads = f"/apis/{VERSION}/namespaces/{JOBS}/workloads"
 
     def furnish(self) -> None:
         """The node, the queue, and the priorities."""
         if not self.admin.call("GET", f"/api/v1/nodes?labelSelector=rung.dev/node-pool={WIDE}")["items"]:
             self.admin.gpu_nodes(1, 2 * QUOTA, WIDE)
-        self.admin.namespace(SPACE)
+        self.admin.namespace(JOBS)
         for manifest in _queue():
             self.admin.apply(manifest)
         for value in {each.priority for each in self.by_name.values()}:
@@ -38,7 +40,7 @@ class KueuePlayer(Player):
             self.admin.apply({**kind, "metadata": name, "value": value})
 
     def submit(self, submission: Submission) -> None:
-        self.admin.call("POST", f"/apis/batch/v1/namespaces/{SPACE}/jobs", _job(submission))
+        self.admin.call("POST", f"/apis/batch/v1/namespaces/{JOBS}/jobs", _job(submission))
 
     def look(self) -> None:
         for each in self.admin.call("GET", self._workloads)["items"]:
@@ -77,7 +79,7 @@ def _queue() -> list[Manifest]:
         "resourceGroups": [{**group, "flavors": [{"name": SPACE, "resources": [amount]}]}],
         "preemption": {"withinClusterQueue": "LowerPriority"},
     }
-    local = {"metadata": {"name": SPACE, "namespace": SPACE}, "spec": {"clusterQueue": SPACE}}
+    local = {"metadata": {"name": SPACE, "namespace": JOBS}, "spec": {"clusterQueue": SPACE}}
     return [
         {"apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": {"name": SPACE}, "spec": {}},
         {"apiVersion": VERSION, "kind": "ClusterQueue", "metadata": {"name": SPACE}, "spec": spec},
