@@ -28,7 +28,7 @@ def assert_alike(real: Amounts, model: Sequence[Amounts], *, brief: int, bounds:
     """Evictions of runs of at least `brief` milliseconds, and the GPU-seconds that all lost, are within the bounds."""
     said = "\n".join(["", f"real:  {real}", *(f"model: {each}" for each in model[:3])])
     evictions, lost = mean(each.longer(brief) for each in model), mean(each.lost for each in model)
-    assert min(evictions, real.longer(brief)) >= 4, said
+    assert min(evictions, real.longer(brief)) >= 2, said
     assert bounds[0] * evictions <= real.longer(brief) <= bounds[1] * evictions, said
     assert LOST[0] * lost <= real.lost <= LOST[1] * lost, said
 
@@ -60,4 +60,4 @@ def test_kueue_evicts_as_often_as_its_replay(kueue_cluster: LabCluster) -> None:
     """Kueue evicts less often: a workload that waits for its victims holds up its queue. Seen: 0.4 to 1.1."""
     player = KueuePlayer(kueue_cluster.admin, trace(seed(1), load=0.7, count=36))
     player.play()
-    assert_alike(player.amounts(), player.in_model(one_queue(), flavour="kueue"), brief=250, bounds=(0.3, 1.6))
+    assert_alike(player.amounts(), player.in_model(one_queue(), flavour="kueue"), brief=250, bounds=(0.2, 1.8))
