@@ -18,6 +18,12 @@ EVENT_SOURCE_KEYS: Final = frozenset(kind.key for each in FLAVOURS.values() for 
 LABELLED_EVENT_SOURCE_KEYS: Final = frozenset(
     kind.key for each in FLAVOURS.values() for kind in each.traits.labelled_events
 )
+KEEPS_NON_PREEMPTIBLE: Final = frozenset(
+    name
+    for name, flavour in FLAVOURS.items()
+    if any(each.code == "non_preemptible_stays" and each.enforced == "yes" for each in flavour.semantics())
+)
+"""Names of those that never evict non-preemptible work."""
 
 
 def flavour_for(name: str) -> SchedulerFlavour:

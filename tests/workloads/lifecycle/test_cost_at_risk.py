@@ -10,6 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from clusters.inventory.models import Cluster
 from tenants.access.models import User
 from tenants.organisation.models import Project
 from tests.factories.tenants import GPU
@@ -51,10 +52,24 @@ def running(run: Callable[..., Workload]) -> None:
 
 def test_the_list_shows_it_for_what_holds_gpus(client_of: Clients, running: None, alice: User) -> None:
     page = client_of(alice).get("/workloads/").content.decode()
-    for lost in ("0.5", "1.0", "2.0", "3.0"):
+    for lost in ("0.5", "1.0", "2.0"):
         assert f"{lost} GPU-hours at risk" in page
-    assert page.count("at risk") == 5
+    assert page.count("at risk") == 4
     assert "about 1.5 GPU-hours at risk" in page
+
+
+@pytest.mark.parametrize(
+    ("flavour", "lost"), [("kai", 0), ("volcano", 0), ("kube", 12), ("kube-gangs", 12), ("kueue", 12)]
+)
+def test_non_preemptible_work_is_at_risk_where_its_scheduler_may_evict_it(
+    client_of: Clients, run: Callable[..., Workload], alice: User, llm_team: Project, flavour: str, lost: int
+) -> None:
+    Cluster.objects.filter(pk=llm_team.cluster_id).update(flavour=flavour)
+    run("fixed", preemptibility="non-preemptible")
+    client = client_of(alice)
+    assert ("up to 12.0 GPU-hours at risk" in client.get("/workloads/").content.decode()) == bool(lost)
+    home = client.get("/").content.decode()
+    assert (f"Your running workload that may be evicted would lose {lost}.0 GPU-hours" in home) == bool(lost)
 
 
 def test_where_too_few_report_it_counts_from_the_start_and_says_so(
@@ -65,11 +80,11 @@ def test_where_too_few_report_it_counts_from_the_start_and_says_so(
     assert "up to 12.0 GPU-hours at risk" in page
 
 
-def test_home_sums_it_over_my_preemptible_work(
+def test_home_sums_it_over_my_work_that_may_be_evicted(
     client_of: Clients, running: None, alice: User, admin: User, llm_team: Project
 ) -> None:
     page = client_of(alice).get("/").content.decode()
-    assert "Your 4 running preemptible workloads would lose 5.0 GPU-hours if they were evicted now." in page
+    assert "Your 4 running workloads that may be evicted would lose 5.0 GPU-hours if all were evicted now." in page
     assert "evicted now" not in client_of(admin).get("/").content.decode()
 
 

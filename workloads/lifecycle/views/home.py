@@ -20,7 +20,6 @@ from portal.kit.pages.api_snippets import ApiRequest, action_snippet
 from portal.kit.pages.forms import suggestions
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
-from scheduling.model.preemptibility import Preemptibility
 from tenants.access.rules import Permission
 from tenants.access.selectors import access_for, visible_projects
 from tenants.quotas.selectors.quota_rows import startable_rows_of
@@ -95,7 +94,7 @@ def home(request: HttpRequest) -> HttpResponse:
     rows = startable_rows_of(projects[:PROJECTS])
     mine = visible_workloads(actor).select_related("project__cluster", "type", "priority")
     own = mine.filter(submitted_by_kind=str(actor.kind), submitted_by_id=actor.id)
-    at_risk = gpu_seconds_at_risk(own.exclude(preemptibility=Preemptibility.NON_PREEMPTIBLE))
+    at_risk = gpu_seconds_at_risk(own)
     context = {
         "at_risk": at_risk,
         "lost": gpu_time_text(sum(at_risk)),

@@ -15,6 +15,7 @@ from django.db.models import (
     ExpressionWrapper,
     F,
     OuterRef,
+    Q,
     QuerySet,
     Sum,
     Value,
@@ -22,6 +23,7 @@ from django.db.models import (
 )
 from django.utils import timezone
 
+from clusters.flavours.registry import KEEPS_NON_PREEMPTIBLE
 from clusters.inventory.models import NodePool
 from clusters.watch.models import ObservedPod
 from clusters.watch.selectors import ALL, CLUSTER, NODE_POOL, Metric, SampleOwner, Samples
@@ -328,10 +330,10 @@ def known_medians(now: datetime) -> CheckpointMedians:
 
 
 def with_costs(rows: Sequence[Workload]) -> Sequence[Workload]:
-    """The same rows, those that run and hold GPUs with their `cost_at_risk`. At most one query."""
+    """The same rows, those that hold GPUs and may be evicted with their `cost_at_risk`. At most one query."""
     now, medians = timezone.now(), None
     for row in rows:
-        if row.phase in HOLDING and row.allocated_gpu_milli and row.started_at:
+        if row.phase in HOLDING and row.allocated_gpu_milli and row.started_at and not _is_kept(row):
             medians = medians or known_medians(now)
             notes = row.spec.get("annotations")
             row.cost_at_risk = cost_at_risk(
@@ -340,10 +342,18 @@ def with_costs(rows: Sequence[Workload]) -> Sequence[Workload]:
     return rows
 
 
+def _is_kept(row: Workload) -> bool:
+    """Whether its scheduler never evicts it."""
+    fixed = row.preemptibility == Preemptibility.NON_PREEMPTIBLE
+    return fixed and row.project.cluster.flavour in KEEPS_NON_PREEMPTIBLE
+
+
 def gpu_seconds_at_risk(rows: QuerySet[Workload]) -> list[int]:
-    """What an eviction now would lose of each of these that runs and holds GPUs, in GPU-seconds. Two queries."""
+    """What an eviction now would lose of each that holds GPUs and may be evicted, in GPU-seconds. Two queries."""
     now = timezone.now()
-    running = rows.filter(phase__in=HOLDING, started_at__isnull=False, allocated_gpu_milli__gt=0).order_by()
+    kept = Q(preemptibility=Preemptibility.NON_PREEMPTIBLE, project__cluster__flavour__in=KEEPS_NON_PREEMPTIBLE)
+    running = rows.exclude(kept).filter(phase__in=HOLDING, started_at__isnull=False, allocated_gpu_milli__gt=0)
+    running = running.order_by()
     found = list(running.values_list("allocated_gpu_milli", "spec__annotations", "category", "started_at"))
     medians = known_medians(now) if found else CheckpointMedians({})
     return [
