@@ -43,7 +43,8 @@ class WorkloadSchema(serializers.Serializer[Any]):
     images = serializers.ListField(child=serializers.CharField(), help_text="With their registry, as it was resolved.")
     createdAt = serializers.DateTimeField()
     gpuHoursAtRisk = serializers.FloatField(
-        allow_null=True, help_text="What an eviction now would lose; null while it holds no GPU. Beyond Run:ai."
+        allow_null=True,
+        help_text="What an eviction now would lose; null if it holds no GPU or is never evicted. Beyond Run:ai.",
     )
     gpuHoursAtRiskBasis = serializers.ChoiceField(
         choices=["checkpoint", "median", "start"],
