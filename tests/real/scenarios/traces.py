@@ -142,7 +142,7 @@ class Player(ABC):
         found.first_start = found.start if found.first_start is None else found.first_start
 
     def evicted(self, name: str) -> None:
-        """Also what was chosen before anybody saw it start."""
+        """Also a pod that was evicted before it was seen to run."""
         found = self.played[name]
         if found.start is None:
             self.started(name)
@@ -166,7 +166,7 @@ class Player(ABC):
         )
 
     def in_model(self, base: Snapshot, *, flavour: str) -> list[Amounts]:
-        """What the replay says of the same submissions, with the times that were measured, each time blurred anew.
+        """What replays say of the same submissions with the measured times, which are blurred differently in each.
 
         Decisions are chaotic: a pod that comes 50 ms later changes all that follows.
         """
