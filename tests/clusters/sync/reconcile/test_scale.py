@@ -10,7 +10,8 @@ from random import Random
 import pytest
 from django.utils import timezone
 
-from clusters.backends.memory import MemoryGateway, MemoryStore
+from clusters.backends.memory import MemoryGateway, MemoryStore, store_of
+from clusters.connection.services.gateways import BACKENDS
 from clusters.inventory.models import Cluster
 from clusters.inventory.services.inventory import mark_dirty
 from clusters.ports.flavour import DesiredState
@@ -33,10 +34,14 @@ from tests.clusters.synced import FULL, LEVELS, drifts, outcomes
 THREADS = 8
 
 
+class WideGateway(MemoryGateway):
+    at_once = THREADS
+
+
 @pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cluster takes eight calls at a time."""
-    monkeypatch.setattr(MemoryGateway, "at_once", THREADS, raising=False)
+    monkeypatch.setitem(BACKENDS, "memory", lambda cluster: WideGateway(store_of(str(cluster.pk))))
 
 
 def projects(count: int, deserved: dict[int, int] | None = None, *, generation: int = 1) -> DesiredState:
