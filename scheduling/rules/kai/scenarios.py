@@ -7,14 +7,16 @@ more of them.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
+
+import numpy as np
 
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Pod, PodGroup
 from scheduling.rules.kai.order import KaiQueueShares
-from scheduling.rules.kai.victims import Unit, VictimOrder, VictimQueue, victim_order
+from scheduling.rules.kai.victims import Integers, Unit, VictimOrder, VictimQueue, victim_order
 from scheduling.state.assignments import Assignment
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, slots
@@ -34,13 +36,10 @@ class VictimLine:
         self._least = least
         self.capacities = capacities
         self.free = free
-        self.known, self.on, self.filled, self.spread = order.known, order.on, order.filled, order.spread
-        self.first_nodes, self.first_places = order.first_nodes, order.first_places
+        self.victim, self.on, self.spread = order.victim, order.on, order.spread
         self._slots: dict[int, int] = {}
         self._slots_before: dict[int, int] = {}
         self._gains: dict[int, int] = {}
-        self._helpful: list[int] = []
-        self._seen = 0
 
     @classmethod
     def of_queues(cls, shares: KaiQueueShares, queues: Mapping[str, VictimQueue], least: int) -> "VictimLine":
@@ -53,15 +52,22 @@ class VictimLine:
 
     @cached_property
     def floor(self) -> list[int]:
-        """Free GPUs by node index, not below zero; the last is for pods on unknown nodes."""
-        return [gpu if gpu > 0 else 0 for gpu in self.free] + [-1]
+        """Free GPUs by node index, not below zero."""
+        return [gpu if gpu > 0 else 0 for gpu in self.free]
+
+    @cached_property
+    def _floor(self) -> Integers:
+        return np.array(self.floor, np.int64)
+
+    @cached_property
+    def _most(self) -> Integers:
+        """GPUs that each node has once all potential victims are gone."""
+        return self._floor + self._order.held
 
     def has_slots(self, gpu: int, wanted: int) -> bool:
         """Whether so many pods with that many GPUs fit the nodes of victims once all potential victims are gone."""
-        if gpu > self._bound:
-            return False
         if gpu not in self._slots:
-            self._slots[gpu] = sum([most // gpu for most in self._most])
+            self._slots[gpu] = int((self._most[self._order.nodes] // gpu).sum())
         return self._slots[gpu] >= wanted
 
     def has_room(self, gpu: int, wanted: int, free: int) -> bool:
@@ -69,23 +75,8 @@ class VictimLine:
         if free >= wanted:
             return True
         if gpu not in self._gains:
-            self._gains[gpu] = sum(
-                most // gpu - max(self.free[index], 0) // gpu
-                for most, index in zip(self._most, self._order.held, strict=True)
-                if most >= gpu
-            )
+            self._gains[gpu] = int((self._most // gpu - self._floor // gpu).sum())
         return free + self._gains[gpu] >= wanted
-
-    @cached_property
-    def _bound(self) -> int:
-        """No node has more GPUs then."""
-        return self._order.most_held + max(self.free, default=0)
-
-    @cached_property
-    def _most(self) -> Sequence[int]:
-        """GPUs that each node of victims then has."""
-        free = self.free
-        return [free[index] + gpu if free[index] > 0 else gpu for index, gpu in self._order.held.items()]
 
     def slots_after_moves(self, gpu: int, moved: Iterable[Assignment]) -> int:
         """At most how many pods with that many GPUs fit all nodes if these pods move, by GPUs. Fewer moves add no more.
@@ -99,54 +90,51 @@ class VictimLine:
                 held[index] = held.get(index, 0) + amount
                 taken += amount // gpu
         if gpu not in self._slots_before:
-            self._slots_before[gpu] = sum(free // gpu for free in floor[:-1])
+            self._slots_before[gpu] = sum(free // gpu for free in floor)
         more = sum((floor[index] + amount) // gpu - floor[index] // gpu for index, amount in held.items())
         return self._slots_before[gpu] + more - taken
 
     def places_of(self, gone: set[Assignment]) -> set[int]:
         """Places of the victims that have any of these pods."""
         indexes = {each.capacity.index if each.capacity else -1 for each in gone}
-        known = self.known
-        return {
-            place
-            for index in indexes
-            for place in self._order.found_on(index)
-            if not gone.isdisjoint(known[place].unit)
-        }
+        places = (place for index in indexes for place in self.on(index))
+        return {place for place in places if not gone.isdisjoint(self.victim(place).unit)}
 
     def of(self, assignments: Sequence[Assignment]) -> list[int]:
         """Places of the victims of the pod group that has these assignments."""
         indexes = {each.capacity.index if each.capacity else -1 for each in assignments}
         places = {place for index in indexes for place in self.on(index)}
-        return sorted(place for place in places if self.known[place].unit[0].group is assignments[0].group)
+        return sorted(place for place in places if self.victim(place).unit[0].group is assignments[0].group)
 
-    def places(self, after: int) -> Iterator[int]:
+    def places(self, after: int) -> range:
         """All further places, in order."""
-        place = after + 1
-        while self._order.reaches(place):
-            end = len(self.known)
-            yield from range(place, end)
-            place = end
+        return range(after + 1, len(self._order))
 
-    def helpful(self, nodes: Collection[int]) -> Iterator[int]:
+    @cached_property
+    def filled(self) -> memoryview:
+        """By place: GPUs that victims hold on the first node of the victim, up to and including it."""
+        return self._order.filled[1].data
+
+    @cached_property
+    def first_places(self) -> tuple[Sequence[int], Sequence[int]]:
+        """Each node that has victims, and the place of the first of them, by place."""
+        nodes, places = self._order.first_places
+        return nodes.tolist(), places.tolist()
+
+    def helpful(self, nodes: Iterable[int]) -> Sequence[int]:
         """Places, in order, of victims by which their node may fit a pod, and of all victims on these nodes."""
-        seen = count = 0
-        while self._order.reaches(seen):
-            self._find_helpful()
-            found, also = self._helpful[count:], [place for index in nodes for place in self.on(index) if place >= seen]
-            seen, count = len(self.known), len(self._helpful)
-            yield from sorted({*found, *also}) if also else found
+        also = [place for index in nodes for place in self.on(index)]
+        return sorted({*self._helpful, *also}) if also else self._helpful
 
-    def _find_helpful(self) -> None:
-        """Look at the places that have become known. On nodes of spread groups, all help."""
-        floor, least, spread = self.floor, self._least, self.spread
-        coming = zip(self._order.homes[self._seen :], self.filled[self._seen :], strict=True)
-        self._helpful += [
-            place
-            for place, (home, filled) in enumerate(coming, self._seen)
-            if floor[home] + filled >= least or home in spread
-        ]
-        self._seen = len(self.known)
+    @cached_property
+    def _helpful(self) -> list[int]:
+        """The same without these nodes. On nodes of groups that are spread, all help."""
+        homes, filled = self._order.filled
+        helps = (homes >= 0) & (self._floor[homes] + filled >= self._least)
+        if self.spread:
+            helps |= np.isin(homes, list(self.spread))
+        places: list[int] = np.flatnonzero(helps).tolist()
+        return places
 
 
 class PotentialVictims:
@@ -239,7 +227,7 @@ class PotentialVictims:
     def _reach(self, place: int) -> None:
         """Add one victim. The search has not visited all victims on its nodes, unless these are spread or recorded."""
         self._place, line, free, needed = place, self._line, self._free, self._needed
-        for index, gpu in line.known[place].capacities:
+        for index, gpu in line.victim(place).capacities:
             if index in self._recorded:
                 self._met.add(index)
                 free[index] += gpu
@@ -277,7 +265,7 @@ class PotentialVictims:
         missing = self._wanted - self._slots
         return missing <= 0 or any(
             index in self._line.spread or self._gained.get(index, 0) >= missing
-            for index, _gpu in self._line.known[place].capacities
+            for index, _gpu in self._line.victim(place).capacities
         )
 
     def _count(self, index: int) -> int:
@@ -291,7 +279,7 @@ class PotentialVictims:
     def _freed(self, index: int) -> Resources:
         """Resources that the victims hold on a node."""
         capacity = self._line.capacities[index]
-        units = (self._line.known[place].unit for place in self._on(index))
+        units = (self._line.victim(place).unit for place in self._on(index))
         return sum(
             (assignment.pod.requests for unit in units for assignment in unit if assignment.capacity is capacity), ZERO
         )
@@ -307,25 +295,25 @@ class PotentialVictims:
 
     def around(self) -> Iterator[list[Unit]]:
         """Per node of the latest victim's group: all victims of every group on that node, one unit per group."""
-        latest = self._line.known[self._place].unit[0].group
+        latest = self._line.victim(self._place).unit[0].group
         capacities = {
             assignment.capacity.node.name: assignment.capacity.index
             for assignment in self._state.assignments_of[latest.name]
             if assignment.capacity
         }
         for _name, index in sorted(capacities.items()):
-            groups = dict.fromkeys(self._line.known[place].unit[0].group.name for place in self._on(index))
+            groups = dict.fromkeys(self._line.victim(place).unit[0].group.name for place in self._on(index))
             near = {each for name in groups for each in self._homes(name)}
             if groups and self._slots + sum(self._gained.get(each, 0) for each in near) >= self._wanted:
                 yield [self._all_of(name) for name in groups]
 
     def _homes(self, group: str) -> Iterator[int]:
         """Indexes of the nodes of a group's victims."""
-        return (index for place in self._of(group) for index, _gpu in self._line.known[place].capacities)
+        return (index for place in self._of(group) for index, _gpu in self._line.victim(place).capacities)
 
     def _all_of(self, group: str) -> Unit:
         """Victims of a group. As in KAI, recorded ones count twice here, also in the check whether they may go."""
-        units = (self._line.known[place].unit for place in self._of(group))
+        units = (self._line.victim(place).unit for place in self._of(group))
         return (*self._also.get(group, ()), *(assignment for unit in units for assignment in unit))
 
     def across(self) -> Iterator[list[Unit]]:
@@ -334,7 +322,7 @@ class PotentialVictims:
         count, more = _covering([capacity for capacity, _first, _index in nodes], self._demand - self._elsewhere()), 1
         while count <= len(nodes):
             chosen = sorted({place for _capacity, _first, index in nodes[:count] for place in self._on(index)})
-            yield [self._line.known[place].unit for place in chosen]
+            yield [self._line.victim(place).unit for place in chosen]
             if count == len(nodes):
                 return
             count, more = min(count + more, len(nodes)), more * 2
@@ -344,7 +332,7 @@ class PotentialVictims:
         found = []
         for index in self._large:
             first = next(place for place in self._line.on(index) if place not in self._skipped)
-            beside = [each for each, _gpu in self._line.known[first].capacities]
+            beside = [each for each, _gpu in self._line.victim(first).capacities]
             found.append((self._free[index] + self._overdrawn(index), (first, beside.index(index)), index))
         return sorted(found)
 
@@ -354,8 +342,10 @@ class PotentialVictims:
 
     def _elsewhere(self) -> int:
         """GPUs that are free on nodes without victims that the search has reached."""
-        line, end = self._line, bisect_right(self._line.first_places, self._place)
-        self._unreached -= sum(map(self._floor.__getitem__, line.first_nodes[self._counted : end]))
+        line = self._line
+        nodes, places = line.first_places
+        end = bisect_right(places, self._place)
+        self._unreached -= sum(map(self._floor.__getitem__, nodes[self._counted : end]))
         self._counted = end
         recorded = (line.floor[index] + freed.gpu for index, freed in self._recorded.items() if index not in self._met)
         return self._unreached + sum(recorded)
@@ -368,7 +358,7 @@ class PotentialVictims:
     @cached_property
     def _floor(self) -> Sequence[int]:
         """GPUs that are free on each node; none on recorded nodes and those that the group may not use."""
-        floor = self._line.floor[:-1]
+        floor = self._line.floor.copy()
         if len(self._allowed) < len(floor):
             floor = [gpu if index in self._allowed else 0 for index, gpu in enumerate(floor)]
         for index in self._recorded:

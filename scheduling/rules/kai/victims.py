@@ -1,32 +1,34 @@
-"""KAI's order of potential victims, computed lazily as far as a search gets.
+"""KAI's order of potential victims.
 
 Source: KAI's queue and job order. Victims come in the reverse order of service: the queue that is served last loses
 first, counting what it has lost by then. A department is compared by its use without the losses of the one project
 whose victim is next.
+
+With numpy: a search orders thousands of victims, and a forecast does so for some twenty states of the queues (ADR 34).
 """
 
-from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from heapq import heapify, heappop, heapreplace
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import PodGroup, Queue
-from scheduling.rules.kai.order import KaiQueueShares
+from scheduling.rules.kai.order import Amounts, KaiQueueShares
 from scheduling.state.assignments import Assignment, held
 from scheduling.state.workspace import ALL_PODS, check_time
 
-Value = TypeVar("Value")
 Unit = tuple[Assignment, ...]
+Number = TypeVar("Number", bound=np.generic)
+Integers: TypeAlias = npt.NDArray[np.int64]
 MOST_ORDERS: Final = 256
 """Orders that are kept for one set of pods. A forecast beside 60 waiting groups searches some 30 times."""
-AT_ONCE: Final = 32
-"""Victims by which an order grows."""
 UNKNOWN: Final = ((-1, 0),)
 """Where victims on unknown nodes are noted."""
 
@@ -39,6 +41,25 @@ class Victim(NamedTuple):
     capacities: tuple[tuple[int, int], ...]
 
 
+class NodeHoldings(NamedTuple):
+    """What victims hold on nodes: an entry for each node of each victim, by victim.
+
+    victims: their numbers. nodes: indexes, -1 if unknown. gpus: held there.
+    """
+
+    victims: Integers
+    nodes: Integers
+    gpus: Integers
+
+    def only(self, chosen: npt.NDArray[np.bool_]) -> "NodeHoldings":
+        """Those of some victims, by number, which are numbered again."""
+        numbers, kept = np.cumsum(chosen) - 1, chosen[self.victims]
+        return NodeHoldings(numbers[self.victims[kept]], self.nodes[kept], self.gpus[kept])
+
+
+NOTHING_HELD: Final = NodeHoldings(*(np.empty(0, np.int64),) * 3)
+
+
 class VictimQueue:
     """Potential victims of one queue, the first victim first, optionally filtered."""
 
@@ -46,34 +67,35 @@ class VictimQueue:
         self.victims = victims
         self._among = among
         self._below: dict[int, VictimQueue] = {}
-        self._shares: dict[str, tuple[object, Sequence[float]]] = {}
+        self._shares: dict[str, tuple[object, Amounts]] = {}
 
     @cached_property
-    def gpus(self) -> dict[int, int]:
-        """GPUs that all of them hold per node index."""
-        held: dict[int, int] = {}
-        for victim in self.victims:
-            for index, gpu in victim.capacities:
-                held[index] = held.get(index, 0) + gpu
-        return held
+    def holdings(self) -> NodeHoldings:
+        """What they hold; a victim's number is its place here."""
+        entries = [
+            (number, node, gpu)
+            for number, victim in enumerate(self.victims)
+            for node, gpu in victim.capacities or UNKNOWN
+        ]
+        return NodeHoldings(*np.array(entries, np.int64).reshape(-1, 3).T)
 
     @cached_property
-    def _amounts(self) -> tuple[list[int], ...]:
-        """GPU, CPU and memory of each victim."""
-        amounts = [victim.amount for victim in self.victims]
-        return ([it.gpu for it in amounts], [it.cpu for it in amounts], [it.memory for it in amounts])
+    def _amounts(self) -> Amounts:
+        """GPU, CPU and memory (rows) of each victim. As floats, which do not overflow."""
+        amounts = (victim.amount for victim in self.victims)
+        return np.array([(it.gpu, it.cpu, it.memory) for it in amounts], np.float64).T
 
     @cached_property
-    def _losses(self) -> tuple[Sequence[int], ...]:
-        """GPU, CPU and memory that the queue has lost with each victim and those before it."""
-        return tuple(list(accumulate(column)) for column in self._amounts)
+    def _losses(self) -> Amounts:
+        """What the queue has lost with each victim and those before it."""
+        return self._amounts.cumsum(axis=1)
 
-    def shares(self, shares: KaiQueueShares, queue: Queue) -> Sequence[float]:
+    def shares(self, shares: KaiQueueShares, queue: Queue) -> Amounts:
         """Negated dominant share of the queue, or of one above, without these losses. Kept while its use stays."""
         basis = shares.basis(queue)
         known = self._shares.get(queue.name)
         if known is None or known[0] != basis:
-            known = self._shares[queue.name] = (basis, shares.negated_without(queue, *self._losses))
+            known = self._shares[queue.name] = (basis, shares.negated_without(queue, self._losses))
         return known[1]
 
     @cached_property
@@ -106,21 +128,13 @@ class VictimQueue:
     def without(self, groups: Iterable[str]) -> "VictimQueue":
         """The victims that are not of these groups. A search takes few of hundreds: copy what is known of the rest."""
         gone = sorted((place for name in groups for place in self._places.get(name, ())), reverse=True)
-        left = VictimQueue(_without(self.victims, gone), self)
-        left._amounts = tuple(_without(column, gone) for column in self._amounts)
-        left.gpus = self.gpus.copy()
+        victims, stays = list(self.victims), np.ones(len(self.victims), np.bool_)
         for place in gone:
-            for index, gpu in self.victims[place].capacities:
-                left.gpus[index] -= gpu
+            del victims[place]
+        stays[gone] = False
+        left = VictimQueue(victims, self)
+        left._amounts, left.holdings = self._amounts[:, stays], self.holdings.only(stays)
         return left
-
-
-def _without(values: Sequence[Value], places: Iterable[int]) -> list[Value]:
-    """The values without those at some places, given from the last to the first."""
-    left = list(values)
-    for place in places:
-        del left[place]
-    return left
 
 
 def by_unit(
@@ -170,117 +184,106 @@ def _gpus_by_room(unit: Unit) -> tuple[tuple[int, int], ...]:
     return tuple(gpus.items())
 
 
-_Row = tuple[Any, ...]
-"""A victim, and from the top queue to its own the negated dominant share without it and those before it there."""
-
-
 class VictimOrder:
-    """The victims of all queues in order, as far as any search has got. A place is an index in it.
+    """The victims of all queues in order. A place is an index in it.
 
-    Kept in arrays of numbers: with an object per node, a few hundred orders would start the garbage collector.
-
-    homes: each victim's first node; -1 if unknown. filled: GPUs that the victims hold there, up to and including it.
-    spread: the nodes of groups that have victims on several nodes. first_nodes, first_places: each node that has
-    victims, and the place of the first of them, in order. line: what `scenarios` has counted on the nodes.
+    Each part is computed once a search asks for it: most searches end before. ordered: returns the numbers of the
+    victims in order; they are numbered queue by queue. nodes: how many there are. line: what `scenarios` has counted.
     """
 
-    def __init__(self, rows: Iterator[_Row], queues: Mapping[str, VictimQueue], nodes: int) -> None:
-        self._coming = rows
-        self._queues = queues.values()
-        self._reached = [0] * (nodes + 1)
-        self._latest = array("q", [-1]) * (nodes + 1)  # by first node: the latest place; the last for unknown nodes
-        self._earlier = array("q")  # by place: the one before with the same first node
-        self._further: dict[int, list[int]] = {}  # by any other node of a victim: its places
-        self.known: list[Victim] = []
-        self.homes, self.filled = array("q"), array("q")
-        self.first_nodes, self.first_places = array("q"), array("q")
-        self._met = bytearray(nodes)
+    def __init__(self, ordered: Callable[[], Integers], queues: Sequence[VictimQueue], nodes: int) -> None:
+        self._ordered = ordered
+        self._queues = queues
+        self._nodes = nodes
+        self._victims = [victim for queue in queues for victim in queue.victims]
         self.line: object = None
-        self.spread = frozenset[int]().union(*(queue.spread for queue in self._queues))
+        self.spread = frozenset[int]().union(*(queue.spread for queue in queues))
+
+    def __len__(self) -> int:
+        return len(self._victims)
+
+    def victim(self, place: int) -> Victim:
+        found: Victim = self._victims[self._numbers[place]]
+        return found
 
     @cached_property
-    def held(self) -> Mapping[int, int]:
+    def _numbers(self) -> Integers:
+        check_time()
+        return self._ordered() if self._victims else np.empty(0, np.int64)
+
+    @cached_property
+    def _holdings(self) -> NodeHoldings:
+        """What all of them hold, by number."""
+        found = [queue.holdings for queue in self._queues] or [NOTHING_HELD]
+        victims = [each.victims + start for each, start in zip(found, _starts(self._queues), strict=False)]
+        return NodeHoldings(*map(_joined, (victims, [each.nodes for each in found], [each.gpus for each in found])))
+
+    @cached_property
+    def held(self) -> Integers:
         """GPUs that all victims hold per node index."""
-        held: dict[int, int] = {}
-        for queue in self._queues:
-            for index, gpu in queue.gpus.items():
-                held[index] = held.get(index, 0) + gpu
-        return held
+        held = np.zeros(self._nodes + 1, np.int64)  # the last: on unknown nodes
+        np.add.at(held, self._holdings.nodes, self._holdings.gpus)
+        return held[:-1]
 
     @cached_property
-    def most_held(self) -> int:
-        """The largest of these amounts."""
-        return max(self.held.values(), default=0)
+    def nodes(self) -> Integers:
+        """Indexes of the nodes that have victims."""
+        return np.flatnonzero(np.bincount(self._holdings.nodes + 1, minlength=self._nodes + 1)[1:])
+
+    @cached_property
+    def _by_node(self) -> tuple[NodeHoldings, Integers]:
+        """The holdings with places instead of numbers, by node and place; and their indexes in `_holdings`."""
+        victims, nodes, gpus = self._holdings
+        places = np.empty(len(self), np.int64)
+        places[self._numbers] = np.arange(len(self))
+        sorting = np.argsort(nodes * len(self) + places[victims])
+        return NodeHoldings(places[victims][sorting], nodes[sorting], gpus[sorting]), sorting
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """By node index and one: where its entries start in `_by_node`; the first is for unknown nodes."""
+        starts: list[int] = np.searchsorted(self._by_node[0].nodes, np.arange(-1, self._nodes + 1)).tolist()
+        return starts
 
     def on(self, index: int) -> list[int]:
         """Places of the victims on a node, in order; index -1: on unknown nodes."""
-        return sorted(self.found_on(index))
+        start, end = self._starts[index + 1 : index + 3]
+        places: list[int] = self._by_node[0].victims[start:end].tolist()
+        return places
 
-    def found_on(self, index: int) -> list[int]:
-        """The same in any order."""
-        found = [*self._further.get(index, ())]
-        place = self._latest[index]
-        while place >= 0:
-            found.append(place)
-            place = self._earlier[place]
-        return found
+    @cached_property
+    def first_places(self) -> tuple[Integers, Integers]:
+        """Each node that has victims, and the place of the first of them, by place."""
+        entries = self._by_node[0]
+        firsts = np.flatnonzero(np.diff(entries.nodes, prepend=-1))
+        nodes, places = entries.nodes[firsts], entries.victims[firsts]
+        sorting = np.argsort(places, kind="stable")
+        return nodes[sorting], places[sorting]
 
-    def reaches(self, place: int) -> bool:
-        """Whether there are that many victims and one more."""
-        while place >= len(self.known):
-            check_time()
-            more = [row[0] for row in islice(self._coming, AT_ONCE)]
-            if not more:
-                return False
-            latest, earlier, reached = self._latest, self._earlier, self._reached
-            for place_of, victim in enumerate(more, start=len(self.known)):
-                capacities = victim.capacities or UNKNOWN
-                home, gpu = capacities[0]
-                if home >= 0 and not self._met[home]:
-                    self._note_first(place_of, home)
-                earlier.append(latest[home])
-                latest[home] = place_of
-                reached[home] += gpu
-                self.homes.append(home)
-                self.filled.append(reached[home])
-                if len(capacities) > 1:
-                    self._note_further(place_of, capacities[1:])
-            self.known += more
-        return True
-
-    def _note_further(self, place: int, capacities: Sequence[tuple[int, int]]) -> None:
-        """Note a victim on the other nodes on which it has pods."""
-        for index, gpu in capacities:
-            if not self._met[index]:
-                self._note_first(place, index)
-            self._further.setdefault(index, []).append(place)
-            self._reached[index] += gpu
-
-    def _note_first(self, place: int, index: int) -> None:
-        """Note the first victim on a node."""
-        self._met[index] = True
-        self.first_nodes.append(index)
-        self.first_places.append(place)
+    @cached_property
+    def filled(self) -> tuple[Integers, Integers]:
+        """By place: the victim's first node (-1: unknown), and the GPUs that victims hold there, up to and with it."""
+        entries, sorting = self._by_node
+        sums = np.concatenate(([0], entries.gpus.cumsum()))
+        starts = np.array(self._starts)[entries.nodes + 1]
+        reached = np.empty(len(sorting), np.int64)
+        reached[sorting] = sums[1:] - sums[starts]
+        homes = np.flatnonzero(np.diff(self._holdings.victims, prepend=-1))[self._numbers]
+        return self._holdings.nodes[homes], reached[homes]
 
 
 def victim_order(shares: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> VictimOrder:
     """The order by the present use of queues. Kept from search to search, and from cycle to cycle, for equal input."""
-    queues = {name: queue for name, queue in queues.items() if queue.victims}
-    children: dict[str | None, dict[str, None]] = {}
-    for name in queues:
-        for each in shares.state.usage.path(name):
-            children.setdefault(each.parent, {})[each.name] = None
-    key = (
-        *queues.values(),
-        *(amount for level in children.values() for name in level for amount in _amounts(shares, name)),
-    )
+    paths = {name: shares.state.usage.path(name)[::-1] for name, queue in queues.items() if queue.victims}
+    leaves = {name: queues[name] for name, path in paths.items() if path[0].parent is None}
+    names = dict.fromkeys(queue.name for name in leaves for queue in paths[name])
+    key = (*leaves.values(), *(amount for name in names for amount in _amounts(shares, name)))
     orders = shares.state.cached(ALL_PODS, "victim orders", dict[object, VictimOrder])
     if key not in orders:
         if len(orders) >= MOST_ORDERS:
             del orders[next(iter(orders))]  # the oldest
-        # merged once a search looks at the first victim: most end before
-        rows = chain.from_iterable(_merged(shares, queues, children, top) for top in (None,))
-        orders[key] = VictimOrder(rows, queues, len(shares.state.capacities.all))
+        merge = _Merge(shares, leaves, {name: paths[name] for name in leaves})
+        orders[key] = VictimOrder(merge.numbers, list(leaves.values()), len(shares.state.capacities.all))
     return orders[key]
 
 
@@ -290,48 +293,73 @@ def _amounts(shares: KaiQueueShares, name: str) -> tuple[int, ...]:
     return (used.gpu, used.cpu, used.memory, fair.gpu, fair.cpu, fair.memory)
 
 
-def _merged(
-    shares: KaiQueueShares,
-    leaves: Mapping[str, VictimQueue],
-    children: Mapping[str | None, Collection[str]],
-    parent: str | None,
-    column: int = 1,
-) -> Iterator[_Row]:
-    """The victims below a queue, merged from its children. column: where rows have the share of these."""
-    streams = {
-        name: chain(_rows(shares, leaves, name), _merged(shares, leaves, children, name, column + 1))
-        for name in children.get(parent, ())
-    }
-    if len(streams) < 2:
-        return chain.from_iterable(streams.values())
-    frames = [shares.frame(shares.queues[name]) for name in streams]
-    heads, tails = sorted({head for head, _tail in frames}), sorted(tail for _head, tail in frames)
-    coming: list[_Turn] = []
-    for stream, (head, tail) in zip(streams.values(), frames, strict=True):
-        row = next(stream)  # a queue that has nothing to lose is not among them
-        coming.append((-heads.index(head), row[column], -tails.index(tail), row, stream))
-    heapify(coming)
-    return _served_last(coming, column)
+class _Stream(NamedTuple):
+    """Victims in order. levels: from the top queue down, its negated dominant share without the victim and those
+    before it in its queue.
+    """
+
+    numbers: Integers
+    levels: Sequence[Amounts]
 
 
-def _rows(shares: KaiQueueShares, leaves: Mapping[str, VictimQueue], name: str) -> Iterator[_Row]:
-    """The victims of one queue."""
-    if name not in leaves:
-        return iter(())
-    leaf, path = leaves[name], reversed(shares.state.usage.path(name))
-    return zip(leaf.victims, *(leaf.shares(shares, queue) for queue in path), strict=True)
+class _Merge:
+    """Merges the victims of queues, level by level. paths: each queue with those above it, the top first."""
 
+    def __init__(
+        self, shares: KaiQueueShares, leaves: Mapping[str, VictimQueue], paths: Mapping[str, Sequence[Queue]]
+    ) -> None:
+        self._shares = shares
+        self._leaves = leaves
+        self._paths = paths
+        self._starts = dict(zip(leaves, _starts(leaves.values()), strict=False))
+        self._children: dict[str | None, dict[str, Queue]] = defaultdict(dict)
+        for path in paths.values():
+            for queue in path:
+                self._children[queue.parent][queue.name] = queue
 
-def _served_last(coming: "list[_Turn]", column: int) -> Iterator[_Row]:
-    """Yield, again and again, the next victim of the queue that would then be served last."""
-    while coming:
-        head_place, _share, tail_place, row, stream = coming[0]
-        yield row
-        if following := next(stream, None):
-            heapreplace(coming, (head_place, following[column], tail_place, following, stream))
+    def numbers(self) -> Integers:
+        """The numbers of all victims in order."""
+        return self._merged(None, 0).numbers
+
+    def _merged(self, parent: str | None, depth: int) -> _Stream:
+        """The victims below a queue: again and again the next one of the child that would then be served last.
+
+        A child keeps its turn while its share falls, hence the running maximum. depth: levels above the children.
+        """
+        ranked = sorted(
+            ((*self._shares.frame(queue), name) for name, queue in self._children[parent].items()), reverse=True
+        )
+        streams = [self._below(name, depth) for _head, _tail, name in ranked]
+        if len(streams) == 1:
+            return _Stream(streams[0].numbers, streams[0].levels[:depth])
+        turns = _joined([np.maximum.accumulate(stream.levels[depth]) for stream in streams])
+        heads = [head for head, _tail, _name in ranked]
+        if heads[0] == heads[-1]:
+            places = turns.argsort(kind="stable")
         else:
-            heappop(coming)
+            groups = np.cumsum([head != before for head, before in zip(heads, [heads[0], *heads], strict=False)])
+            places = np.lexsort((turns, np.repeat(groups, [len(stream.numbers) for stream in streams])))
+        levels = [_joined([stream.levels[level] for stream in streams])[places] for level in range(depth)]
+        return _Stream(_joined([stream.numbers for stream in streams])[places], levels)
+
+    def _below(self, name: str, depth: int) -> _Stream:
+        """The victims of a queue itself, or of those below it. depth: levels above the queue."""
+        if name not in self._leaves:
+            return self._merged(name, depth + 1)
+        leaf, start = self._leaves[name], self._starts[name]
+        levels = [leaf.shares(self._shares, queue) for queue in self._paths[name]]
+        own = _Stream(np.arange(start, start + len(leaf.victims)), levels)
+        if name not in self._children:
+            return own
+        below = self._merged(name, depth + 1)
+        pairs = zip(own.levels, below.levels, strict=True)
+        return _Stream(_joined([own.numbers, below.numbers]), [_joined(pair) for pair in pairs])
 
 
-_Turn = tuple[int, float, int, _Row, Iterator[_Row]]
-"""Parts of a queue's key, negated: the last is served last. Its next row, and the following ones."""
+def _starts(queues: Iterable[VictimQueue]) -> Iterator[int]:
+    """The number of the first victim of each queue; one more at the end."""
+    return accumulate((len(queue.victims) for queue in queues), initial=0)
+
+
+def _joined(arrays: Sequence[npt.NDArray[Number]]) -> npt.NDArray[Number]:
+    return np.concatenate(arrays) if len(arrays) != 1 else arrays[0]

@@ -16,7 +16,7 @@ from scheduling.rules.kai import victims
 from scheduling.rules.kai.order import KaiQueueShares
 from scheduling.rules.kai.scenarios import Generator, PotentialVictims, VictimLine
 from scheduling.rules.kai.solver import Solution, Solver
-from scheduling.rules.kai.victims import Unit, Victim, VictimQueue, by_unit, victim_order
+from scheduling.rules.kai.victims import Unit, Victim, VictimOrder, VictimQueue, by_unit, victim_order
 from scheduling.state.cluster_state import packed_state
 from tests.builders import gang, node, queue, running, snapshot
 from tests.scheduling.test_invariants import modest
@@ -92,7 +92,7 @@ def every_step(potential: PotentialVictims, *, local: bool) -> Iterator[None]:
         if place in potential._skipped:
             continue
         potential._place = place
-        potential._met |= {index for index, _gpu in line.known[place].capacities} & potential._recorded.keys()
+        potential._met |= {index for index, _gpu in line.victim(place).capacities} & potential._recorded.keys()
         for index in range(len(line.free)):
             before, freed = potential._recorded.get(index, ZERO), potential._freed(index)
             potential._free[index] = line.free[index] + before.gpu + freed.gpu
@@ -211,6 +211,10 @@ def one_by_one(shares: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> Ite
         yield victim
 
 
+def in_order(order: VictimOrder) -> list[Victim]:
+    return [order.victim(place) for place in range(len(order))]
+
+
 @modest
 @given(chances)
 def test_the_order_of_victims_is_found_by_merging_queues(chance: Random) -> None:
@@ -221,8 +225,7 @@ def test_the_order_of_victims_is_found_by_merging_queues(chance: Random) -> None
     if chance.random() < 0.5:
         queues["d1"] = queues.pop("qa", VictimQueue(()))
     order = victim_order(shares, queues)
-    assert not order.reaches(sum(len(each.victims) for each in queues.values()))
-    assert order.known == list(one_by_one(shares, queues))
+    assert in_order(order) == list(one_by_one(shares, queues))
     assert victim_order(shares, queues) is order
 
 
@@ -238,10 +241,43 @@ def test_a_queue_without_some_groups_is_as_if_it_had_never_had_them(chance: Rand
     again = {name: by_unit(each for each in its if each[0].group.name not in gone) for name, its in pods.items()}
     for name, found in queues.items():
         assert found.victims == again[name].victims
-        assert {index: gpu for index, gpu in found.gpus.items() if gpu} == again[name].gpus
+        assert list(map(list, found.holdings)) == list(map(list, again[name].holdings))
     order, expected = victim_order(shares, queues), victim_order(shares, again)
-    assert order.reaches(0) == expected.reaches(0)
-    assert order.known == expected.known
+    assert in_order(order) == in_order(expected)
+
+
+def test_a_queue_whose_department_is_missing_loses_nothing() -> None:
+    for parent, kind in (("top", OutcomeKind.RECLAIMS), ("nowhere", OutcomeKind.PENDING)):
+        queues = (queue("top", deserved=None), queue("qa", "top", deserved=2), queue("other", parent, deserved=0))
+        work = running("work", "n0", gpus=2, queue="other", priority=50)
+        assert (
+            preview(snapshot(node("n0", 2), *queues, work), gang("new", gpus=2, queue="qa"), flavour="kai").kind is kind
+        )
+
+
+@modest
+@given(chances)
+def test_the_victims_of_each_node_are_counted_in_order(chance: Random) -> None:
+    cluster = contested(chance)
+    state = packed_state(cluster)
+    queues = {name: by_unit(state.assignments_of[each] for each in groups) for name, groups in state.holders.items()}
+    order = victim_order(KaiQueueShares(cluster, state), queues)
+    places: dict[int, list[int]] = {index: [] for index in range(-1, len(state.capacities.all))}
+    held = dict.fromkeys(places, 0)
+    filled = list[tuple[int, int]]()
+    for place, victim in enumerate(in_order(order)):
+        for index, gpu in victim.capacities or [(-1, 0)]:
+            places[index].append(place)
+            held[index] += gpu
+        home = victim.capacities[0][0] if victim.capacities else -1
+        filled.append((home, held[home]))
+    assert {index: order.on(index) for index in places} == places
+    assert list(order.held) == [held[index] for index in range(len(order.held))]
+    assert list(order.nodes) == [index for index, found in places.items() if found and index >= 0]
+    assert list(zip(*order.filled, strict=True)) == filled
+    firsts = sorted((found[0], index) for index, found in places.items() if found and index >= 0)
+    assert sorted(zip(order.first_places[1], order.first_places[0], strict=True)) == firsts
+    assert list(order.first_places[1]) == [place for place, _index in firsts]
 
 
 def test_orders_of_victims_are_kept_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
