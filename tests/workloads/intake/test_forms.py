@@ -115,6 +115,17 @@ def test_problems_come_back_at_the_forms_fields(fields: dict[str, Any], pointer:
     assert pointer in refused(**fields)
 
 
+@pytest.mark.parametrize("gpus", ["2.5", "65", "-1", "many", "0.001", "0.995", "1.0"])
+@pytest.mark.parametrize("kind", ["Training", "Distributed"])
+def test_a_refused_number_of_gpus_names_whole_numbers_and_fractions_once(kind: str, gpus: str) -> None:
+    with pytest.raises(IntakeRefused) as refusal:
+        form(kind, gpus=gpus, workers=2)
+    (problem,) = refusal.value.problems
+    accepted = "a whole number of GPUs from 0 to 64 or a fraction of one GPU from 0.01 to 0.99"
+    assert (problem.pointer, problem.code) == ("/gpus", "bad_gpu_count")
+    assert problem.message == f"'{gpus}' is not {accepted}."
+
+
 @pytest.mark.parametrize("kind", RUNS_AS)
 def test_the_kinds_that_a_type_needs_are_those_it_is_made_of(kind: str) -> None:
     for framework, needed in RUNS_AS[kind].items():

@@ -20,7 +20,7 @@ from portal.kit.security.strict_json import DocumentInvalid as IntakeRefused
 from portal.kit.security.strict_json import DocumentProblem, visible
 from workloads.intake.rules.manifests import read_object
 from workloads.intake.rules.refused import SpecRefused
-from workloads.intake.rules.scalars import FRACTION, GPU
+from workloads.intake.rules.scalars import FRACTION, GPU, MOST_GPUS
 from workloads.intake.rules.spec import WorkloadSpec
 from workloads.intake.rules.values import Explicit, ProjectGrants
 
@@ -169,7 +169,7 @@ def read_form(fields: FormFields, *, scope: ProjectGrants) -> WorkloadSpec:
         obj = BUILDERS[fields.type](fields)
         spec = read_object(obj, scope=scope, explicit=explicit, source="form", type_name=fields.type)
     except IntakeRefused as refusal:
-        problems = [_at_field(each) for each in refusal.problems]
+        problems = list(dict.fromkeys(_at_field(each, fields) for each in refusal.problems))
         if isinstance(refusal, SpecRefused):
             rest = replace(refusal.read.spec, node_pools=fields.node_pools)
             raise SpecRefused(problems, replace(refusal.read, spec=rest)) from None
@@ -378,5 +378,10 @@ def form_pointer(pointer: str) -> str:
     return next((field for pattern, field in _FIELDS if pattern.search(pointer)), pointer)
 
 
-def _at_field(problem: DocumentProblem) -> DocumentProblem:
-    return replace(problem, pointer=form_pointer(problem.pointer))
+def _at_field(problem: DocumentProblem, fields: FormFields) -> DocumentProblem:
+    pointer = form_pointer(problem.pointer)
+    if pointer != "/gpus":
+        return replace(problem, pointer=pointer)
+    # A manifest has two places for it, and each knows only what it takes itself.
+    accepted = f"a whole number of GPUs from 0 to {MOST_GPUS} or a fraction of one GPU from 0.01 to 0.99"
+    return DocumentProblem(pointer, "bad_gpu_count", f"{visible(fields.gpus.strip())!r} is not {accepted}.")
