@@ -61,7 +61,7 @@ class QuotaRequests(Route):
         query, actor = request.query_params, actor_of(request)
         rows = requests_to_decide(actor) if flag_in(query, "toDecide") else visible_requests(actor)
         rows = rows.filter(filters(query.get("filterBy", ""), COLUMNS, actor))
-        order = ordering(query, COLUMNS, "created_at") if query.get("sortBy") else "-created_at"
+        order = ordering(query, COLUMNS, "-created_at")
         found = without_cursor(rows.order_by(order, "pk"), request).rows
         return Response({"quotaRequests": [request_json(row, actor) for row in found]})
 

@@ -198,7 +198,7 @@ class Replays(Route):
         require_dictionary(actor_of(request))
         query = request.query_params
         rows = replay_services.replays().filter(filters(query.get("filterBy", ""), LISTED, actor_of(request)))
-        order = ordering(query, LISTED, "created_at") if query.get("sortBy") else "-created_at"
+        order = ordering(query, LISTED, "-created_at")
         found = without_cursor(rows.order_by(order, "pk"), request).rows
         return Response({"replays": [_json(row, result=None) for row in found]})
 

@@ -164,6 +164,7 @@ def descending(query: Mapping[str, str], *, default: bool = True) -> bool:
 
 def ordering(query: Mapping[str, str], columns: Columns, default: str) -> str:
     """The database path to sort by, with a minus for `desc`. Enum names such as `Fields.NAME` are understood."""
+    downwards = descending(query, default=False)
     wanted = query.get("sortBy", "")
     if not wanted:
         return default
@@ -171,7 +172,7 @@ def ordering(query: Mapping[str, str], columns: Columns, default: str) -> str:
     path = next((column.path for name, column in columns.items() if name.replace("_", "").lower() == plain), None)
     if path is None:
         raise _bad("sortBy", f"Cannot sort by {wanted[:80]!r}.", columns)
-    return f"-{path}" if descending(query, default=False) else path
+    return f"-{path}" if downwards else path
 
 
 def number_in(query: Mapping[str, str], name: str, default: int, lowest: int, highest: int) -> int:

@@ -38,3 +38,16 @@ def test_no_value_breaks_a_filter_and_no_column_a_sort(shared_robot: Robot, shar
     queries += [f"sortBy={name}&sortOrder=desc" for name in columns(robot, address, "sortBy", "nosuchcolumn")]
     broken = [query for query in queries if robot.get(f"{address}?{PERIOD}&{query}").status_code not in {200, 207, 400}]
     assert broken == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("cell", lists(), ids=str)
+def test_a_list_that_sorts_refuses_an_unknown_order_whether_or_not_a_column_is_named(
+    shared_robot: Robot, shared_world: World, cell: Cell
+) -> None:
+    robot, address = shared_robot, cell.address(shared_world.of(cell.path))
+    for column in columns(robot, address, "sortBy", "nosuchcolumn")[:1]:
+        for query in ("sortOrder=x", f"sortOrder=x&sortBy={column}"):
+            answer = robot.get(f"{address}?{PERIOD}&{query}")
+            assert answer.status_code == 400
+            assert [each["pointer"] for each in answer.json()["errors"]] == ["/sortOrder"]
