@@ -16,6 +16,12 @@ MILLI: Final = 1000
 ENTIRE: Final = MILLI  # one GPU
 LARGEST: Final = 2**63 - 1
 DIMENSIONS: Final = ("gpu", "cpu", "memory")
+RANGES: Final = {
+    "gpu": f"0 to {LARGEST // MILLI} GPUs",
+    "cpu": f"0 to {LARGEST // MILLI} cores",
+    "memory": f"0 to {LARGEST >> 50}Pi",
+}
+"""Accepted amounts per dimension, in words."""
 
 _QUANTITY: Final = re.compile(r"(?a)([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))([a-zA-Z]{0,2}|[eE][+-]?\d{1,2})")
 _SUFFIXES: Final = {
@@ -55,7 +61,7 @@ def _exactly(amount: Amount, *, unit: int, what: str) -> int:
     if value.denominator != 1:
         raise ValueError(f"{what} {amount} is finer than 1/{unit}")
     if not 0 <= value <= LARGEST:
-        raise ValueError(f"{what} {amount} is out of range")
+        raise ValueError(f"{what} {amount} is out of range: {RANGES[what.lower()]}")
     return value.numerator
 
 

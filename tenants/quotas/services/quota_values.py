@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from clusters.ports.flavour import KeptWeights
 from portal.kit.errors import Problem
 from portal.kit.pages.formatting import gpus_text
-from scheduling.model.resources import LARGEST, Limit, Resources
+from scheduling.model.resources import LARGEST, RANGES, Limit, Resources
 from tenants.quotas.models import Quota, Rank
 
 DIMENSIONS: Final = ("gpu", "cpu", "memory")
@@ -73,7 +73,8 @@ def value_problems(values: QuotaValues) -> Iterator[Problem]:
         for dimension in DIMENSIONS:
             amount = getattr(getattr(values, kind), dimension)
             if amount is not None and not 0 <= amount <= LARGEST:
-                yield Problem(f"/{dimension}/{kind}", "out_of_range", _("Amount out of range."))
+                text = _("Amount out of range: %(range)s.") % {"range": RANGES[dimension]}
+                yield Problem(f"/{dimension}/{kind}", "out_of_range", text)
     own = {"gpu": values.over_quota_weight, "cpu": values.cpu_weight, "memory": values.memory_weight}
     for name, weight in own.items():
         if weight is not None and not (0 <= weight <= HEAVIEST and weight == round(weight, 3)):

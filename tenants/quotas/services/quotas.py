@@ -18,7 +18,7 @@ from portal.kit.db.validation import MAX_REASON_LENGTH, raise_problems, unique_o
 from portal.kit.errors import Conflict, NotFound, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.planned_changes import check_direct_change
-from scheduling.model.resources import LARGEST, Limit, Resources
+from scheduling.model.resources import LARGEST, RANGES, Limit, Resources
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
 from tenants.access.services.subjects import set_change_author
@@ -172,7 +172,8 @@ def set_priority_cap(
 
 def _check_cap(priority: str, gpu_limit: int | None) -> None:
     if gpu_limit is not None and not 0 <= gpu_limit <= LARGEST:
-        raise ValidationFailed.at("/gpuLimit", "out_of_range", _("Amount out of range."))
+        text = _("Amount out of range: %(range)s.") % {"range": RANGES["gpu"]}
+        raise ValidationFailed.at("/gpuLimit", "out_of_range", text)
     known = priority_names()
     if known and priority not in known:
         text = _("Unknown priority.")

@@ -135,3 +135,16 @@ def test_amounts_read_as_people_write_them(value: Resources | Limit, text: str) 
 def test_a_number_is_printed_without_trailing_zeros() -> None:
     assert decimal_text(2500) == "2.5"
     assert decimal_text(-1000) == "-1"
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        ({"gpu": -5}, "GPU -5 is out of range: 0 to 9223372036854775 GPUs"),
+        ({"cpu": "-1"}, "CPU -1 is out of range: 0 to 9223372036854775 cores"),
+        ({"memory": "9000Pi"}, "memory 9000Pi is out of range: 0 to 8191Pi"),
+    ],
+)
+def test_an_amount_out_of_range_is_refused_with_the_range_and_its_unit(amount: dict[str, int | str], said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        Resources.of(**amount)

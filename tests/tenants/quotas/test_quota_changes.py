@@ -90,6 +90,21 @@ def test_malformed_values_are_refused_at_their_field(
 
 
 @pytest.mark.parametrize(
+    ("bound", "accepted"),
+    [
+        (Limit(gpu=-1), "0 to 9223372036854775 GPUs"),
+        (Limit(gpu=0, cpu=-1), "0 to 9223372036854775 cores"),
+        (Limit(gpu=0, memory=-1), "0 to 8191Pi"),
+    ],
+)
+def test_an_amount_out_of_range_is_refused_with_the_range(
+    llm_team: Project, h100: NodePool, bound: Limit, accepted: str
+) -> None:
+    with pytest.raises(ValidationFailed, match=f"^Amount out of range: {accepted}\\.$"):
+        set_project_quota(project=llm_team, node_pool=h100, values=QuotaValues(bound), actor=SYSTEM)
+
+
+@pytest.mark.parametrize(
     ("flavour", "weight", "codes"),
     [
         pytest.param("kai", 2.5, [], id="one per resource"),

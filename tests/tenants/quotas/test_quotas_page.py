@@ -202,7 +202,7 @@ class TestWhatIf:
 @pytest.mark.parametrize(
     ("name", "typed", "said"),
     [
-        ("gpu_deserved", "-1", "out of range"),
+        ("gpu_deserved", "-1", "GPU -1 is out of range: 0 to 9223372036854775 GPUs"),
         ("gpu_deserved", "1" + "0" * 30, "out of range"),
         ("gpu_deserved", "many", "is not a quantity"),
         ("gpu_deserved", "", "This field is required."),
@@ -350,7 +350,7 @@ class TestOtherResources:
     @pytest.mark.parametrize(
         ("name", "typed", "said"),
         [
-            ("cpu_deserved", "-1", "out of range"),
+            ("cpu_deserved", "-1", "CPU -1 is out of range: 0 to 9223372036854775 cores"),
             ("cpu_weight", "heavy", "Enter a number."),
             ("cpu_limit", "x", "is not a quantity"),
         ],
