@@ -4,8 +4,9 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from math import isfinite
 from typing import IO, Any, Final
 from urllib.parse import parse_qsl
 
@@ -16,8 +17,17 @@ from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 
-from portal.kit.errors import BadRequest, PayloadTooLarge, ValidationFailed
-from portal.kit.security.strict_json import DocumentInvalid, ParseLimits, hold_caps
+from portal.kit.errors import BadRequest, PayloadTooLarge, Problem, ValidationFailed
+from portal.kit.security.strict_json import (
+    DocumentInvalid,
+    ParseLimits,
+    Unreadable,
+    hold_caps,
+    no_number,
+    real_number,
+    token,
+    whole_number,
+)
 
 LARGEST_BODY = 512 * 1024
 LIMITS: Final = ParseLimits(size=LARGEST_BODY, depth=100, nodes=20_000)
@@ -44,7 +54,7 @@ class StrictJSONParser(BaseParser):
         """The body as plain values. Raises PayloadTooLarge, BadRequest or ValidationFailed."""
         body = stream.read(LARGEST_BODY + 1)
         if len(body) > LARGEST_BODY:
-            raise PayloadTooLarge(f"The body must be at most {LARGEST_BODY} bytes.")
+            raise PayloadTooLarge.at("", "too_large", f"The body must be at most {LARGEST_BODY} bytes.")
         return strict_json(body) if body.strip() else {}
 
 
@@ -77,11 +87,11 @@ def strict_json(body: bytes) -> Any:
         value = _loads(body.decode("utf-8"))
         return _loads(value) if isinstance(value, str) and value[:1] in {"{", "["} else value
     except UnicodeDecodeError as error:
-        raise BadRequest(f"Not UTF-8 at byte {error.start}.", code="not_utf8") from None
+        raise BadRequest.at("", "not_utf8", f"Not UTF-8 at byte {error.start}.") from None
     except json.JSONDecodeError as error:
-        raise BadRequest(f"Not JSON: {error.msg} at line {error.lineno}.", code="json_syntax") from None
+        raise BadRequest.at("", "json_syntax", f"Not JSON: {error.msg} at line {error.lineno}.") from None
     except RecursionError:
-        raise ValidationFailed("Nested too deeply.", code="too_deep") from None
+        raise ValidationFailed.at("", "too_deep", "Nested too deeply.") from None
 
 
 def _loads(text: str) -> Any:
@@ -89,26 +99,61 @@ def _loads(text: str) -> Any:
         hold_caps(text, LIMITS)
     except DocumentInvalid as error:
         refusal = PayloadTooLarge if error.status == PayloadTooLarge.status else ValidationFailed
-        raise refusal(error.problems[0].message, code=error.problems[0].code) from None
-    return json.loads(text, object_pairs_hook=_members, parse_constant=_no_constant, parse_int=_whole)
+        (found,) = error.problems
+        raise refusal.at(found.pointer, found.code, found.message) from None
+    reading = _Reading()
+    value = json.loads(
+        text,
+        object_pairs_hook=reading.members,
+        parse_constant=reading.number(no_number),
+        parse_int=reading.number(whole_number),
+        parse_float=reading.number(_real),
+    )
+    if reading.refused:
+        # The last one is in the value: what a repeated key has replaced was read before the refusal of that key.
+        part, problem = reading.refused[-1]
+        place = _pointer_to(part, value) or ""
+        raise ValidationFailed.at(place + problem.pointer, problem.code, problem.message)
+    return value
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise ValidationFailed.at(f"/{twice[:100]}", "repeated_key", "Duplicate key in one object.")
-    return members
+class _Reading:
+    """Keeps the refused parts of one text, each with its problem: their places are known when all is read."""
+
+    def __init__(self) -> None:
+        self.refused: list[tuple[object, Problem]] = []
+
+    def members(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(pairs)
+        if len(members) != len(pairs):
+            twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+            problem = Problem(f"/{token(twice)}", "repeated_key", "Duplicate key in one object.")
+            self.refused.append((members, problem))
+        return members
+
+    def number(self, read: Callable[[str], Any]) -> Callable[[str], Any]:
+        def parse(written: str) -> Any:
+            found = read(written)
+            if isinstance(found, Unreadable):
+                self.refused.append((found, Problem("", found.code, found.message)))
+            return found
+
+        return parse
 
 
-def _no_constant(written: str) -> Any:
-    raise ValidationFailed.at("", "not_a_number", f"{written} is not a JSON number.")
+def _real(written: str) -> float | Unreadable:
+    """A number of any precision, unlike in documents."""
+    found = float(written)
+    return found if isfinite(found) else real_number(written)
 
 
-def _whole(written: str) -> int:
-    if len(written) > 19:
-        raise ValidationFailed.at("", "number_too_large", f"An integer of {len(written)} digits is too large.")
-    return int(written)
+def _pointer_to(part: object, value: Any) -> str | None:
+    """Where a part is in the value; None: not there."""
+    if value is part:
+        return ""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = ((key, _pointer_to(part, each)) for key, each in inner)
+    return next((f"/{token(key)}{below}" for key, below in found if below is not None), None)
 
 
 class JSONOnlyNegotiation(BaseContentNegotiation):
