@@ -224,7 +224,8 @@ class NodePoolChangeForm(NodePoolFields):
 
     def __init__(self, *args: Any, pool: NodePool, **kwargs: Any) -> None:
         said = {"label_key": pool.label_key, "label_value": pool.label_value}
-        initial = {**said, "topology_levels": "\n".join(pool.topology_levels)}
+        # With the line ends that browsers send: unchanged levels are then no change.
+        initial = {**said, "topology_levels": "\r\n".join(pool.topology_levels)}
         super().__init__(*args, initial=initial, **kwargs)
         if pool.is_default:
             del self.fields["is_default"]

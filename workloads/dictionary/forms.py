@@ -73,6 +73,10 @@ class TypeForm(PageForm):
         """Initial values of the edit form."""
         return {"category": row.category, "priority": row.priority, "preemptibility": row.preemptibility}
 
+    def has_changed(self) -> bool:
+        """Only what it asks for counts; the form is valid."""
+        return bool(self.change())
+
     def change(self) -> dict[str, str]:
         """What this form asks for, by name; empty fields stay as they are."""
         chosen = self.cleaned_data

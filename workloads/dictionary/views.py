@@ -222,7 +222,11 @@ def edit_priority(request: HttpRequest, name: str) -> HttpResponse:
     priority = get_object_or_404(Priority, name=name)
     form = PriorityForm(form_data(request), old=priority)
     return planned(
-        request, form, lambda: plan_priority_change(change=form.change(), actor=actor), {"priority": priority}
+        request,
+        form,
+        lambda: plan_priority_change(change=form.change(), actor=actor),
+        {"priority": priority},
+        edits=True,
     )
 
 
@@ -255,10 +259,17 @@ def planned(
     plan: Callable[[], Plan],
     context: Mapping[str, Any],
     pointers: Mapping[str, str] = NOTHING,
+    *,
+    edits: bool = False,
 ) -> HttpResponse:
-    """The form; once it is sent and stands, its plan. A refusal comes back at its fields with everything typed."""
+    """The form; once it is sent and stands, its plan. A refusal comes back at its fields with everything typed.
+
+    edits: it shows what there is, so that it must be changed.
+    """
     if request.method == "POST" and form.is_valid():
         try:
+            if edits:
+                form.check_changed()
             return redirect("workloads:plan", plan_id=plan().pk)
         except (ValidationFailed, Conflict) as error:
             form.show(error, pointers)
@@ -287,7 +298,11 @@ def edit_type(request: HttpRequest, type_id: object) -> HttpResponse:
     row = get_object_or_404(workload_types(), pk=type_id)
     form = TypeForm(form_data(request), initial=TypeForm.of(row))
     return planned(
-        request, form, lambda: plan_type_change(type=row, change=form.change(), actor=actor), {"workload_type": row}
+        request,
+        form,
+        lambda: plan_type_change(type=row, change=form.change(), actor=actor),
+        {"workload_type": row},
+        edits=True,
     )
 
 

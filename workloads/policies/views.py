@@ -100,6 +100,8 @@ def lift(request: HttpRequest, policy_id: UUID) -> HttpResponse:
 
 def _set(request: HttpRequest, form: PolicyForm, target: PolicyTarget, row: Policy | None) -> HttpResponse:
     try:
+        if row:
+            form.check_changed()
         name = form.cleaned_data["name"]
         change = policy_change(target, name, form.document(target.kind))
         return redirect(plan_page("policy", change, actor_of(request)))

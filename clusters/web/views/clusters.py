@@ -343,6 +343,7 @@ def change_node_pool(request: HttpRequest, name: str, pool: str) -> HttpResponse
     levels = level_rows([row]).get(row.pk, [])
     if request.method == "POST" and form.is_valid():
         try:
+            form.check_changed()
             change = {"op": "change", "cluster": name, "pool": row.name, **form.cleaned_data}
             return redirect(plan_page("node_pool", change, actor))
         except RungError as error:

@@ -14,9 +14,10 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.template import loader
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 
-from portal.kit.errors import RungError
+from portal.kit.errors import RungError, ValidationFailed
 
 CLASSES: Final[Mapping[type[forms.Widget], str]] = {
     forms.CheckboxSelectMultiple: "",  # a class would be the whole list's
@@ -72,6 +73,11 @@ class PageForm(forms.Form):
             if error.code != REQUIRED
             for message in error.messages
         ]
+
+    def check_changed(self) -> None:
+        """Raise ValidationFailed for a valid form that was sent as it was shown: there is nothing to plan."""
+        if not self.has_changed():
+            raise ValidationFailed(_now("Nothing was changed."), code="unchanged")
 
     def _field_errors(self) -> list[tuple[str, forms.ValidationError]]:
         found = self.errors.as_data()

@@ -231,6 +231,8 @@ def test_a_pools_label_and_topology_are_changed_and_its_levels_shown_as_its_node
     assert (answer.status_code, "Duplicate level rack." in words(answer.content)) == (422, True)
     h100.refresh_from_db()
     assert h100.topology_levels == ["zone", "rack"]
+    answer = client.post(page, {**wanted, "topology_levels": "zone\r\nrack\r\n"})
+    assert (answer.status_code, "Nothing was changed." in words(answer.content)) == (422, True)
 
 
 def test_where_the_scheduler_knows_no_topology_nobody_is_asked_for_one(

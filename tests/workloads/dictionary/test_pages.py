@@ -115,6 +115,17 @@ def test_an_edit_opens_a_plan_and_changes_nothing(client_of: Clients, admin: Use
     assert Priority.objects.get(name="medium").value == 80
 
 
+def test_an_unchanged_priority_or_type_opens_no_plan_and_says_so(client_of: Clients, admin: User) -> None:
+    client, page = client_of(admin), f"/types/{WorkloadType.objects.get(name='Job').pk}/"
+    shown = {name: str(value) for name, value in client.get(page).context["form"].initial.items()}
+    emptied = dict.fromkeys(shown, "")  # leaves the defaults as they are
+    for where, sent in (("/priorities/medium/", medium()), (page, shown), (page, emptied)):
+        answer = client.post(where, sent)
+        assert answer.status_code == 422
+        assert "Nothing was changed." in answer.content.decode()
+    assert not Plan.objects.exists()
+
+
 def test_crossing_the_line_names_the_workloads_it_turns(client_of: Clients, llm_team: Project, admin: User) -> None:
     level = Priority.objects.get(name="medium")
     WorkloadFactory(

@@ -16,6 +16,7 @@ from tests.factories.tenants import MembershipFactory
 from tests.factories.workloads import PolicyFactory
 from workloads.dictionary.models import Priority
 from workloads.dictionary.services.changes import rename_priority
+from workloads.plans.models import Plan
 from workloads.policies.models import Policy
 from workloads.state.models import Workload
 
@@ -69,6 +70,18 @@ def test_the_form_comes_back_as_it_was_set_and_sets_it_anew(
     applied(client, client.post(f"{LIST}{row.pk}/", {"name": "looser"}))
     row.refresh_from_db()
     assert (row.name, row.document, row.department) == ("looser", {}, research)
+
+
+def test_an_unchanged_policy_opens_no_plan_and_says_so(client_of: Clients, admin: User) -> None:
+    client = client_of(admin)
+    applied(client, client.post(ADD, sent(priority_required="on")))
+    page, plans = f"{LIST}{Policy.objects.get().pk}/", Plan.objects.count()
+    answer = client.post(page, sent(priority_required="on"))
+    assert answer.status_code == 422
+    assert "Nothing was changed." in answer.content.decode()
+    assert Plan.objects.count() == plans
+    applied(client, client.post(page, sent()))
+    assert "required" not in Policy.objects.get().document["rules"]["priorityClass"]
 
 
 def test_the_form_loosens_nothing_of_what_was_renamed_or_retired_meanwhile(client_of: Clients, admin: User) -> None:
