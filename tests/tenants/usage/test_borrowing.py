@@ -208,6 +208,7 @@ class TestDepartmentPage:
         page = client.get(f"/departments/{research.pk}/").content.decode()
         section = page[page.index('id="borrowing"') :]
         assert "borrowed from" in section
+        assert "GPUs now" in section
         assert "vision-team" in section
         assert 'href="/projects/llm-team/"' in page
         for origin in ("/projects/llm-team/", "/quotas/"):
