@@ -116,7 +116,7 @@ def test_deleting_asks_first(visit: Visitor, organisation: Addresses, alice: Use
     page.on("dialog", reply)
     page.get_by_role("button", name="Delete", exact=True).click()
     page.wait_for_load_state("networkidle")
-    assert asked[0].startswith("Delete “llm-finetune”? It has run on 2 GPUs for 40 m")
+    assert asked[0].startswith("Delete “llm-finetune”? It has run on 2 GPUs for 40 min")
     phase = Workload.objects.get(name="llm-finetune").phase
     assert phase == (Phase.DELETING if answer == "accept" else Phase.RUNNING)
 

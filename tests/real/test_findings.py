@@ -114,7 +114,7 @@ def test_a_short_job_that_evicts_a_long_one_is_named_with_its_cost_and_waits_at_
     found = check.finds(FindingKind.SHORT_EVICTS_LONG)
     assert found["workloadName"] == "train"
     assert found["evidence"][0].startswith("short (high 125) evicted train (low 40) at ")
-    assert found["evidence"][1].startswith("train had run 2 h 0 m on 8 GPUs: about 16.")
+    assert found["evidence"][1].startswith("train had run 2 h on 8 GPUs: about 16.")
     assert round(found["gpuHours"]) == 16
     assert "submit it with a priority of at most low" in found["advice"]
     product.until(train, lambda row: row.phase == Phase.RUNNING)

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
+from portal.kit.pages.formatting import duration_text
 from scheduling.forecast.headroom import NodeGpus, PodMove, helpful_moves
-from workloads.forecast.rules.messages import duration_text, gpu_time_text, gpus_text
+from workloads.forecast.rules.messages import gpu_time_text, gpus_text
 from workloads.state.rules import HOLDING, WAITING
 
 
@@ -365,9 +366,8 @@ def _completed_run(job: JobFacts | None) -> timedelta | None:
 
 
 def _short_of_room(waiting: Jobs, now: datetime, waited: timedelta) -> Iterator[JobFacts]:
-    for job in waiting:
-        if job.gpu_milli and job.reason in SHORT_OF_ROOM and now - job.phase_at >= waited:
-            yield job
+    short = (job for job in waiting if job.gpu_milli and job.reason in SHORT_OF_ROOM)
+    return (job for job in short if now - job.phase_at >= waited)
 
 
 def _later(job: JobFacts, running: Jobs) -> list[JobFacts]:

@@ -11,10 +11,11 @@ from typing import Any, Final
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.watch.models import ObservedObject, ObservedPod
+from portal.kit.pages.formatting import duration_text
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
 from tenants.access.selectors import can
-from workloads.forecast.rules.messages import duration_text, gpu_time_text, gpus_text
+from workloads.forecast.rules.messages import gpu_time_text, gpus_text
 from workloads.forecast.selectors.waiting import queue_position
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.state.models import EventType, Phase, Workload, WorkloadEvent
@@ -218,7 +219,7 @@ def _sentences(records: Sequence[PreemptionRecord], *, shown: bool, newest: bool
         yield f"Moved {record.at:%H:%M} UTC by the scheduler to consolidate free GPUs. It restarts on another node."
     else:
         yield f"Evicted {record.at:%H:%M} UTC by {_by(record, shown=shown)}."
-    ran = duration_text(timedelta(seconds=max(each.ran_seconds for each in records)))
+    ran = duration_text(max(each.ran_seconds for each in records))
     held = gpus_text(sum(each.gpu_milli for each in records))
     pods = f" in {len(records)} pods" if len(records) > 1 else ""
     yield f"It had run {ran} on {held}{pods}. {_loss(records)}"

@@ -7,7 +7,7 @@ from typing import Final
 
 AMBER_AFTER: Final = timedelta(seconds=30)
 NOT_CURRENT_AFTER: Final = timedelta(minutes=5)
-_UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+_DAYS, _HOURS, _MINUTES = ("d", 86400), ("h", 3600), ("m", 60)
 
 
 def gpu_text(milli: int) -> str:
@@ -20,17 +20,14 @@ def gpus_text(milli: int) -> str:
     return f"{gpu_text(milli)} {'GPU' if milli == 1000 else 'GPUs'}"
 
 
-def duration_text(seconds: float) -> str:
-    """The two largest units: "5 h 40 m", "12 s"."""
-    left = max(int(seconds), 0)
-    parts = []
-    for unit, size in _UNITS:
-        count, left = divmod(left, size)
-        if count:
-            parts.append(f"{count} {unit}")
-        elif parts:
-            break
-    return " ".join(parts[:2]) or "0 s"
+def duration_text(time: timedelta | float) -> str:
+    """Of a span or of seconds: "2 d 3 h", "5 h 40 m", "14 min", "30 s". Seconds matter only below a minute."""
+    left = max(int(time.total_seconds() if isinstance(time, timedelta) else time), 0)
+    if left < 3600:
+        return f"{left // 60} min" if left >= 60 else f"{left} s"
+    (unit, size), (lesser, its_size) = (_DAYS, _HOURS) if left >= _DAYS[1] else (_HOURS, _MINUTES)
+    rest = left % size // its_size
+    return f"{left // size} {unit}" + (f" {rest} {lesser}" if rest else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ def age_of(at: datetime | None, *, now: datetime) -> Age:
     if at is None:
         return Age("never observed", "old")
     passed = max(now - at, timedelta(0))
-    words = f"{duration_text(passed.total_seconds())} ago"
+    words = f"{duration_text(passed)} ago"
     if passed > NOT_CURRENT_AFTER:
         return Age(f"not current: {words}", "old")
     return Age(f"stale: {words}", "amber") if passed > AMBER_AFTER else Age(words, "fresh")

@@ -76,7 +76,7 @@ def ago(at: datetime | None) -> SafeString:
     """A past moment in words, exact on hover."""
     if at is None:
         return SafeString("–")
-    words = f"{formatting.duration_text((timezone.now() - at).total_seconds())} ago"
+    words = f"{formatting.duration_text(timezone.now() - at)} ago"
     return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), exact(at), words)
 
 

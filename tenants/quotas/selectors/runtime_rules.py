@@ -132,7 +132,7 @@ def _rules_of(project: Project) -> MinRuntimes:
 
 
 def _lasting(time: timedelta) -> str:
-    return f"for {duration_text(time.total_seconds())}" if time else "for no time"
+    return f"for {duration_text(time)}" if time else "for no time"
 
 
 def _read(which: Q) -> MinRuntimes:

@@ -151,7 +151,7 @@ def test_the_project_page_says_it_and_whether_it_is_kept(
     guarantee(research, 60)
     guarantee(llm_team, 30)
     text = " ".join(client_of(alice).get(f"/projects/{llm_team.name}/").content.decode().split())
-    assert "for 30 m within its department and for 1 h from other departments after they start (rule of " in text
+    assert "for 30 min within its department and for 1 h from other departments after they start (rule of " in text
     assert kept in text
 
 
@@ -186,7 +186,8 @@ def test_on_volcano_its_configuration_says_whether_it_is_kept_and_there_is_one_t
     guarantee(llm_team, 30)
     page = " ".join(client_of(alice).get(f"/projects/{llm_team.name}/").content.decode().split())
     assert (
-        "preemptible workloads are protected from eviction for 30 m after they start (rule of project llm-team)" in page
+        "preemptible workloads are protected from eviction for 30 min after they start (rule of project llm-team)"
+        in page
     )
     assert f"Enforced by Volcano: {kept}" in page
 

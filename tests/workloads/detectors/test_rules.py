@@ -80,7 +80,7 @@ def test_a_request_of_30_seconds_that_evicted_a_training_of_6_hours_is_found_wit
     found = only(rules.short_evicts_long([eviction()]))
     assert found.evidence == (
         "{1} (high 125) evicted {0} (low 40) at 2026-06-01 11:29 UTC and completed after 30 s.",
-        "{0} had run 6 h 0 m on 8 GPUs: about 48.0 GPU-hours lost.",
+        "{0} had run 6 h on 8 GPUs: about 48.0 GPU-hours lost.",
     )
     assert "with a priority of at most low" in found.advice
     assert (found.cost, found.ended, [each.name for each in found.jobs]) == (172800, None, ["train", "infer"])
@@ -117,7 +117,7 @@ def test_an_eviction_is_over_once_its_victim_runs_again() -> None:
 def test_a_victim_inside_its_minimum_runtime_is_found() -> None:
     young = eviction(ran=timedelta(minutes=12), minimum=timedelta(hours=1), lost_gpu_seconds=5760)
     found = only(rules.inside_min_runtime([young], deferring=False))
-    assert found.evidence[0] == "{0} had run 12 min of its minimum runtime of 1 h 0 m."
+    assert found.evidence[0] == "{0} had run 12 min of its minimum runtime of 1 h."
     assert found.advice.endswith("Let Rung defer preemptors on this cluster.")
     assert "other tools" in only(rules.inside_min_runtime([young], deferring=True)).advice
 

@@ -75,7 +75,7 @@ def test_data_that_is_old_or_missing_is_named(kube: Kube, age: timedelta | None,
     answer = kube.ask()
     assert [each.code for each in answer.doubts] == ([code] if code else [])
     if age == timedelta(hours=2):
-        assert "last observed 2 h 0 m ago" in sentence(answer, DoubtCode.STALE_SNAPSHOT)
+        assert "last observed 2 h ago" in sentence(answer, DoubtCode.STALE_SNAPSHOT)
 
 
 def test_a_volume_claim_that_nothing_runs_with_is_named(kube: Kube) -> None:

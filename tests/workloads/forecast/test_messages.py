@@ -1,12 +1,10 @@
 """Refusals of the model as people read them."""
 
-from datetime import timedelta
-
 import pytest
 
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Limit, Resources
-from workloads.forecast.rules.messages import duration_text, gpus_text, pend_sentence
+from workloads.forecast.rules.messages import gpus_text, pend_sentence
 
 LABELS = {"q": "project llm-team"}
 EIGHT = Resources.of(gpu=8)
@@ -251,20 +249,6 @@ LACKING = ("gpu",)
 )
 def test_every_reason_is_said_with_its_numbers(pend: PendingReason, words: str) -> None:
     assert pend_sentence(pend, pool="h100", labels=LABELS) == words
-
-
-@pytest.mark.parametrize(
-    ("span", "words"),
-    [
-        (timedelta(seconds=30), "30 s"),
-        (timedelta(minutes=14, seconds=5), "14 min"),
-        (timedelta(hours=5, minutes=40), "5 h 40 m"),
-        (timedelta(days=2, hours=3), "2 d 3 h"),
-        (timedelta(seconds=-5), "0 s"),
-    ],
-)
-def test_durations_are_human(span: timedelta, words: str) -> None:
-    assert duration_text(span) == words
 
 
 @pytest.mark.parametrize(("milli", "words"), [(1000, "1 GPU"), (500, "0.5 GPUs"), (8000, "8 GPUs"), (0, "0 GPUs")])

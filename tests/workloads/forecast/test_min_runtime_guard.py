@@ -354,7 +354,7 @@ def test_pages_say_who_holds_it_and_until_when(client_of: Callable[..., Client],
 
 def test_who_submits_is_told_how_far_it_holds(world: World) -> None:
     [said] = ask(world.team, priority="low").assurances
-    assert said.startswith("After the start it is protected from eviction for 30 m")
+    assert said.startswith("After the start it is protected from eviction for 30 min")
     assert said.endswith(", if Rung can defer the workloads that would evict it: minimum runtime of project llm-team.")
 
 

@@ -72,13 +72,13 @@ def test_the_forecast_waits_where_the_sandbox_waits_and_evicts_where_it_evicts(f
         (
             "kai",
             "preemptible",
-            ["After the start it is protected from eviction for 30 m within its department and for no time from "],
+            ["After the start it is protected from eviction for 30 min within its department and for no time from "],
         ),
         ("kai", "non-preemptible", []),
         (
             "volcano",
             "preemptible",
-            ["After the start it is protected from eviction for 30 m: minimum runtime of project"],
+            ["After the start it is protected from eviction for 30 min: minimum runtime of project"],
         ),
         ("volcano", "non-preemptible", []),
     ],

@@ -116,7 +116,7 @@ def test_the_card_names_median_p90_basis_place_and_holders(
 ) -> None:
     holding(llm_team, "large", 4)
     text = " ".join(client_of(alice).get(f"/workloads/{waiting.pk}/waiting/").content.decode().split())
-    assert "Starts within 10 m in half of the model runs, within 30 m in 9 of 10." in text
+    assert "Starts within 10 min in half of the model runs, within 30 min in 9 of 10." in text
     assert "Based on: 34 ended runs of Training in llm-team (1 running workload)." in text
     assert "Position 1 of 1 in the queue of llm-team in h100" in text
     assert ">large</a>" in text

@@ -127,7 +127,7 @@ def test_deleting_asks_with_what_would_be_lost(client_of: Clients, workload: Wor
 def test_stopping_says_when_a_declared_rhythm_saved_last(client_of: Clients, workload: Workload, alice: User) -> None:
     workload.spec["annotations"] = {"rung.dev/checkpoint-interval": "50m"}
     workload.save()
-    assert "Last reported checkpoint: 30 m ago" in page(client_of(alice), address(workload))
+    assert "Last reported checkpoint: 30 min ago" in page(client_of(alice), address(workload))
     workload.spec["annotations"] = {}
     workload.save()
     assert "It has run on 2 GPUs for 3 h without a reported checkpoint." in page(client_of(alice), address(workload))

@@ -70,7 +70,7 @@ def test_it_is_told_and_then_stopped(half_an_hour: None, run: Workload) -> None:
     run.refresh_from_db()
     assert run.desired_phase == DesiredPhase.STOPPED
     message = run.timeline.get(reason="IdleLimitReached").message
-    assert "may be idle for at most 30 m" in message
+    assert "may be idle for at most 30 min" in message
     assert "department research" in message
 
 
@@ -120,5 +120,5 @@ def test_who_submits_is_told_whether_it_acts(half_an_hour: None, llm_team: Proje
 
     assert "this cluster has no GPU metrics" in cautions()
     MetricsSource.objects.create(cluster=llm_team.cluster, server="https://p.example", read_at=timezone.now())
-    assert "may be idle for at most 30 m" in cautions()
+    assert "may be idle for at most 30 min" in cautions()
     assert "no GPU metrics" not in cautions()

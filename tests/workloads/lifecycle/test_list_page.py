@@ -252,7 +252,7 @@ class TestAskingBeforeWorkEnds:
             ("refused", "", verb == "delete"),
             ("train-a", "2.0 GPU-hours", True),
         ]
-        assert "Last reported checkpoint: 30 m" in page
+        assert "Last reported checkpoint: 30 min" in page
         assert "2 h" in page
         assert ("Already ended." in page) == (verb == "stop")
         assert set(Workload.objects.filter(project=running.project).values_list("desired_phase", flat=True)) <= {

@@ -141,4 +141,4 @@ def test_the_page_says_when_it_will_be_stopped(
 
 def test_the_forecast_says_so_before_anything_is_sent(an_hour: None, llm_team: Project, alice: User) -> None:
     cautions = forecast(spec=spec_of(pytorch_job()), project=llm_team, actor=acting(alice)).cautions
-    assert "It will be stopped: workloads of department research run at most 1 h. Notice: 10 m." in " ".join(cautions)
+    assert "It will be stopped: workloads of department research run at most 1 h. Notice: 10 min." in " ".join(cautions)

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -53,17 +52,6 @@ def gpu_time_text(gpu_seconds: float) -> str:
     if gpu_seconds >= LEAST_IN_HOURS:
         return f"{gpu_seconds / 3600:.1f} GPU-hours"
     return f"{round(gpu_seconds / 60, 1):g} GPU-minutes"
-
-
-def duration_text(span: timedelta) -> str:
-    """ "5 h 40 m", "14 min", "30 s"."""
-    seconds = max(0, int(span.total_seconds()))
-    days, hours, minutes = seconds // 86400, seconds % 86400 // 3600, seconds % 3600 // 60
-    if days:
-        return f"{days} d {hours} h"
-    if hours:
-        return f"{hours} h {minutes} m"
-    return f"{minutes} min" if minutes else f"{seconds} s"
 
 
 def pend_sentence(pend: PendingReason, *, pool: str, labels: Mapping[str, str]) -> str:

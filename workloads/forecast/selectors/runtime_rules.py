@@ -344,12 +344,8 @@ def _beforehand(clock: LimitClock, allowance: Allowance, project: Project) -> st
     rule = rule_text(clock, allowance)
     if clock is IDLE and not usage.has_recent_readings(project.cluster, now=timezone.now()):
         return f"A rule says that {rule}, but it has no effect: this cluster has no GPU metrics."
-    return f"It will be stopped: {rule}. Notice: {duration_words(allowance.notice)}."
+    return f"It will be stopped: {rule}. Notice: {duration_text(allowance.notice)}."
 
 
 def rule_text(clock: LimitClock, allowance: Allowance) -> str:
-    return clock.rule.format(allowance.rule_of, duration_words(allowance.lasts))
-
-
-def duration_words(time: timedelta) -> str:
-    return duration_text(time.total_seconds())
+    return clock.rule.format(allowance.rule_of, duration_text(allowance.lasts))

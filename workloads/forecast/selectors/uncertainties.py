@@ -8,6 +8,7 @@ from typing import Final
 
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import NodePool
+from portal.kit.pages.formatting import duration_text
 from portal.kit.security.actors import Actor
 from scheduling.forecast.cycle import WITHOUT_NOMINATION, cycle, preview
 from scheduling.model.decisions import Evict, Outcome
@@ -15,7 +16,7 @@ from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
 from tenants.access.selectors import access_for
 from workloads.forecast.rules.forecast import absent_sentence, instead_sentence, overtaken_sentence, turning_sentence
-from workloads.forecast.rules.messages import Doubt, DoubtCode, doubt, duration_text
+from workloads.forecast.rules.messages import Doubt, DoubtCode, doubt
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pod_groups import WaitingWorkload, waiting_workload
 from workloads.forecast.selectors.snapshot import ObservedCluster

@@ -18,13 +18,14 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, ClusterState, NodePool
 from clusters.ports.pods import TERMINAL
 from clusters.watch.models import ClusterEvent, ObservedPod
+from portal.kit.pages.formatting import duration_text
 from portal.kit.security.actors import Actor
 from scheduling.forecast.cycle import FLAVOURS, preview
 from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.workspace import OutOfTime
 from tenants.access.selectors import visible_projects
-from workloads.forecast.rules.messages import duration_text, pend_sentence
+from workloads.forecast.rules.messages import pend_sentence
 from workloads.forecast.rules.reasons import short_of_quota
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.placement_validation import configured_so, missing_on_nodes

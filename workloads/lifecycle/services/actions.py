@@ -318,7 +318,7 @@ def cost_of(workload: Workload) -> str:
     if not workload.allocated_gpu_milli or workload.started_at is None:
         return _("No GPUs are allocated.")
     saved = last_checkpoint_at(workload)
-    passed = duration_text((timezone.now() - (saved or workload.started_at)).total_seconds())
+    passed = duration_text(timezone.now() - (saved or workload.started_at))
     held = {"gpus": gpus_text(workload.allocated_gpu_milli), "passed": passed}
     if saved:
         return _("It is running on %(gpus)s. Last reported checkpoint: %(passed)s ago.") % held

@@ -21,12 +21,13 @@ from clusters.inventory.services.workload_hooks import HeldOtherwise, SwitchEffe
 from clusters.ports.flavour import SchedulerFlavour
 from clusters.sync.selectors import desired_state
 from clusters.watch.models import ObservedObject, ObservedPod
+from portal.kit.pages.formatting import duration_text
 from scheduling.forecast.cycle import FLAVOURS, cycle, preview
 from scheduling.model.decisions import Evict, Outcome, OutcomeKind
 from scheduling.model.snapshot import Snapshot
 from scheduling.state.workspace import OutOfTime
 from workloads.forecast.rules.forecast import PATIENCE, its_turn_is_over, waited_in_pool
-from workloads.forecast.rules.messages import duration_text, pend_sentence
+from workloads.forecast.rules.messages import pend_sentence
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pod_groups import groups_of, pod_group_request
 from workloads.forecast.selectors.pool_selection import queue_labels, quota_hold_of

@@ -35,13 +35,16 @@ def test_gpus_carry_their_unit(milli: int, text: str) -> None:
         pytest.param(0, "0 s", id="nothing"),
         pytest.param(-5, "0 s", id="a clock that ran ahead"),
         pytest.param(59, "59 s", id="seconds"),
+        pytest.param(7 * 60 + 52, "7 min", id="no seconds beside minutes"),
+        pytest.param(3599, "59 min", id="less than an hour"),
         pytest.param(20_400, "5 h 40 m", id="the two largest units"),
         pytest.param(3600, "1 h", id="a full hour"),
         pytest.param(86_400 + 60, "1 d", id="an empty unit ends it"),
+        pytest.param(2 * 86_400 + 3 * 3600, "2 d 3 h", id="days"),
     ],
 )
 def test_durations_are_human(seconds: float, text: str) -> None:
-    assert duration_text(seconds) == text
+    assert duration_text(seconds) == duration_text(timedelta(seconds=seconds)) == text
 
 
 @pytest.mark.parametrize(
