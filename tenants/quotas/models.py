@@ -45,15 +45,18 @@ class RuntimeRule(models.Model):
 
 
 class Rank(models.TextChoices):
-    """Order of queues for the surplus (formerly "project priority"). The order of declaration is the order of rank."""
+    """Order of queues for the surplus (formerly "project priority"). The order of declaration is the order of rank.
 
-    VERY_LOW = "very-low"
-    LOW = "low"
-    MEDIUM_LOW = "medium-low"
-    MEDIUM = "medium"
-    MEDIUM_HIGH = "medium-high"
-    HIGH = "high"
-    VERY_HIGH = "very-high"
+    Labels are the values: sentences name a rank as the form does.
+    """
+
+    VERY_LOW = "very-low", "very-low"
+    LOW = "low", "low"
+    MEDIUM_LOW = "medium-low", "medium-low"
+    MEDIUM = "medium", "medium"
+    MEDIUM_HIGH = "medium-high", "medium-high"
+    HIGH = "high", "high"
+    VERY_HIGH = "very-high", "very-high"
 
 
 def limit_covers_deserved(name: str) -> list[models.CheckConstraint]:

@@ -20,7 +20,6 @@ from portal.kit.security.request_identity import actor_of
 from scheduling.model.resources import Resources
 from tenants.access.selectors import Access, access_for
 from tenants.quotas.forms import LABELS, RESOURCES, QuotaRowForm, ReasonForm, prefix_of
-from tenants.quotas.models import Rank
 from tenants.quotas.rules import format_amount
 from tenants.quotas.selectors.quota_tree import (
     Branch,
@@ -65,7 +64,7 @@ class Row:
             _("not counted") if deserved is None else format_amount(name, deserved),
             _("unlimited") if limit is None else format_amount(name, limit),
             f"{values_of(quota).weights[name]:.7g}",
-            str(Rank(quota.rank).label),
+            quota.rank,
         ]
 
     @property

@@ -16,7 +16,7 @@ from scheduling.model.resources import Resources
 from tenants.access.models import Role, User
 from tenants.access.services.roles import create_role
 from tenants.organisation.models import Department, Project
-from tenants.quotas.models import DepartmentQuota, ProjectQuota
+from tenants.quotas.models import DepartmentQuota, ProjectQuota, Rank
 from tenants.usage.selectors import EvictableWork, Usage
 from tests.factories.cast import Ledger
 from tests.factories.tenants import GPU, MembershipFactory, ProjectFactory, ProjectQuotaFactory
@@ -197,6 +197,14 @@ class TestWhatIf:
         assert "llm-team 6 4" in text  # 4 deserved, and half of the 4 that its department has beyond
         assert "Shares of other projects change by 2 GPUs in total." in text
         assert "speech-team" not in text
+
+
+def test_ranks_are_named_as_in_sentences(client_of: Clients, admin: User, bob: User, llm_team: Project) -> None:
+    options = re.findall(r"<option value=\"([a-z-]+)\"[^>]*>([^<]*)</option>", read(client_of(admin)))
+    ranks = [(value, text) for value, text in options if value in Rank.values]
+    assert ("medium-low", "medium-low") in ranks
+    assert all(value == text for value, text in ranks)
+    assert "medium-low" in words(read(client_of(bob)))
 
 
 @pytest.mark.parametrize(
