@@ -20,6 +20,7 @@ from clusters.watch.models import ClusterEvent, ObservedPod
 from clusters.watch.services.informers import observe_cluster
 from portal.demo.organisation import ACTOR, actor_named, found_organisation
 from tenants.organisation.models import Project
+from workloads.detectors.services import detect_on
 from workloads.intake import Explicit, FormFields
 from workloads.intake.services import read_fields, read_manifest
 from workloads.lifecycle.services import actions
@@ -194,7 +195,8 @@ def load(password: str, speed: int, say: Say) -> None:
 
     1. the organisation and its cluster, synced
     2. act by act: submit, stop, delete; let the cluster settle; move what happened into the past
-    3. from here on the cluster's run times and grace periods pass `speed` times faster
+    3. the first check of the detectors, which beat would request 15 minutes later
+    4. from here on the cluster's run times and grace periods pass `speed` times faster
     """
     cluster = found_organisation(password)
     settle(cluster)
@@ -203,6 +205,7 @@ def load(password: str, speed: int, say: Say) -> None:
         settle(cluster)
         let_pass(cluster, act.hours)
         say(f"demo: step {number} of {len(STORY)}, {Workload.objects.count()} workloads")
+    detect_on(str(cluster.pk))
     set_speed(cluster=cluster, speed=speed, actor=ACTOR)
 
 

@@ -86,6 +86,12 @@ def test_its_history_holds_evictions_of_both_causes_and_work_over_quota(demo: De
     assert waited[0][0] > 0
 
 
+def test_the_detectors_have_checked_its_history_from_the_start(demo: Demo) -> None:
+    page = Person(demo.origin, "admin").open("/findings/").words
+    assert "Last checked" in page
+    assert "Not checked yet" not in page
+
+
 def test_the_audit_trail_of_the_demo_verifies(demo: Demo) -> None:
     assert demo.manage("verify_audit").startswith("{")
 
