@@ -4,11 +4,12 @@ import csv
 import io
 import re
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from itertools import islice
 from typing import Any, Final
 
 from portal.kit.errors import Problem, ValidationFailed
@@ -94,12 +95,13 @@ def parse_trace(text: str, mapping: TraceMapping) -> list[TraceRow]:
 
 def _places(head: Sequence[str], mapping: TraceMapping) -> dict[str, int]:
     """Where each of our columns is in the file: as the mapping names it, else by our own name in any case."""
-    own = {name.lower(): name for name in reversed(head) if name not in mapping.columns.values()}
+    named = set(mapping.columns.values())
+    own = {name.lower(): name for name in reversed(head) if name not in named}
     columns = {ours: own[ours] for ours in COLUMNS if ours in own} | dict(mapping.columns)
     defaults = {"owner": mapping.project, "priority": mapping.priority}
     needed = dict.fromkeys(REQUIRED, "") | {ours: ", and no default" for ours, value in defaults.items() if not value}
     header = f"The header has: {', '.join(head)[:200] or 'nothing'}."
-    problems = []
+    problems = list(islice(_repeated(head, named), MOST_PROBLEMS))
     for ours in {**needed, **mapping.columns}:
         if ours not in columns or columns[ours] not in head:
             message = f'Line 1: no column "{columns.get(ours, ours)}"{needed.get(ours, "")}. {header}'
@@ -109,11 +111,19 @@ def _places(head: Sequence[str], mapping: TraceMapping) -> dict[str, int]:
     return {ours: head.index(name) for ours, name in columns.items()}
 
 
+def _repeated(head: Sequence[str], named: Collection[str]) -> Iterator[Problem]:
+    """Columns that are there more than once. Our own names are found in any case, so their case makes no other."""
+    names = Counter(name.lower() if name.lower() in COLUMNS and name not in named else name for name in head)
+    for name in (name for name, count in names.items() if name and count > 1):
+        yield Problem(AT, "repeated_column", f'Line 1: the column "{name[:40]}" is there more than once.')
+
+
 def _rows(
     reader: Any, head: Sequence[str], places: Mapping[str, int], mapping: TraceMapping
 ) -> tuple[list[dict[str, Any]], list[Problem]]:
     rows: list[dict[str, Any]] = []
     problems: list[Problem] = []
+    readers = {**_READ, "submitted": _Times().read}
     for cells in reader:
         if not cells:
             continue
@@ -122,7 +132,7 @@ def _rows(
             problems.append(Problem(AT, "bad_row", f"Line {line}: {len(cells)} cells, the header has {len(head)}."))
         else:
             row: dict[str, Any] = {"name": f"line-{line}"}
-            for ours, read in _READ.items():
+            for ours, read in readers.items():
                 text = cells[places[ours]].strip() if ours in places else ""
                 try:
                     row.update(read(text, mapping))
@@ -146,6 +156,19 @@ def _submitted(text: str, _mapping: TraceMapping) -> dict[str, Any]:
     except ValueError:
         raise _Unreadable(wanted) from None
     return {"submitted": int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())}
+
+
+class _Times:
+    """Reads times of submission. All are of the kind of the first: mixed, they would lie decades apart."""
+
+    _first = ""
+
+    def read(self, text: str, mapping: TraceMapping) -> dict[str, Any]:
+        found, kind = _submitted(text, mapping), "ISO 8601" if _number(text) is None else "seconds"
+        self._first = self._first or kind
+        if kind != self._first:
+            raise _Unreadable(f"a time in {self._first}, as in the first row")
+        return found
 
 
 def _duration(text: str, _mapping: TraceMapping) -> dict[str, Any]:
@@ -281,29 +304,18 @@ def is_preemptible(row: TraceRow, value: int) -> bool:
 Runs = Mapping[str, ReplayedSubmission]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayFigures:
-    """Of the submissions of one priority or project, or of all. Waits in seconds, of those that have started."""
-
-    submissions: int
-    started: int
-    median_wait: int | None
-    p90_wait: int | None
-    evictions: int
-    lost_gpu_hours: float
-
-
-def figures_of(runs: Iterable[ReplayedSubmission]) -> ReplayFigures:
+def _figures(runs: Iterable[ReplayedSubmission]) -> dict[str, Any]:
+    """Of the submissions of one priority or project, or of all. Waits of those that have started."""
     each = list(runs)
     waits = sorted((run.started - run.submission.submitted) // SECOND for run in each if run.started is not None)
-    return ReplayFigures(
-        submissions=len(each),
-        started=len(waits),
-        median_wait=int(statistics.median(waits)) if waits else None,
-        p90_wait=waits[(len(waits) * 9 - 1) // 10] if waits else None,
-        evictions=sum(run.evictions for run in each),
-        lost_gpu_hours=round(sum(run.lost for run in each) / SECOND / 3600 / 1000, 2),
-    )
+    return {
+        "submissions": len(each),
+        "started": len(waits),
+        "medianWaitSeconds": int(statistics.median(waits)) if waits else None,
+        "p90WaitSeconds": waits[(len(waits) * 9 - 1) // 10] if waits else None,
+        "evictions": sum(run.evictions for run in each),
+        "lostGpuHours": round(sum(run.lost for run in each) / SECOND / 3600 / 1000, 2),
+    }
 
 
 def comparison(rows: Sequence[TraceRow], before: ClusterReplay, after: ClusterReplay, capacity: int) -> dict[str, Any]:
@@ -330,18 +342,7 @@ def _window(*replays: ClusterReplay) -> int:
 def _whole(replay: ClusterReplay, window: int, capacity: int) -> dict[str, Any]:
     used = sum(_curve(replay.use, window, 1)) / PARTS * 1000
     share = round(100 * used / capacity, 1) if capacity else None
-    return {**_json(figures_of(replay.runs.values())), "gpuUsePercent": share}
-
-
-def _json(figures: ReplayFigures) -> dict[str, Any]:
-    return {
-        "submissions": figures.submissions,
-        "started": figures.started,
-        "medianWaitSeconds": figures.median_wait,
-        "p90WaitSeconds": figures.p90_wait,
-        "evictions": figures.evictions,
-        "lostGpuHours": figures.lost_gpu_hours,
-    }
+    return {**_figures(replay.runs.values()), "gpuUsePercent": share}
 
 
 def _grouped(rows: Sequence[TraceRow], field: str, sides: Mapping[str, ClusterReplay]) -> list[dict[str, Any]]:
@@ -351,7 +352,7 @@ def _grouped(rows: Sequence[TraceRow], field: str, sides: Mapping[str, ClusterRe
     return [
         {
             "name": name,
-            **{side: _json(figures_of(replay.runs[each] for each in members)) for side, replay in sides.items()},
+            **{side: _figures(replay.runs[each] for each in members) for side, replay in sides.items()},
         }
         for name, members in sorted(names.items())
     ]

@@ -36,6 +36,18 @@ def test_times_may_be_iso_8601() -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "other", "kind"),
+    [("1764000000", "2025-11-24T18:00:00Z", "seconds"), ("2025-11-24T18:00:00Z", "1764000000", "ISO 8601")],
+)
+def test_times_of_another_kind_than_the_first_are_refused_by_line_and_column(first: str, other: str, kind: str) -> None:
+    text = f"t,dur,gpu\n{first},60,1\n{first},60,1\n{other},60,1\n{first},60,1\n"
+    with pytest.raises(ValidationFailed) as caught:
+        parse_trace(text, mapping(COLUMNS, project="llm"))
+    (problem,) = caught.value.problems
+    assert problem.message == f"Line 4, column \"t\": '{other}' is not a time in {kind}, as in the first row."
+
+
+@pytest.mark.parametrize(
     ("cells", "said"),
     [
         pytest.param(
@@ -66,6 +78,25 @@ def test_a_column_that_is_missing_is_named_with_those_there_are() -> None:
         "/trace/columns/submitted",
         'Line 1: no column "t". The header has: time, dur, gpu.',
     )
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        pytest.param("t,dur,gpu,t", "t", id="a column that is named"),
+        pytest.param("t,dur,gpu,node,node", "node", id="a column that is not read"),
+        pytest.param("t,dur,gpu,Priority,priority", "priority", id="our own name in two cases"),
+    ],
+)
+def test_a_column_that_is_there_twice_is_named_with_its_line(head: str, name: str) -> None:
+    pointer, message = message_of(f"{head}\n0,1,1,low,low\n", mapping(COLUMNS, project="llm"))
+    assert (pointer, message) == ("/trace/csv", f'Line 1: the column "{name}" is there more than once.')
+
+
+def test_columns_without_a_name_and_those_that_a_mapping_tells_apart_are_no_repetition() -> None:
+    text = "t,dur,gpu,priority,Priority,,\n0,60,1,urgent,HP,,\n"
+    (row,) = parse_trace(text, mapping({**COLUMNS, "priority": "Priority"}, project="llm"))
+    assert row.priority == "high"
 
 
 def test_columns_with_our_names_are_found_in_any_case() -> None:
