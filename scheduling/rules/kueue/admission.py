@@ -225,10 +225,8 @@ class _KueueCycle:
     def _carry_out(self, plan: _Plan) -> Iterator[Decision]:
         case = plan.case
         over_quota = not case.share.deserves(case.needed)
-        for target in plan.targets:
-            self._state.evict(target.claim)
-            if not target.claim.leaving:
-                yield _evict(target, case.group)
+        self._state.evict([target.claim for target in plan.targets])
+        yield from (_evict(target, case.group) for target in plan.targets if not target.claim.leaving)
         self._state.charge(case.share, case.needed, leaving=ZERO if plan.now else ZERO - case.needed)
         placed = self._places.take(case.group)
         if placed and plan.now:

@@ -249,12 +249,14 @@ class VictimSearch:
         if not self._could_fit(borrowing=borrowing):
             return []
         taken: list[PreemptionTarget] = []
-        fits = False
+        fits, needed = False, self._taker.needed
+        missing = needed.gpu and needed.gpu - self._taker.share.free().gpu  # a victim gives at most the GPUs it holds
         for target in self._targets(borrowing=borrowing):
             if target.common is None or all(share.over_quota(self._taker.short) for share in target.below):
                 target.claim.go()
                 taken.append(target)
-                if fits := self._taker.fits(borrowing=borrowing):
+                missing -= target.claim.amount.gpu
+                if missing <= 0 and (fits := self._taker.fits(borrowing=borrowing)):
                     break
         victims = self._taker.needed_of(taken, borrowing=borrowing) if fits else taken
         _come_back([target.claim for target in victims])
@@ -264,7 +266,7 @@ class VictimSearch:
 @contextmanager
 def without_targets(claims: Sequence[AdmittedWorkload]) -> Iterator[None]:
     """A context in which these workloads are removed."""
-    for share, amount in _by_share(claims).items():
+    for share, amount in by_share(claims).items():
         share.release(amount)
     for claim in claims:
         if claim.places.counted:
@@ -275,14 +277,15 @@ def without_targets(claims: Sequence[AdmittedWorkload]) -> Iterator[None]:
 
 def _come_back(claims: Sequence[AdmittedWorkload]) -> None:
     """Restore the use of all of them, once for each queue: a search removes hundreds."""
-    for share, amount in _by_share(claims).items():
+    for share, amount in by_share(claims).items():
         share.charge(amount)
     for claim in claims:
         if claim.places.counted:
             claim.places.come_back(claim.group)
 
 
-def _by_share(claims: Iterable[AdmittedWorkload]) -> dict[QuotaShare, Resources]:
+def by_share(claims: Iterable[AdmittedWorkload]) -> dict[QuotaShare, Resources]:
+    """The amounts of all of them by queue."""
     amounts: dict[QuotaShare, list[Resources]] = {}
     for claim in claims:
         amounts.setdefault(claim.share, []).append(claim.amount)

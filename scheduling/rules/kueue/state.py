@@ -13,7 +13,7 @@ from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import ZERO, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.rules.kueue.capacity import QuotaShare, TopologyCapacity, tree_of
-from scheduling.rules.kueue.preemption import AdmittedWorkload, Claims, KueueCandidate, may_gain
+from scheduling.rules.kueue.preemption import AdmittedWorkload, Claims, KueueCandidate, by_share, may_gain
 
 MOST_REFUSED: Final = 1000
 """Searches of a tree to remember: more than there are workloads that wait in it at one time."""
@@ -236,12 +236,17 @@ class KueueState:
         back = partial(share.charge, ZERO - amount, leaving=ZERO - leaving if leaving else ZERO)
         self._do(share, partial(share.charge, amount, leaving=leaving), back)
 
-    def evict(self, claim: AdmittedWorkload) -> None:
-        """Evict: its quota is free at once, its capacity once its pods are gone."""
-        self.charge(claim.share, ZERO - claim.amount, leaving=claim.amount)
-        self.places.leave(claim.group)
-        claims = self.claims[claim.line]
-        self._do(claim.share, partial(claims.remove, claim), partial(insort, claims, claim, key=_VICTIM_ORDER))
+    def evict(self, claims: Collection[AdmittedWorkload]) -> None:
+        """Evict: their quota is free at once, their capacity once their pods are gone."""
+        for share, amount in by_share(claims).items():
+            self.charge(share, ZERO - amount, leaving=amount)
+        lines: dict[tuple[str, bool], list[AdmittedWorkload]] = {}
+        for claim in claims:
+            self.places.leave(claim.group)
+            lines.setdefault(claim.line, []).append(claim)
+        for key, gone in lines.items():
+            line = self.claims[key]
+            self._do(gone[0].share, partial(_remove, line, gone), partial(line.__setitem__, slice(None), line.copy()))
 
     def _do(self, share: QuotaShare, act: Callable[[], object], back: Callable[[], object]) -> None:
         """Change the use of a queue, until `restore`."""
@@ -270,6 +275,11 @@ class KueueState:
         while self._journal:
             self._journal.pop()()
         self.places.restore()
+
+
+def _remove(line: list[AdmittedWorkload], gone: Iterable[AdmittedWorkload]) -> None:
+    for claim in gone:
+        line.remove(claim)
 
 
 def admitted(group: PodGroup) -> bool:
