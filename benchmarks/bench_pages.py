@@ -95,6 +95,8 @@ FULL: Final[Mapping[str, str]] = {
     "/api/v1/node-pools": "?limit=2",
     "/api/v1/org-unit/departments": "?limit=20",
     "/api/v1/org-unit/departments/node-pool-resources": "?limit=20",
+    "/api/v1/org-unit/idle-limits": "?limit=10",
+    "/api/v1/org-unit/time-limits": "?limit=10",
     "/api/v1/quotas": "?cluster=c0&limit=20",
 }
 """Pages as large as the small estate can fill."""

@@ -10,7 +10,7 @@ Access rules to read: memberships with subject, role and scope as columns, as fa
 Run:ai's words: a membership is an access rule, the whole installation the scope `tenant`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
@@ -264,6 +264,11 @@ def require(
 
 def visible_projects(actor: Actor) -> QuerySet[Project]:
     return access_for(actor).projects()
+
+
+def visible_among(actor: Actor, projects: Collection[int]) -> set[int]:
+    """Those of these projects, by id, that the actor may see. One query, which does not grow with all projects."""
+    return set(visible_projects(actor).filter(pk__in=projects).order_by().values_list("pk", flat=True))
 
 
 def visible_departments(actor: Actor) -> QuerySet[Department]:

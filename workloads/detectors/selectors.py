@@ -20,7 +20,7 @@ from portal.kit.security.actors import Actor
 from scheduling.forecast.headroom import HeldGpus, NodeGpus
 from scheduling.model.preemptibility import Preemptibility
 from tenants.access.rules import Permission
-from tenants.access.selectors import access_for
+from tenants.access.selectors import access_for, visible_among
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tenants.quotas.selectors.runtime_rules import min_runtimes_of
 from workloads.detectors.models import DetectorRun, Finding
@@ -319,7 +319,7 @@ def checked_at(clusters: Collection[UUID] = ()) -> datetime | None:
 
 def readable_findings(rows: Sequence[Finding], actor: Actor) -> list[ReadableFinding]:
     """These as the actor may read them. One query."""
-    return with_names(rows, set(access_for(actor).projects().values_list("pk", flat=True)))
+    return with_names(rows, visible_among(actor, {who["project"] for row in rows for who in row.named}))
 
 
 def with_names(rows: Sequence[Finding], projects: Collection[int]) -> list[ReadableFinding]:

@@ -13,7 +13,7 @@ from django.db.models import Count, Max, Q, QuerySet
 from portal.kit.security.actors import Actor, ActorKind
 from tenants.access.models import User
 from tenants.access.rules import Permission
-from tenants.access.selectors import Access, access_for, visible_projects
+from tenants.access.selectors import Access, access_for, visible_among
 from workloads.notifications.models import Delivery, DeliveryState, Notice, NotificationChannel, Subscription
 from workloads.notifications.rules import KNOWN, QUOTA, NotificationType, notification_types_of
 from workloads.state.models import Workload, WorkloadEvent
@@ -96,8 +96,7 @@ def deliveries_by(row: NotificationChannel) -> QuerySet[Delivery]:
 def readable_deliveries(actor: Actor, rows: Sequence[Delivery]) -> list[ReadableDelivery]:
     """These messages as their subscriber may read them now: a channel's other addresses are its admins' to know."""
     held = access_for(actor)
-    projects = {key for each in rows if (key := _project_of(each)) is not None}
-    seen = set(visible_projects(actor).filter(pk__in=projects).values_list("pk", flat=True))
+    seen = visible_among(actor, {key for each in rows if (key := _project_of(each)) is not None})
     mine = own_address(str(actor.kind), actor.id)
     return [_readable_delivery(each, held, seen, mine) for each in rows]
 

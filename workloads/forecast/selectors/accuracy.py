@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from clusters.flavours.registry import FLAVOURS
 from clusters.inventory.models import Cluster
 from portal.kit.security.actors import Actor
-from tenants.access.selectors import access_for
+from tenants.access.selectors import visible_among
 from workloads.forecast.models import ForecastCount, ForecastQuestion, ForecastResult, StartResult, StoredForecast
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import workload_ids
@@ -223,10 +223,11 @@ class MissedForecast:
 
 def in_words(rows: Sequence[StoredForecast], actor: Actor) -> list[MissedForecast]:
     """These for this reader."""
-    visible = set(access_for(actor).projects().values_list("pk", flat=True))
     ids = workload_ids(key for row in rows for key in (*row.victims, *row.evicted))
-    named = Workload.objects.filter(pk__in=ids, project__in=visible).values_list("pk", "name")
-    names = {str(pk): name for pk, name in named}
+    named = Workload.objects.filter(pk__in=ids).values_list("pk", "name", "project")
+    linked = [each for row in rows for each in (row.workload, row.overtaken_by) if each]
+    visible = visible_among(actor, {project for _pk, _name, project in named} | {each.project_id for each in linked})
+    names = {str(pk): name for pk, name, project in named if project in visible}
     return [_in_words(row, names, visible) for row in rows]
 
 

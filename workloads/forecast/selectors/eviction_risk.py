@@ -20,7 +20,7 @@ from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.min_runtime import is_guaranteed
 from scheduling.state.workspace import OutOfTime
-from tenants.access.selectors import Access, access_for
+from tenants.access.selectors import Access, access_for, visible_among
 from workloads.forecast.rules.estimates import PERIOD, WITHIN, CheaperVictim, EvictionOdds, RunOdds
 from workloads.forecast.rules.forecast import ForecastBasis, ForecastVictim
 from workloads.forecast.selectors.observed_groups import workload_of
@@ -89,7 +89,7 @@ def named_victims(cluster: Cluster, actor: Actor, now: datetime, outcome: Outcom
     rows = Workload.objects.filter(pk__in=workload_ids(by_owner)).defer("raw", "discarded", "applied_scheduling")
     found = {str(row.pk): row for row in rows.select_related("project__department", "priority", "type")}
     standing = access_for(actor)
-    visible = set(standing.projects().values_list("pk", flat=True))
+    visible = visible_among(actor, {row.project_id for row in found.values()})
     foreign = [owner.removeprefix(":") for owner in by_owner if owner.startswith(":")]
     pods = {f":{pod.uid}": pod for pod in foreign_pods(cluster, foreign, standing)} if foreign else {}
     medians = known_medians(now) if by_owner else CheckpointMedians({})

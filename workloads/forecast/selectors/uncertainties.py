@@ -14,7 +14,7 @@ from scheduling.forecast.cycle import WITHOUT_NOMINATION, cycle, preview
 from scheduling.model.decisions import Evict, Outcome
 from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
-from tenants.access.selectors import access_for
+from tenants.access.selectors import access_for, visible_among
 from workloads.forecast.rules.forecast import absent_sentence, instead_sentence, overtaken_sentence, turning_sentence
 from workloads.forecast.rules.messages import Doubt, DoubtCode, doubt
 from workloads.forecast.selectors.observed_groups import workload_of
@@ -169,7 +169,7 @@ def _with(snapshot: Snapshot, others: Others) -> Snapshot:
 
 
 def _names(others: Others, actor: Actor) -> list[str]:
-    visible = set(access_for(actor).projects().values_list("pk", flat=True))
+    visible = visible_among(actor, {each.project_id for each in others.values()})
     return [each.name if each.project_id in visible else "another project's workload" for each in others.values()]
 
 

@@ -298,9 +298,9 @@ def _rank(workload: Workload, queue: QuerySet[Workload]) -> QueueRank:
     return QueueRank(ahead + older + 1, queue.count())
 
 
-def project_names(actor: Actor) -> dict[int, str]:
-    """The projects that the reader may see, by id."""
-    return dict(visible_projects(actor).values_list("pk", "name"))
+def project_names(actor: Actor, cluster: Cluster) -> dict[int, str]:
+    """The projects of a cluster that the reader may see, by id."""
+    return dict(visible_projects(actor).filter(cluster=cluster).order_by().values_list("pk", "name"))
 
 
 MOST_HOLDERS: Final = 20

@@ -173,7 +173,7 @@ class WorkloadWaiting(Route):
                 "projectQueue": rank_json(queue_rank(workload)),
                 "poolQueue": rank_json(pool_rank(workload)),
                 "holders": [holder_json(each) for each in holders(workload, actor)] if headline else [],
-                "startEstimate": start_estimate_json(cluster, found, project_names(actor), calibration)
+                "startEstimate": start_estimate_json(cluster, found, project_names(actor, cluster), calibration)
                 if found
                 else None,
             }

@@ -201,7 +201,7 @@ def waiting_card(request: HttpRequest, workload_id: UUID) -> HttpResponse:
         "pool_rank": pool_rank(workload),
         "holders": holders(workload, actor),
         "estimate": found,
-        "basis": found.basis.text(project_names(actor)) if found else "",
+        "basis": found.basis.text(project_names(actor, workload.project.cluster)) if found else "",
         "flavour": flavour_for(workload.project.cluster.flavour).title,
         "calibration": start_calibration(workload.project.cluster, weeks=CALIBRATION_WEEKS),
     }
