@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from clusters.inventory.models import Cluster
 from portal.kit.security.actors import SYSTEM
 from tenants.organisation.models import Project
 from tests.factories.workloads import WorkloadFactory, pytorch_job, spec_of
@@ -93,6 +94,18 @@ def test_there_are_none_for_what_is_never_evicted_and_of_few_runs_no_share(recor
     found = eviction_odds(recorded.cluster, "a100", "preemptible")
     assert found == EvictionOdds("a100", RunOdds(), RunOdds(), RunOdds())
     assert found.every.percent is None
+
+
+@pytest.mark.parametrize("flavour", ["kube", "kueue"])
+def test_they_are_of_non_preemptible_runs_where_their_scheduler_evicts_them(recorded: Project, flavour: str) -> None:
+    Cluster.objects.update(flavour=flavour)
+    recorded.cluster.refresh_from_db()
+    for _ in range(19):
+        run(recorded, ago=10 * HOUR, started_over_quota=False, preemptibility="non-preemptible")
+    kept = {"started_over_quota": False, "preemptibility": "non-preemptible"}
+    evicted(recorded, ago=20 * HOUR, ran=HOUR, cause="preempt", **kept)
+    assert odds(recorded, "non-preemptible") == EvictionOdds("h100", RunOdds(), RunOdds(20, 1, 0), RunOdds(20, 1, 0))
+    assert odds(recorded) == RECORDED
 
 
 def test_of_runs_that_are_enough_only_together_the_share_of_all_is_stated() -> None:

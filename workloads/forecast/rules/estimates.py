@@ -18,7 +18,7 @@ ENOUGH: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class RunOdds:
-    """How many of the preemptible runs that began in the period were evicted within the hours.
+    """How many of the runs that began in the period, of one preemptibility, were evicted within the hours.
 
     reclaimed: of those, by another queue that took its quota back.
     """

@@ -7,10 +7,10 @@ from itertools import islice
 from typing import Final
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from clusters.flavours.registry import flavour_for
+from clusters.flavours.registry import KEEPS_NON_PREEMPTIBLE, flavour_for
 from clusters.inventory.models import Cluster
 from clusters.watch.models import ObservedPod
 from portal.kit.security.actors import Actor
@@ -40,11 +40,15 @@ Fate = tuple[str, bool | None]
 
 
 def eviction_odds(cluster: Cluster, pool: str, preemptibility: str) -> EvictionOdds | None:
-    """None: it is not evicted. Runs that have not lasted long enough yet do not count."""
-    if preemptibility == Preemptibility.NON_PREEMPTIBLE:
+    """Of runs with this preemptibility; None: its scheduler never evicts it. Runs that may still be evicted in time do
+    not count.
+    """
+    fixed = preemptibility == Preemptibility.NON_PREEMPTIBLE
+    if fixed and cluster.flavour in KEEPS_NON_PREEMPTIBLE:
         return None
-    now = timezone.now()
-    fates = [*_evicted_runs(cluster, pool, now), *_other_runs(cluster, pool, now)]
+    kept, now = Q(preemptibility=Preemptibility.NON_PREEMPTIBLE), timezone.now()
+    runs = Workload.objects.filter(kept if fixed else ~kept, project__cluster=cluster, pool_name=pool)
+    fates = [*_evicted_runs(cluster, runs, now), *_other_runs(cluster, runs, now)]
     over, within = (_odds([cause for cause, was in fates if was is wanted]) for wanted in (True, False))
     return EvictionOdds(pool, over, within, _odds([cause for cause, _over in fates]))
 
@@ -53,20 +57,18 @@ def _odds(causes: Sequence[str]) -> RunOdds:
     return RunOdds(len(causes), len([cause for cause in causes if cause]), causes.count(PreemptionCause.RECLAIM))
 
 
-def _evicted_runs(cluster: Cluster, pool: str, now: datetime) -> Iterator[Fate]:
+def _evicted_runs(cluster: Cluster, runs: QuerySet[Workload], now: datetime) -> Iterator[Fate]:
     """Each run that an eviction ended."""
-    rows = PreemptionRecord.objects.filter(
-        cluster=cluster, at__gte=now - PERIOD, first=None, victim__pool_name=pool, cause__in=CAUSES
-    )
+    ended = PreemptionRecord.objects.filter(cluster=cluster, at__gte=now - PERIOD, first=None)
+    rows = ended.filter(victim__in=runs, cause__in=CAUSES)
     for at, ran, cause, over in rows.values_list("at", "ran_seconds", "cause", "started_over_quota")[:MOST_RUNS]:
         if at - timedelta(seconds=ran) >= now - PERIOD:
             yield cause if timedelta(seconds=ran) <= WITHIN else "", over
 
 
-def _other_runs(cluster: Cluster, pool: str, now: datetime) -> Iterator[Fate]:
+def _other_runs(cluster: Cluster, runs: QuerySet[Workload], now: datetime) -> Iterator[Fate]:
     """Each newest run of a workload that was not evicted within the hours."""
-    rows = Workload.objects.filter(project__cluster=cluster, pool_name=pool, started_at__gte=now - PERIOD)
-    rows = rows.exclude(preemptibility=Preemptibility.NON_PREEMPTIBLE).order_by("-started_at")
+    rows = runs.filter(started_at__gte=now - PERIOD).order_by("-started_at")
     known = list(rows.values_list("pk", "started_at", "phase", "started_over_quota")[:MOST_RUNS])
     last = _last_evictions(cluster, now)
     for pk, started, phase, over in known:
