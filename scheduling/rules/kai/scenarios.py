@@ -16,10 +16,11 @@ import numpy as np
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Pod, PodGroup
 from scheduling.rules.kai.order import KaiQueueShares
-from scheduling.rules.kai.victims import Integers, Unit, VictimOrder, VictimQueue, victim_order
+from scheduling.rules.kai.victims import Integers, Unit, VictimOrder, VictimQueue, keep, victim_order
 from scheduling.state.assignments import Assignment
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, slots
+from scheduling.state.workspace import ALL_PODS
 
 MOST_TRIES: Final = 100
 """Scenarios of several nodes that are tried for one candidate, or a part of it; KAI goes on for two minutes."""
@@ -43,11 +44,12 @@ class VictimLine:
 
     @classmethod
     def of_queues(cls, shares: KaiQueueShares, queues: Mapping[str, VictimQueue], least: int) -> "VictimLine":
-        """The line for the present state. Kept with the order: other questions come to the same state."""
+        """The line for the present state. Kept as long as the order: other questions come to the same state."""
         order, capacities = victim_order(shares, queues), shares.state.capacities
-        line = order.line
-        if not isinstance(line, cls) or line._least != least or line.free != capacities.gpus:
-            line = order.line = cls(order, least, capacities.all, capacities.gpus.copy())
+        lines = shares.state.cached(ALL_PODS, "victim lines", dict[VictimOrder, VictimLine])
+        line = lines.get(order)
+        if line is None or line._least != least or line.free != capacities.gpus:
+            line = keep(lines, order, cls(order, least, capacities.all, capacities.gpus.copy()))
         return line
 
     @cached_property
@@ -113,12 +115,12 @@ class VictimLine:
     @cached_property
     def filled(self) -> memoryview:
         """By place: GPUs that victims hold on the first node of the victim, up to and including it."""
-        return self._order.filled[1].data
+        return self._order.filled.data
 
     @cached_property
     def first_places(self) -> tuple[Sequence[int], Sequence[int]]:
         """Each node that has victims, and the place of the first of them, by place."""
-        nodes, places = self._order.first_places
+        nodes, places = self._order.first_places()
         return nodes.tolist(), places.tolist()
 
     def helpful(self, nodes: Iterable[int]) -> Sequence[int]:
@@ -129,8 +131,8 @@ class VictimLine:
     @cached_property
     def _helpful(self) -> list[int]:
         """The same without these nodes. On nodes of groups that are spread, all help."""
-        homes, filled = self._order.filled
-        helps = (homes >= 0) & (self._floor[homes] + filled >= self._least)
+        homes = self._order.homes
+        helps = (homes >= 0) & (self._floor[homes] + self._order.filled >= self._least)
         if self.spread:
             helps |= np.isin(homes, list(self.spread))
         places: list[int] = np.flatnonzero(helps).tolist()

@@ -26,8 +26,10 @@ from scheduling.state.workspace import ALL_PODS, check_time
 
 Unit = tuple[Assignment, ...]
 Number = TypeVar("Number", bound=np.generic)
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 Integers: TypeAlias = npt.NDArray[np.int64]
-MOST_ORDERS: Final = 256
+MOST_ORDERS: Final = 128
 """Orders that are kept for one set of pods. A forecast beside 60 waiting groups searches some 30 times."""
 UNKNOWN: Final = ((-1, 0),)
 """Where victims on unknown nodes are noted."""
@@ -184,11 +186,24 @@ def _gpus_by_room(unit: Unit) -> tuple[tuple[int, int], ...]:
     return tuple(gpus.items())
 
 
+class _Places(NamedTuple):
+    """Where victims are in their order, by node.
+
+    by_node: places by node index and order; starts: where those of each index start in it, from -1 (unknown) on.
+    homes, filled: by place, the victim's first node and the GPUs that victims hold there, up to and including it.
+    """
+
+    by_node: Integers
+    starts: Integers
+    homes: Integers
+    filled: Integers
+
+
 class VictimOrder:
     """The victims of all queues in order. A place is an index in it.
 
     Each part is computed once a search asks for it: most searches end before. ordered: returns the numbers of the
-    victims in order; they are numbered queue by queue. nodes: how many there are. line: what `scenarios` has counted.
+    victims in order; they are numbered queue by queue. nodes: how many there are.
     """
 
     def __init__(self, ordered: Callable[[], Integers], queues: Sequence[VictimQueue], nodes: int) -> None:
@@ -196,7 +211,6 @@ class VictimOrder:
         self._queues = queues
         self._nodes = nodes
         self._victims = [victim for queue in queues for victim in queue.victims]
-        self.line: object = None
         self.spread = frozenset[int]().union(*(queue.spread for queue in queues))
 
     def __len__(self) -> int:
@@ -211,7 +225,6 @@ class VictimOrder:
         check_time()
         return self._ordered() if self._victims else np.empty(0, np.int64)
 
-    @cached_property
     def _holdings(self) -> NodeHoldings:
         """What all of them hold, by number."""
         found = [queue.holdings for queue in self._queues] or [NOTHING_HELD]
@@ -221,55 +234,50 @@ class VictimOrder:
     @cached_property
     def held(self) -> Integers:
         """GPUs that all victims hold per node index."""
-        held = np.zeros(self._nodes + 1, np.int64)  # the last: on unknown nodes
-        np.add.at(held, self._holdings.nodes, self._holdings.gpus)
-        return held[:-1]
+        held, found = np.zeros(self._nodes + 1, np.int64), self._holdings()
+        np.add.at(held, found.nodes, found.gpus)
+        return held[:-1]  # the last: on unknown nodes
+
+    @cached_property
+    def _places(self) -> _Places:
+        victims, nodes, gpus = self._holdings()
+        places = np.empty(len(self), np.int64)
+        places[self._numbers] = np.arange(len(self))
+        by_node = np.argsort(nodes * len(self) + places[victims])
+        starts = np.searchsorted(nodes[by_node], np.arange(-1, self._nodes + 1))
+        sums = np.concatenate(([0], gpus[by_node].cumsum()))
+        reached = np.empty(len(nodes), np.int64)
+        reached[by_node] = sums[1:] - sums[starts[nodes[by_node] + 1]]
+        homes = np.flatnonzero(np.diff(victims, prepend=-1))[self._numbers]
+        return _Places(places[victims][by_node], starts, nodes[homes], reached[homes])
 
     @cached_property
     def nodes(self) -> Integers:
         """Indexes of the nodes that have victims."""
-        return np.flatnonzero(np.bincount(self._holdings.nodes + 1, minlength=self._nodes + 1)[1:])
-
-    @cached_property
-    def _by_node(self) -> tuple[NodeHoldings, Integers]:
-        """The holdings with places instead of numbers, by node and place; and their indexes in `_holdings`."""
-        victims, nodes, gpus = self._holdings
-        places = np.empty(len(self), np.int64)
-        places[self._numbers] = np.arange(len(self))
-        sorting = np.argsort(nodes * len(self) + places[victims])
-        return NodeHoldings(places[victims][sorting], nodes[sorting], gpus[sorting]), sorting
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        """By node index and one: where its entries start in `_by_node`; the first is for unknown nodes."""
-        starts: list[int] = np.searchsorted(self._by_node[0].nodes, np.arange(-1, self._nodes + 1)).tolist()
-        return starts
+        return np.flatnonzero(np.bincount(self._holdings().nodes + 1, minlength=self._nodes + 1)[1:])
 
     def on(self, index: int) -> list[int]:
         """Places of the victims on a node, in order; index -1: on unknown nodes."""
-        start, end = self._starts[index + 1 : index + 3]
-        places: list[int] = self._by_node[0].victims[start:end].tolist()
+        start, end = self._places.starts[index + 1 : index + 3]
+        places: list[int] = self._places.by_node[start:end].tolist()
         return places
 
-    @cached_property
     def first_places(self) -> tuple[Integers, Integers]:
         """Each node that has victims, and the place of the first of them, by place."""
-        entries = self._by_node[0]
-        firsts = np.flatnonzero(np.diff(entries.nodes, prepend=-1))
-        nodes, places = entries.nodes[firsts], entries.victims[firsts]
+        nodes = self.nodes
+        places = self._places.by_node[self._places.starts[nodes + 1]]
         sorting = np.argsort(places, kind="stable")
         return nodes[sorting], places[sorting]
 
-    @cached_property
-    def filled(self) -> tuple[Integers, Integers]:
-        """By place: the victim's first node (-1: unknown), and the GPUs that victims hold there, up to and with it."""
-        entries, sorting = self._by_node
-        sums = np.concatenate(([0], entries.gpus.cumsum()))
-        starts = np.array(self._starts)[entries.nodes + 1]
-        reached = np.empty(len(sorting), np.int64)
-        reached[sorting] = sums[1:] - sums[starts]
-        homes = np.flatnonzero(np.diff(self._holdings.victims, prepend=-1))[self._numbers]
-        return self._holdings.nodes[homes], reached[homes]
+    @property
+    def homes(self) -> Integers:
+        """By place: index of the victim's first node, -1 if unknown."""
+        return self._places.homes
+
+    @property
+    def filled(self) -> Integers:
+        """By place: GPUs that victims hold on its first node, up to and including it."""
+        return self._places.filled
 
 
 def victim_order(shares: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> VictimOrder:
@@ -280,11 +288,17 @@ def victim_order(shares: KaiQueueShares, queues: Mapping[str, VictimQueue]) -> V
     key = (*leaves.values(), *(amount for name in names for amount in _amounts(shares, name)))
     orders = shares.state.cached(ALL_PODS, "victim orders", dict[object, VictimOrder])
     if key not in orders:
-        if len(orders) >= MOST_ORDERS:
-            del orders[next(iter(orders))]  # the oldest
         merge = _Merge(shares, leaves, {name: paths[name] for name in leaves})
-        orders[key] = VictimOrder(merge.numbers, list(leaves.values()), len(shares.state.capacities.all))
+        keep(orders, key, VictimOrder(merge.numbers, list(leaves.values()), len(shares.state.capacities.all)))
     return orders[key]
+
+
+def keep(values: dict[Key, Value], key: Key, value: Value) -> Value:
+    """Keep a value with an order, or what is made from one. The oldest is dropped for it where there are many."""
+    if key not in values and len(values) >= MOST_ORDERS:
+        del values[next(iter(values))]
+    values[key] = value
+    return value
 
 
 def _amounts(shares: KaiQueueShares, name: str) -> tuple[int, ...]:

@@ -1,5 +1,7 @@
 """KAI's search for victims, against a plain one that looks at every victim and leaves nothing out."""
 
+import gc
+import weakref
 from collections.abc import Iterator, Mapping
 from random import Random
 from unittest.mock import PropertyMock, patch
@@ -274,17 +276,26 @@ def test_the_victims_of_each_node_are_counted_in_order(chance: Random) -> None:
     assert {index: order.on(index) for index in places} == places
     assert list(order.held) == [held[index] for index in range(len(order.held))]
     assert list(order.nodes) == [index for index, found in places.items() if found and index >= 0]
-    assert list(zip(*order.filled, strict=True)) == filled
+    assert list(zip(order.homes, order.filled, strict=True)) == filled
     firsts = sorted((found[0], index) for index, found in places.items() if found and index >= 0)
-    assert sorted(zip(order.first_places[1], order.first_places[0], strict=True)) == firsts
-    assert list(order.first_places[1]) == [place for place, _index in firsts]
+    nodes, first = order.first_places()
+    assert sorted(zip(first, nodes, strict=True)) == firsts
+    assert list(first) == [place for place, _index in firsts]
 
 
-def test_orders_of_victims_are_kept_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orders_of_victims_are_kept_up_to_a_number_and_then_freed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(victims, "MOST_ORDERS", 1)
     state = packed_state(contested(Random(1)))
     shares = KaiQueueShares(contested(Random(1)), state)
     queues = {name: by_unit(state.assignments_of[each] for each in groups) for name, groups in state.holders.items()}
-    first = victim_order(shares, queues)
-    assert victim_order(shares, {}) is not first
-    assert victim_order(shares, queues) is not first
+    line = VictimLine.of_queues(shares, queues, 1)
+    list(line.helpful(()))
+    assert VictimLine.of_queues(shares, queues, 1) is line
+    kept = weakref.ref(line)
+    del line
+    gc.disable()
+    try:
+        VictimLine.of_queues(shares, {}, 1)
+        assert kept() is None, "what is dropped waits for no garbage collection: it is large"
+    finally:
+        gc.enable()
