@@ -13,7 +13,8 @@ from random import Random
 from statistics import mean, median
 from typing import Final
 
-from clusters.ports.gateway import Manifest
+from clusters.ports.gateway import Manifest, ObjectRef
+from clusters.ports.objects import POD
 from scheduling.forecast.replay import ClusterReplay, RecordedSubmission
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Snapshot, SnapshotNode
@@ -277,7 +278,7 @@ class KubePlayer(Player):
         if name in self._waited_for and found["status"]["phase"] == "Succeeded":
             known.finished = self.now()
             self._waited_for.remove(name)
-            self.admin.call("DELETE", f"{self._pods}/{found['metadata']['name']}", {"gracePeriodSeconds": 0})
+            self.admin.delete(ObjectRef(POD, found["metadata"]["name"], SPACE), grace=0)  # or evicted as it ended
         elif name in self._waited_for and known.leaving is None and _preempted(found):
             self.evicted(name)
 
