@@ -4,7 +4,7 @@ Sources: Kueue 0.19 (`kueue.x-k8s.io/v1beta2`). A job is created and Kueue alone
 field `suspend` is never written here; a workload that is stopped is no object at all.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from clusters.flavours import kueue_capabilities, kueue_status
@@ -39,7 +39,7 @@ from clusters.ports.objects import (
 )
 from clusters.ports.pod_templates import parts_in
 from clusters.ports.workload_kinds import KINDS, kind_for
-from scheduling.model.resources import Limit, decimal_text
+from scheduling.model.resources import Limit, decimal_text, per_dimension
 
 ROOT: Final = "rung"
 """The cohort above all departments. It has no object: Kueue takes the name for one without a quota of its own."""
@@ -261,19 +261,15 @@ def _owner_in(queue: str) -> str:
 
 def _project_bounds(queue: QueueSpec) -> tuple[Limit, Limit]:
     """What it deserves, at most its limit; and what it may borrow beyond."""
-    nominal = _each(_at_most, queue.deserved, queue.limit)
-    return nominal, _each(_rest, queue.limit, nominal)
+    nominal = per_dimension(_at_most, queue.deserved, queue.limit)
+    return nominal, per_dimension(_rest, queue.limit, nominal)
 
 
 def _department_bounds(queue: QueueSpec) -> tuple[Limit, Limit]:
     """What it deserves beyond its projects, and what all of it may borrow beyond what it and they deserve."""
-    own = _each(_at_most, queue.deserved, queue.limit)
-    spare = _each(_beyond, own, queue.promised)
-    return spare, _each(_rest, queue.limit, _each(_larger, own, queue.promised))
-
-
-def _each(rule: Callable[[int | None, int | None], int | None], one: Limit, other: Limit) -> Limit:
-    return Limit(rule(one.gpu, other.gpu), rule(one.cpu, other.cpu), rule(one.memory, other.memory))
+    own = per_dimension(_at_most, queue.deserved, queue.limit)
+    spare = per_dimension(_beyond, own, queue.promised)
+    return spare, per_dimension(_rest, queue.limit, per_dimension(_larger, own, queue.promised))
 
 
 def _at_most(amount: int | None, limit: int | None) -> int | None:

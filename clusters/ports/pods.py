@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from clusters.ports.gateway import Manifest
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
-from scheduling.model.resources import ZERO, Resources, parse_quantity
+from scheduling.model.resources import ZERO, Resources, parse_quantity, per_dimension
 from scheduling.model.snapshot import Taint, Toleration
 
 GPU_RESOURCE: Final = "nvidia.com/gpu"
@@ -59,7 +59,7 @@ def _amounts(resources: Mapping[str, Any]) -> Resources:
 
 
 def _plausible(said: Resources) -> Resources:
-    return Resources(min(said.gpu, MOST.gpu), min(said.cpu, MOST.cpu), min(said.memory, MOST.memory))
+    return per_dimension(min, said, MOST)
 
 
 def gpus_of(resource: str) -> int:
@@ -145,8 +145,8 @@ def counted_requests(pod: Manifest) -> Resources:
         if each.get("restartPolicy") == "Always":
             sidecars += _asked(each)
         else:
-            peak = _larger(peak, sidecars + _asked(each))
-    asked = _larger(asked + sidecars, peak)
+            peak = per_dimension(max, peak, sidecars + _asked(each))
+    asked = per_dimension(max, asked + sidecars, peak)
     asked = _as_a_whole(asked, _sides(spec)) + _amounts(spec.get("overhead") or {})
     return Resources(_gpus(pod, asked.gpu), asked.cpu, asked.memory)
 
@@ -157,10 +157,6 @@ def _as_a_whole(asked: Resources, said: Mapping[str, Any]) -> Resources:
     return Resources(
         asked.gpu, own.cpu if "cpu" in said else asked.cpu, own.memory if "memory" in said else asked.memory
     )
-
-
-def _larger(one: Resources, other: Resources) -> Resources:
-    return Resources(max(one.gpu, other.gpu), max(one.cpu, other.cpu), max(one.memory, other.memory))
 
 
 def _asked(container: Mapping[str, Any]) -> Resources:

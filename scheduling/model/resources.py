@@ -5,12 +5,12 @@ these units cannot express raises ValueError.
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 MILLI: Final = 1000
 ENTIRE: Final = MILLI  # one GPU
@@ -210,6 +210,14 @@ def sum_of(amounts: Iterable[Resources]) -> Resources:
     for amount in amounts:
         gpu, cpu, memory = gpu + amount.gpu, cpu + amount.cpu, memory + amount.memory
     return Resources(gpu, cpu, memory)
+
+
+PerDimension = TypeVar("PerDimension", Resources, Limit)
+
+
+def per_dimension(rule: Callable[[Any, Any], Any], one: PerDimension, other: PerDimension) -> PerDimension:
+    """What a rule of two amounts (`min`, `max`) makes of each dimension."""
+    return type(one)(rule(one.gpu, other.gpu), rule(one.cpu, other.cpu), rule(one.memory, other.memory))
 
 
 ZERO: Final = Resources()

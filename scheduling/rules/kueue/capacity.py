@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from scheduling.model.reasons import PendingReason
-from scheduling.model.resources import DIMENSIONS, UNLIMITED, ZERO, Limit, Resources, sum_of
+from scheduling.model.resources import DIMENSIONS, UNLIMITED, ZERO, Limit, Resources, per_dimension, sum_of
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot, SnapshotNode, Strategy, total
 from scheduling.state.cluster_state import PlacedPods, SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, slots
@@ -60,7 +60,7 @@ class QuotaShare:
     def __init__(self, name: str, queue: Queue | None) -> None:
         self.limit = _amounts(queue.limit if queue else UNLIMITED)
         self.name = name
-        self.nominal = _each(min, _amounts(queue.deserved), self.limit) if queue else ZERO
+        self.nominal = per_dimension(min, _amounts(queue.deserved), self.limit) if queue else ZERO
         self.most = self.capacity = self.nominal
         self.parent: QuotaShare | None = None
         self.path: tuple[QuotaShare, ...] = (self,)
@@ -199,7 +199,7 @@ def tree_of(queues: Iterable[Queue]) -> dict[str, QuotaShare]:
         _join([share.parent for share in found if share.parent is not None and share.parent.name not in rows])
     for root in [share for share in shares.values() if share.parent is None]:
         _add_up(root)
-        root.capacity = _each(min, root.most, Resources(ENDLESS, ENDLESS, ENDLESS))
+        root.capacity = per_dimension(min, root.most, Resources(ENDLESS, ENDLESS, ENDLESS))
         _derive(root)
     return shares
 
@@ -239,15 +239,15 @@ def _add_up(share: QuotaShare) -> None:
         _add_up(child)
         share.height = max(share.height, child.height + 1)
     children = sum_of(child.nominal for child in share.children)
-    share.nominal = _each(max, share.nominal, children)
-    share.most = _each(max, share.nominal, share.limit) if share.parent else share.nominal
+    share.nominal = per_dimension(max, share.nominal, children)
+    share.most = per_dimension(max, share.nominal, share.limit) if share.parent else share.nominal
 
 
 def _derive(share: QuotaShare) -> None:
     """Set paths and capacities in the tree below a share that has both."""
     for child in share.children:
         child.path = (child, *share.path)
-        child.capacity = _each(min, child.most, share.capacity)
+        child.capacity = per_dimension(min, child.most, share.capacity)
         _derive(child)
 
 
@@ -261,11 +261,6 @@ def _join(cohorts: list[QuotaShare]) -> None:
 def _amounts(limit: Limit) -> Resources:
     parts = (limit.gpu, limit.cpu, limit.memory)
     return Resources(*(ENDLESS if each is None else each for each in parts))
-
-
-def _each(pick: Callable[[int, int], int], one: Resources, other: Resources) -> Resources:
-    """The smaller or larger amount in every dimension."""
-    return Resources(pick(one.gpu, other.gpu), pick(one.cpu, other.cpu), pick(one.memory, other.memory))
 
 
 ANYWHERE: Final = PlacedPods({}, now=True)

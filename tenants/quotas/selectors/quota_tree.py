@@ -21,7 +21,7 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Node, NodePool
 from portal.kit.api.lists import closest_name
 from portal.kit.errors import BadRequest
-from scheduling.model.resources import DIMENSIONS, Resources
+from scheduling.model.resources import Resources, per_dimension
 from scheduling.model.snapshot import Queue
 from scheduling.state.fair_share import fair_shares
 from tenants.access.rules import Permission
@@ -360,7 +360,7 @@ def _line(quotas: PoolQuotas, access: Access, owner: Department | Project) -> Qu
 def requested_by(quotas: PoolQuotas, key: OwnerKey) -> Resources:
     """In use and waiting; never less than what is in use."""
     use = quotas.usage(key)
-    return Resources(*(max(getattr(use.requested, name), getattr(use.allocated, name)) for name in DIMENSIONS))
+    return per_dimension(max, use.requested, use.allocated)
 
 
 def fair_shares_of(quotas: PoolQuotas) -> dict[OwnerKey, Resources]:

@@ -24,7 +24,7 @@ from portal.kit.db.read_cache import cached_read
 from portal.kit.errors import Problem, ValidationFailed
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 from scheduling.model.reasons import PendingReason, Reason
-from scheduling.model.resources import DIMENSIONS, ZERO, Limit, Resources
+from scheduling.model.resources import DIMENSIONS, ZERO, Limit, Resources, per_dimension
 from scheduling.state.queue_usage import QueueUsage, fits_quota, over_guarantee
 from tenants.organisation.models import Project
 from tenants.quotas.models import PriorityCap, ProjectQuota
@@ -227,8 +227,7 @@ class _Claim:
 
     def at_most(self, deserved: Limit) -> Resources:
         """What of it the department has to hold: what the project's own quota refuses does not delay other projects."""
-        within = self.all.clamp(deserved)
-        return Resources(*(max(getattr(within, name), getattr(self.held, name)) for name in DIMENSIONS))
+        return per_dimension(max, self.all.clamp(deserved), self.held)
 
 
 NO_CLAIM: Final = _Claim(ZERO, ZERO, 0)
