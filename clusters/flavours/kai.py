@@ -17,8 +17,7 @@ from clusters.flavours.rendering import render_job
 from clusters.ports.flavour import DesiredState, Guarantee, JobSpec, PodStatusReason, PoolSpec, QueueSpec, Traits
 from clusters.ports.gateway import Kind, Manifest
 from clusters.ports.objects import KAI_POD_GROUP, KAI_QUEUE, KAI_SHARD, KAI_TOPOLOGY, NAMESPACE, PRIORITY_CLASS, owned
-from scheduling.model.decisions import Cause
-from scheduling.model.preemptibility import THRESHOLD, Preemptibility
+from scheduling.model.preemptibility import THRESHOLD, Cause, Preemptibility
 
 NODE_POOL_LABEL: Final = "kai.scheduler/node-pool"
 

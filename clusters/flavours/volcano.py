@@ -31,10 +31,10 @@ from clusters.flavours.volcano_config import (
     CONF,
     admin_warnings,
     domain_warnings,
+    exemptions,
     facts_of,
     forecast_warnings,
     ignores_domains,
-    leaves_out,
 )
 from clusters.flavours.volcano_guarantees import GUARANTEES, TOPOLOGY_DRAWBACK, guarantees_of
 from clusters.ports.flavour import (
@@ -284,7 +284,7 @@ class Volcano:
             "whether the scheduler preempts, reclaims and uses topology domains",
             facts_of=facts_of,
             warnings_of=admin_warnings,
-            leaves_out=leaves_out,
+            exemptions=exemptions,
             cautions_of=forecast_warnings,
             promises_of=guarantees_of,
             ignores_domains=ignores_domains,

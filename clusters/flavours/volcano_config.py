@@ -17,7 +17,8 @@ from clusters.flavours.pod_status import config_document
 from clusters.ports.flavour import Facts
 from clusters.ports.gateway import Manifest, ObjectRef
 from clusters.ports.objects import CONFIG_MAP
-from scheduling.model.decisions import BELOW_MINIMUM, INSIDE_MIN_RUNTIME, Cause, OutcomeKind
+from scheduling.model.decisions import OutcomeKind
+from scheduling.model.preemptibility import MIN_RUNTIME_CAUSES, Cause, EvictionExemptions
 
 CDP: Final = "cdp"
 VOTE_SWITCHES: Final = {Cause.PREEMPT: "enablePreemptable", Cause.RECLAIM: "enableReclaimable"}
@@ -245,12 +246,14 @@ def _warnings(conf: VolcanoConfig) -> Iterator[str]:
     return (sentence for sentence, so in misses.items() if so)
 
 
-def leaves_out(facts: Facts) -> frozenset[str]:
-    """Causes of evictions for which it has no action; where nothing could be read, it is as shipped."""
+def exemptions(facts: Facts) -> EvictionExemptions:
+    """What it never evicts; where nothing could be read, it is as shipped."""
     conf = conf_of(facts) or SHIPPED
-    missing = {Cause.PREEMPT, Cause.RECLAIM} - set(conf.actions)
-    spared = {unprotected for cause, unprotected in INSIDE_MIN_RUNTIME.items() if cause in conf.spares}
-    return frozenset(missing | spared | ({BELOW_MINIMUM} if conf.keeps_minimum else set()))
+    return EvictionExemptions(
+        causes=frozenset({Cause.PREEMPT, Cause.RECLAIM} - set(conf.actions)),
+        inside_min_runtime=MIN_RUNTIME_CAUSES & frozenset(conf.spares),
+        below_minimum=conf.keeps_minimum,
+    )
 
 
 def forecast_warnings(facts: Facts, foretold: str) -> tuple[str, ...]:

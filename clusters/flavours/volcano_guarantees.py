@@ -11,7 +11,7 @@ from typing import Final
 
 from clusters.flavours.volcano_config import CDP, SHIPPED, VolcanoConfig, conf_of
 from clusters.ports.flavour import HELD_BY_RUNG, Enforced, Facts, Guarantee
-from scheduling.model.decisions import Cause
+from scheduling.model.preemptibility import Cause
 
 CONFIGURE: Final = (
     'Configure the actions "allocate, preempt, reclaim, backfill" and the plugin capacity instead of proportion.'

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from clusters.ports.gateway import Kind, Manifest, ObjectRef
-from scheduling.model.preemptibility import FairSharingStrategy
+from scheduling.model.preemptibility import NO_EXEMPTIONS, EvictionExemptions, FairSharingStrategy
 from scheduling.model.resources import Limit
 
 NOTHING = Limit(0, 0, 0)
@@ -173,7 +173,7 @@ class SchedulerConfiguration:
         [Facts, str], tuple[str, ...]
     ]  # for who is foretold this (`scheduling.decisions.OutcomeKind`)
     promises_of: Callable[[Facts], tuple[Guarantee, ...]]  # as this configuration keeps them
-    leaves_out: Callable[[Facts], frozenset[str]] = lambda _facts: frozenset()  # causes of evictions it does not have
+    exemptions: Callable[[Facts], EvictionExemptions] = lambda _facts: NO_EXEMPTIONS  # what it never evicts
     fair_sharing: Callable[[Facts], tuple[FairSharingStrategy, ...]] = lambda _facts: ()  # as Kueue is configured
     ignores_domains: Callable[[Facts], str] = lambda _facts: ""  # why a gang that asks for one is put anywhere, or ""
     domain_cautions_of: Callable[[Facts], tuple[str, ...]] = lambda _facts: ()  # what is not known of that

@@ -13,7 +13,8 @@ from clusters.flavours.rendering import PRIORITY_LABEL, ROLE
 from clusters.ports.gateway import Manifest
 from clusters.ports.pod_templates import FoundPart, TemplateShape, WorkloadKind, parts_in
 from clusters.ports.pods import GPU_RESOURCE, annotations, labels
-from scheduling.model.decisions import Cause, Wait
+from scheduling.model.decisions import Wait
+from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Limit, Resources, decimal_text
 from scheduling.model.snapshot import Queue, SnapshotNode

@@ -6,7 +6,8 @@ from enum import StrEnum
 from functools import partial
 from typing import Final, Protocol
 
-from scheduling.model.decisions import Cause, Decision, Evict, Outcome, OutcomeKind, Start, Until, Wait
+from scheduling.model.decisions import Decision, Evict, Outcome, OutcomeKind, Start, Until, Wait
+from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import PendingReason
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot
 from scheduling.rules.kai.cycle import KaiRules

@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from scheduling.forecast.cycle import Flavour, preview
-from scheduling.model.decisions import Cause
-from scheduling.model.preemptibility import FairSharingStrategy
+from scheduling.model.preemptibility import NO_EXEMPTIONS, Cause, EvictionExemptions, FairSharingStrategy
 from scheduling.model.resources import Limit, Resources
 from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode
 
@@ -44,7 +43,7 @@ class EvictionSettings:
     """A scheduler and the parts of its configuration that evictions depend on, as in `Snapshot`."""
 
     flavour: Flavour
-    leaves_out: frozenset[str] = frozenset()
+    exempt: EvictionExemptions = NO_EXEMPTIONS
     fair_sharing: tuple[FairSharingStrategy, ...] = ()
 
 
@@ -70,7 +69,7 @@ class EvictionCase:
             queues=tuple(self._queues()),
             groups=(self._group("victim", "own" if self.place is VictimPlace.OWN else "other", node="node"),),
             now=LONG // 2 if self.inside_minimum else 2 * LONG,
-            leaves_out=self.settings.leaves_out,
+            exempt=self.settings.exempt,
             fair_sharing=self.settings.fair_sharing,
         )
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from scheduling.forecast.cycle import preview
 from scheduling.model.decisions import Outcome, OutcomeKind
-from scheduling.model.preemptibility import FairSharingStrategy, QueuePreemptionPolicy
+from scheduling.model.preemptibility import Cause, EvictionExemptions, FairSharingStrategy, QueuePreemptionPolicy
 from scheduling.model.resources import Limit, Resources
 from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode, Strategy, Taint, Toleration
 
@@ -77,7 +77,11 @@ def _parts(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]
 
 
 _PARTS: Final = {
-    kind: _parts(kind) for kind in (Snapshot, SnapshotNode, Queue, PodGroup, Pod, Resources, Limit, Taint, Toleration)
+    kind: _parts(kind)
+    for kind in (
+        *(Snapshot, SnapshotNode, Queue, PodGroup, Pod, Resources, Limit, Taint, Toleration),
+        EvictionExemptions,
+    )
 }
 
 
@@ -107,6 +111,10 @@ def _made(kind: type, **parts: Read) -> Read:
     return read
 
 
+def _causes(data: Any) -> frozenset[Cause]:
+    return frozenset(map(Cause, data))
+
+
 def _many(read: Read) -> Read:
     return lambda data: tuple(read(each) for each in data)
 
@@ -128,7 +136,7 @@ _SNAPSHOT: Final = _made(
     queues=_many(_made(Queue, **_LIMITS, **_POLICIES)),
     groups=_GROUPS,
     strategies=_values(Strategy),
-    leaves_out=frozenset,
+    exempt=_made(EvictionExemptions, causes=_causes, inside_min_runtime=_causes),
     fair_sharing=_many(FairSharingStrategy),
     levels=_values(tuple),
 )

@@ -5,24 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.snapshot import Pod, PodGroup
-
-
-class Cause(StrEnum):
-    """Why a victim is evicted: for a workload of higher priority in its queue (kube: in any), for another queue's
-    quota, or to move to another node so that free GPUs are contiguous.
-    """
-
-    PREEMPT = "preempt"
-    RECLAIM = "reclaim"
-    CONSOLIDATE = "consolidate"
-
-
-BELOW_MINIMUM: Final = "preempt below the minimum"
-"""Beside the causes a configuration may leave this out: preemption that takes a pod of what then lacks its minimum."""
-INSIDE_MIN_RUNTIME: Final = {Cause.PREEMPT: "preempt the young", Cause.RECLAIM: "reclaim the young"}
-"""The same of what is younger than the min guaranteed runtime that its group carries, by the cause that is left out."""
 
 
 @dataclass(slots=True, unsafe_hash=True)

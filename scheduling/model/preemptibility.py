@@ -1,5 +1,6 @@
-"""Preemptibility of workloads, its default by priority value, and the preemption policies of queues."""
+"""Preemptibility of workloads, its default by priority value, policies of queues, and what a scheduler never evicts."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -37,3 +38,36 @@ class FairSharingStrategy(StrEnum):
 
     AT_MOST_FINAL = "LessThanOrEqualToFinalShare"
     LESS_THAN_INITIAL = "LessThanInitialShare"
+
+
+class Cause(StrEnum):
+    """Why a victim is evicted: for a workload of higher priority in its queue (kube: in any), for another queue's
+    quota, or to move to another node so that free GPUs are contiguous.
+    """
+
+    PREEMPT = "preempt"
+    RECLAIM = "reclaim"
+    CONSOLIDATE = "consolidate"
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionExemptions:
+    """What a scheduler never evicts, by its configuration.
+
+    causes: it evicts nothing for these. inside_min_runtime: for these causes, nothing that is younger than the minimum
+    runtime that its pods carry. below_minimum: it preempts no pod of what then lacks its minimum.
+    """
+
+    causes: frozenset[Cause] = frozenset()
+    inside_min_runtime: frozenset[Cause] = frozenset()
+    below_minimum: bool = False
+
+    @property
+    def ordered(self) -> tuple[list[Cause], list[Cause], bool]:
+        """The same in an order that every process has."""
+        return sorted(self.causes), sorted(self.inside_min_runtime), self.below_minimum
+
+
+NO_EXEMPTIONS: Final = EvictionExemptions()
+MIN_RUNTIME_CAUSES: Final = frozenset({Cause.PREEMPT, Cause.RECLAIM})
+"""Causes that a minimum runtime may protect from."""

@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import chain
 from typing import Any, Final, NamedTuple, cast
 
-from scheduling.model.preemptibility import FairSharingStrategy, QueuePreemptionPolicy
+from scheduling.model.preemptibility import EvictionExemptions, FairSharingStrategy, QueuePreemptionPolicy
 from scheduling.model.resources import UNLIMITED, Limit, Resources, sum_of
 
 NO_GUARANTEE: Final = Limit(gpu=0)
@@ -214,8 +214,7 @@ class Snapshot:
     """Everything a decision may depend on. Raises ValueError if two nodes, queues or pod groups share a name.
 
     now: time of the decision, for minimum runtimes; None: they do not count.
-    leaves_out: causes of evictions that the scheduler's configuration lacks (`decisions.Cause`), and
-    `decisions.BELOW_MINIMUM` if nothing is preempted below its minimum.
+    exempt: what the scheduler never evicts, by its configuration.
     fair_sharing: Kueue's strategies in order; empty: fair sharing is off.
     levels: node labels of each pool's topology, the widest first, if the scheduler uses levels (KAI, Kueue): a domain
     is then a path of values, of nodes that carry all labels.
@@ -227,7 +226,7 @@ class Snapshot:
     groups: tuple[PodGroup, ...] = cast("tuple[PodGroup, ...]", _GroupsOfChanged())
     strategies: Mapping[str, Strategy] = field(default_factory=dict)
     now: int | None = None
-    leaves_out: frozenset[str] = frozenset()
+    exempt: EvictionExemptions = field(default_factory=EvictionExemptions)
     fair_sharing: tuple[FairSharingStrategy, ...] = ()
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     origin: Derivation | None = field(default=None, init=False, repr=False, compare=False)
@@ -307,7 +306,7 @@ class Snapshot:
         if self.origin is not None:
             return self.origin.base.digests
         by_pool = (sorted(self.strategies.items()), sorted(self.levels.items()))
-        settings = (self.queues, by_pool, sorted(self.leaves_out), self.fair_sharing)
+        settings = (self.queues, by_pool, self.exempt.ordered, self.fair_sharing)
         values = {"nodes": [replace(node, order=0) for node in self.nodes], "quotas": settings}
         return {name: sha256(repr(value).encode()).hexdigest()[:16] for name, value in values.items()}
 

@@ -3,7 +3,8 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from scheduling.model.decisions import Cause, Evict
+from scheduling.model.decisions import Evict
+from scheduling.model.preemptibility import Cause
 from scheduling.model.resources import Resources, sum_of
 from scheduling.model.snapshot import Pod, PodGroup
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity

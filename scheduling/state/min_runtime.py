@@ -7,12 +7,13 @@ of a project does not protect it against other departments. Pods above a group's
 is protected from being moved.
 
 Source for Volcano: 1.15, its plugin cdp. Each pod carries its own minimum runtime, which holds against every
-preemptor; the configuration decides for which actions (`INSIDE_MIN_RUNTIME`).
+preemptor; the configuration decides for which actions (`EvictionExemptions.inside_min_runtime`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
 
-from scheduling.model.decisions import INSIDE_MIN_RUNTIME, Cause, Evict
+from scheduling.model.decisions import Evict
+from scheduling.model.preemptibility import Cause
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot
 from scheduling.state.queue_usage import QueueUsageTracker
 
@@ -28,8 +29,7 @@ class MinRuntimeProtection:
     def __init__(self, snapshot: Snapshot, path: Path) -> None:
         self._path = path
         self._now = snapshot.now if is_guaranteed(snapshot) else None
-        asked = {cause for cause, young in INSIDE_MIN_RUNTIME.items() if young in snapshot.leaves_out}
-        self.asks_pods = frozenset(asked if self._now is not None else ())
+        self.asks_pods = snapshot.exempt.inside_min_runtime if self._now is not None else frozenset[Cause]()
 
     def least(self, victims: str, taker: str, cause: Cause) -> int:
         """How long work of the queue `victims` must have run before the queue `taker` may evict it."""

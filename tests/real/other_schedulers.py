@@ -8,7 +8,7 @@ from clusters.connection.rules.connection_form_data import ConnectionFormData
 from clusters.connection.services.connection_test import ConnectionReport, try_connection
 from clusters.connection.services.gateways import forget_gateways, gateway_for
 from clusters.connection.services.registration import register_cluster
-from clusters.connection.services.scheduler_config import missing_causes
+from clusters.connection.services.scheduler_config import eviction_exemptions
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.ports.connection import Connection
@@ -27,6 +27,7 @@ from clusters.ports.objects import (
 from clusters.sync.services import object_reads
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.security.actors import SYSTEM
+from scheduling.model.preemptibility import EvictionExemptions
 from tests.clusters.specs import POOL, Wanted, job, level, project, queue, state
 from tests.support.lab import LabCluster
 from tests.workloads.intake.manifests import VALID
@@ -113,11 +114,11 @@ class Real:
         """What the connection test says."""
         return try_connection(Connection(self.lab.server, ca=self.lab.ca, token=self.lab.token), self.flavour)
 
-    def left_out(self) -> frozenset[str]:
+    def exemptions(self) -> EvictionExemptions:
         """What is kept of its configuration after everything was looked at."""
         object_reads.forget(self.cluster.pk)
         reconcile(self.cluster)
-        return missing_causes(Cluster.objects.get(pk=self.cluster.pk))
+        return eviction_exemptions(Cluster.objects.get(pk=self.cluster.pk))
 
     def end(self) -> None:
         """Nothing of it is left in the way of the next flavour."""

@@ -31,7 +31,7 @@ from clusters.sync.services.reconcile import reconcile
 from clusters.sync.services.workload_objects import apply_job, delete_job
 from clusters.watch.models import ObservedPod
 from clusters.watch.services.informers import observe_cluster
-from scheduling.model.decisions import Cause
+from scheduling.model.preemptibility import NO_EXEMPTIONS, Cause
 from scheduling.model.resources import parse_quantity
 from tests.clusters.specs import POOL, templates_in
 from tests.clusters.synced import outcomes
@@ -249,10 +249,10 @@ def test_volcanos_configuration_is_read_and_no_other_one(real: Real) -> None:
     real.lab.admin.namespace(CONF.namespace)
     real.lab.admin.apply({**conf, "data": {KEY: SHIPPED}})
     assert {NO_PREEMPT, NO_RECLAIM, NO_CAPACITY} <= set(real.report().warnings)
-    assert real.left_out() == {Cause.PREEMPT, Cause.RECLAIM}
+    assert real.exemptions().causes == {Cause.PREEMPT, Cause.RECLAIM}
     real.lab.admin.apply({**conf, "data": {KEY: GOOD}})
     assert real.report().warnings == ()
-    assert real.left_out() == frozenset()
+    assert real.exemptions() == NO_EXEMPTIONS
     with pytest.raises(NotAuthorized):
         real.gateway.get(ObjectRef(CONFIG_MAP, "kube-root-ca.crt", CONF.namespace))
     real.lab.admin.delete(CONF)

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduling.forecast.cycle import FLAVOURS, cycle, preview
-from scheduling.model.decisions import Cause, Decision, Evict, OutcomeKind, Start, Wait
+from scheduling.model.decisions import Decision, Evict, OutcomeKind, Start, Wait
+from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
 from scheduling.state.cluster_state import SchedulingState

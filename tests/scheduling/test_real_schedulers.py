@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from scheduling.forecast.cycle import preview
-from scheduling.model.decisions import Cause, Outcome
+from scheduling.model.decisions import Outcome
+from scheduling.model.preemptibility import Cause, EvictionExemptions
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import Limit, Resources
 from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode
@@ -65,8 +66,8 @@ def by_kai(line: Line) -> Outcome:
     )
     groups = tuple(group(pod, pod["queue"], preemptible=pod["preemptible"]) for pod in line["pods"])
     candidate = group(line["candidate"], line["candidate"]["queue"], preemptible=line["candidate"]["preemptible"])
-    leaves_out = frozenset({Cause.CONSOLIDATE} if line["actions"] == "no-consolidation" else ())
-    return preview(Snapshot(nodes(line), queues, groups, leaves_out=leaves_out), candidate, flavour="kai")
+    exempt = EvictionExemptions(frozenset({Cause.CONSOLIDATE} if line["actions"] == "no-consolidation" else ()))
+    return preview(Snapshot(nodes(line), queues, groups, exempt=exempt), candidate, flavour="kai")
 
 
 def said(outcome: Outcome) -> tuple[str, list[str]]:

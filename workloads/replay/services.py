@@ -331,7 +331,7 @@ def replay_under(
         nodes=after.nodes,
         queues=_proposed_queues(found, after.queues, proposal.get("quotas") or []),
         strategies=after.strategies,
-        leaves_out=after.leaves_out,
+        exempt=after.exempt,
         fair_sharing=after.fair_sharing,
         levels=after.levels,
     )

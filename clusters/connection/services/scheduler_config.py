@@ -29,7 +29,7 @@ from clusters.ports.objects import BUDGET, KUEUE_COHORT, KUEUE_QUEUE, is_managed
 from clusters.ports.workload_kinds import KINDS
 from scheduling.forecast.cycle import Flavour
 from scheduling.forecast.eviction_matrix import EvictionSettings
-from scheduling.model.preemptibility import FairSharingStrategy
+from scheduling.model.preemptibility import NO_EXEMPTIONS, EvictionExemptions, FairSharingStrategy
 
 SERVED: Final = "shards"
 QUOTA_GUARANTEE: Final = "quota_per_node_pool"
@@ -127,7 +127,7 @@ def shard_settings_warnings(cluster: Cluster, pool: str) -> tuple[str, ...]:
     by = _pools_by_instance(cluster, cluster.configured)
     values = [value for value, rows in by.pools.items() if pool in {row.name for row in rows}] if by else []
     said = (cluster.configured.get(SETTINGS) or {}).get(values[0], {}) if values else {}
-    modelled = missing_causes(cluster)
+    modelled = eviction_exemptions(cluster).causes
     apart = [f"no {name}" for name in said.get("off", ()) if CAUSES[name] not in modelled]
     if by is None or not (found := [*apart, *said.get("other", ())]):
         return ()
@@ -297,18 +297,18 @@ def refresh_scheduler_config(cluster: Cluster, gateway: ObjectReader) -> None:
         cluster.configured = facts
 
 
-def missing_causes(cluster: Cluster) -> frozenset[str]:
-    """Causes of evictions that the configuration of its scheduler does not have, as far as Rung knows.
+def eviction_exemptions(cluster: Cluster) -> EvictionExemptions:
+    """What its scheduler never evicts by its configuration, as far as Rung knows.
 
-    Where it has several instances, those that none of them has.
+    Where it has several instances, what none of them evicts.
     """
     by = flavour_for(cluster.flavour).traits.configuration
     if by is not None:
-        return by.leaves_out(cluster.configured)
+        return by.exemptions(cluster.configured)
     settings = cluster.configured.get(SETTINGS) or {}
     served = cluster.configured.get(SERVED) or ()
-    off: list[set[str]] = [{CAUSES[name] for name in settings.get(each, {}).get("off", ())} for each in served]
-    return frozenset(set.intersection(*off)) if off else frozenset()
+    off = [frozenset(CAUSES[name] for name in settings.get(each, {}).get("off", ())) for each in served]
+    return EvictionExemptions(causes=frozenset.intersection(*off)) if off else NO_EXEMPTIONS
 
 
 def fair_sharing(cluster: Cluster) -> tuple[FairSharingStrategy, ...]:
@@ -319,7 +319,7 @@ def fair_sharing(cluster: Cluster) -> tuple[FairSharingStrategy, ...]:
 
 def eviction_settings(cluster: Cluster) -> EvictionSettings:
     """Its scheduler, and as far as Rung knows what evictions depend on in its configuration."""
-    return EvictionSettings(Flavour(cluster.flavour), missing_causes(cluster), fair_sharing(cluster))
+    return EvictionSettings(Flavour(cluster.flavour), eviction_exemptions(cluster), fair_sharing(cluster))
 
 
 def forecast_warnings(cluster: Cluster, foretold: str) -> tuple[str, ...]:

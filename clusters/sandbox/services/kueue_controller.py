@@ -58,7 +58,8 @@ from clusters.sandbox.services.scheduler import CycleCounts
 from clusters.sandbox.services.snapshot import nodes_of
 from clusters.sandbox.services.store import ObjectStore, set_condition
 from scheduling.forecast.cycle import cycle
-from scheduling.model.decisions import Cause, Decision, Evict, Start, Wait
+from scheduling.model.decisions import Decision, Evict, Start, Wait
+from scheduling.model.preemptibility import Cause
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot
 
 log = structlog.get_logger(__name__)

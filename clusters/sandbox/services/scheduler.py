@@ -18,7 +18,8 @@ from clusters.sandbox.services.admission import start_leaving
 from clusters.sandbox.services.snapshot import SandboxSnapshot, SnapshotPool, read_snapshot
 from clusters.sandbox.services.store import WARNING, ObjectStore, record_event, set_condition
 from scheduling.forecast.cycle import cycle
-from scheduling.model.decisions import Cause, Decision, Evict, Start, Wait
+from scheduling.model.decisions import Decision, Evict, Start, Wait
+from scheduling.model.preemptibility import Cause
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import PodGroup, SnapshotNode, welcome
 from scheduling.state.fair_share import fair_shares

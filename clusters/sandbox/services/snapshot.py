@@ -37,7 +37,7 @@ from clusters.ports.pods import (
 from clusters.ports.workload_kinds import kind_for
 from clusters.sandbox.services.queues import ANY_POOL, dialect_of, micros, pool_of
 from clusters.sandbox.services.store import ObjectStore
-from scheduling.model.preemptibility import Preemptibility
+from scheduling.model.preemptibility import NO_EXEMPTIONS, EvictionExemptions, Preemptibility
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, SnapshotNode, Strategy
 
 
@@ -92,20 +92,20 @@ def read_snapshot(store: ObjectStore, *, traits: Traits, pools: Sequence[Snapsho
         groups=tuple(_renumbered(store, drafts, groups) if traits.counts_classes else groups),
         now=int(store.now.timestamp() * 1_000_000),
         strategies={pool.name: pool.strategy for pool in pools} if traits.places_by_pool else {},
-        leaves_out=_left_out(store, traits),
+        exempt=_exempt(store, traits),
         levels=_levels(store, traits),
     )
     by_uid = {pod["metadata"]["uid"]: pod for pod in alive}
     return SandboxSnapshot(snapshot, by_uid, {draft.name: draft.title for draft in drafts})
 
 
-def _left_out(store: ObjectStore, traits: Traits) -> frozenset[str]:
+def _exempt(store: ObjectStore, traits: Traits) -> EvictionExemptions:
     """As the object says that the scheduler is configured by, where it has one."""
     if traits.configuration is None:
-        return frozenset()
+        return NO_EXEMPTIONS
     ref = traits.configuration.ref
     facts = traits.configuration.facts_of(store.find(ref.kind.key, ref.name, ref.namespace))
-    return traits.configuration.leaves_out(facts)
+    return traits.configuration.exemptions(facts)
 
 
 def _levels(store: ObjectStore, traits: Traits) -> dict[str, tuple[str, ...]]:

@@ -20,7 +20,8 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final
 
-from scheduling.model.decisions import Cause, Decision, Evict, Start, Until, Wait
+from scheduling.model.decisions import Decision, Evict, Start, Until, Wait
+from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
@@ -106,7 +107,7 @@ class _KaiCycle:
         ready = [case for case in self.cases.values() if case.pend is None]
         self._allocate(ready)
         self._allocated, self._nominates = self.state.mark(), any(case.nominated for case in ready)
-        causes = [each for each in ACTIONS if each not in self.snapshot.leaves_out]
+        causes = [each for each in ACTIONS if each not in self.snapshot.exempt.causes]
         for cause in causes:
             self._evict(ready, cause, last=cause is causes[-1])
         for case in self.cases.values():

@@ -27,7 +27,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 
-from scheduling.model.decisions import Cause, Decision, Evict, Start, Until, Wait, up_to
+from scheduling.model.decisions import Decision, Evict, Start, Until, Wait, up_to
+from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total

@@ -25,7 +25,8 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Final
 
-from scheduling.model.decisions import Cause, Decision, Start, Until, Wait, up_to
+from scheduling.model.decisions import Decision, Start, Until, Wait, up_to
+from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy

@@ -20,8 +20,7 @@ from heapq import merge
 from itertools import takewhile
 from typing import Final, NamedTuple, TypeAlias
 
-from scheduling.model.decisions import Cause
-from scheduling.model.preemptibility import QueuePreemptionPolicy
+from scheduling.model.preemptibility import Cause, QueuePreemptionPolicy
 from scheduling.model.resources import Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Queue
 from scheduling.rules.kueue.capacity import QuotaShare, TopologyCapacity, lacking

@@ -3,7 +3,7 @@
 Source: Volcano 1.15 with the actions allocate, preempt, reclaim, backfill and the plugins priority, gang (not asked
 about preemption), conformance, predicates, capacity, nodeorder, binpack; and recorded decisions of it (docs/model.md).
 Domains: its plugin network-topology-aware.
-`Snapshot.leaves_out` names actions that the cluster's configuration lacks (as shipped: preempt and reclaim), preemption
+`Snapshot.exempt` names actions that the cluster's configuration lacks (as shipped: preempt and reclaim), preemption
 below the minimum if the plugin gang forbids it, and the actions that the plugin cdp keeps from work inside its minimum
 runtime.
 
@@ -23,7 +23,8 @@ runtime.
 from collections.abc import Callable, Collection, Iterable, Iterator
 from operator import attrgetter
 
-from scheduling.model.decisions import Cause, Decision, Start, Until, Wait
+from scheduling.model.decisions import Decision, Start, Until, Wait
+from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
 from scheduling.rules.volcano.order import Prospects, VolcanoOrder
@@ -90,7 +91,7 @@ class _VolcanoCycle:
 
     def _hungry(self, waiting: CasesByQueue, action: Cause) -> CasesByQueue:
         """Groups that an action serves; none if the configuration lacks it. Preempt serves no groups of one domain."""
-        if action in self.snapshot.leaves_out:
+        if action in self.snapshot.exempt.causes:
             return {}
         is_plain = self.state.waiting.is_plain
         lists = [

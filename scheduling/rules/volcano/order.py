@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, cmp_to_key, partial
 from typing import Final
 
-from scheduling.model.decisions import BELOW_MINIMUM, Cause
+from scheduling.model.preemptibility import Cause
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.rules.volcano.state import CasesByQueue, Need, VolcanoCandidate, VolcanoState
@@ -30,7 +30,7 @@ class VolcanoOrder:
         self.order = state.queue_order
         self._deserved = self.order.deserved
         self._protection = MinRuntimeProtection(snapshot, state.usage.path)
-        self._keeps_minimum = BELOW_MINIMUM in snapshot.leaves_out
+        self._keeps_minimum = snapshot.exempt.below_minimum
         self._given_at: dict[str, QueueUsage] = {}
         """Uses of queues at which it was last found what they give."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Final
 
-from scheduling.model.decisions import Cause
+from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy

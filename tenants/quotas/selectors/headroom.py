@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from django.db.models import Q, Sum
 from django.utils.translation import gettext as _
 
-from clusters.connection.services.scheduler_config import missing_causes
+from clusters.connection.services.scheduler_config import eviction_exemptions
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.watch.models import ObservedPod
@@ -25,7 +25,7 @@ from scheduling.forecast.headroom import (
     ScarceResource,
     Sharing,
 )
-from scheduling.model.decisions import Cause
+from scheduling.model.preemptibility import Cause
 from scheduling.model.resources import DIMENSIONS, UNLIMITED, ZERO, Limit, Resources, decimal_text
 from scheduling.model.snapshot import Queue
 from tenants.organisation.models import Project
@@ -179,7 +179,7 @@ def headrooms_of(projects: Collection[Project], pools: Sequence[NodePool]) -> Ma
 
 def sharing_on(cluster: Cluster) -> Sharing:
     """How its scheduler shares, as it is configured."""
-    return Sharing.TAKEN if Cause.RECLAIM in missing_causes(cluster) else SHARING[Flavour(cluster.flavour)]
+    return Sharing.TAKEN if Cause.RECLAIM in eviction_exemptions(cluster).causes else SHARING[Flavour(cluster.flavour)]
 
 
 class HeadroomInputs:

@@ -5,7 +5,12 @@ from typing import Final
 import pytest
 
 from clusters.backends.memory import MemoryGateway, MemoryStore, store_of
-from clusters.connection.services.scheduler_config import budgets_in, guarantees_on, missing_causes, other_queues_in
+from clusters.connection.services.scheduler_config import (
+    budgets_in,
+    eviction_exemptions,
+    guarantees_on,
+    other_queues_in,
+)
 from clusters.flavours.registry import flavour_for
 from clusters.flavours.volcano_config import CONF, KEY, NO_PREEMPT, UNREAD
 from clusters.inventory.models import Cluster
@@ -14,11 +19,11 @@ from clusters.ports.objects import BUDGET, KUEUE_COHORT, KUEUE_QUEUE, MANAGED_BY
 from clusters.sync.services.reconcile import reconcile
 from clusters.sync.services.scheduler_switch import plan_switch, switch_flavour
 from portal.kit.security.actors import SYSTEM
-from scheduling.model.decisions import Cause
+from scheduling.model.preemptibility import NO_EXEMPTIONS, Cause, EvictionExemptions
 from tests.clusters.specs import Wanted
 from tests.factories.clusters import build_cluster
 
-BOTH: Final = frozenset({Cause.PREEMPT, Cause.RECLAIM})
+BOTH: Final = EvictionExemptions(frozenset({Cause.PREEMPT, Cause.RECLAIM}))
 ALL: Final = "allocate, preempt, reclaim, backfill"
 
 
@@ -49,9 +54,9 @@ def seen(cluster: Cluster) -> Cluster:
 
 def test_it_is_as_shipped_until_a_reconcile_has_read_it(volcano: Cluster) -> None:
     say(store_of(str(volcano.pk)), ALL)
-    assert missing_causes(volcano) == BOTH
+    assert eviction_exemptions(volcano) == BOTH
     assert "Assumption: default configuration" in next(each.explanation for each in guarantees_on(volcano))
-    assert missing_causes(seen(volcano)) == frozenset()
+    assert eviction_exemptions(seen(volcano)) == NO_EXEMPTIONS
 
 
 def test_a_change_is_seen_by_the_next_full_look_and_what_is_gone_is_assumed_again(volcano: Cluster) -> None:
@@ -59,7 +64,7 @@ def test_a_change_is_seen_by_the_next_full_look_and_what_is_gone_is_assumed_agai
     say(store, ALL)
     seen(volcano)
     say(store, "allocate, preempt")
-    assert missing_causes(seen(volcano)) == {Cause.RECLAIM}
+    assert eviction_exemptions(seen(volcano)) == EvictionExemptions(frozenset({Cause.RECLAIM}))
     MemoryGateway(store).delete(CONF)
     assert seen(volcano).configured == {}
 
@@ -67,12 +72,12 @@ def test_a_change_is_seen_by_the_next_full_look_and_what_is_gone_is_assumed_agai
 @pytest.mark.parametrize(
     ("error", "left"),
     [
-        pytest.param(ClusterUnreachable("no route"), frozenset(), id="what does not answer has said nothing else"),
+        pytest.param(ClusterUnreachable("no route"), NO_EXEMPTIONS, id="what does not answer has said nothing else"),
         pytest.param(NotAuthorized("configmaps"), BOTH, id="what refuses may have been changed unseen"),
     ],
 )
 def test_a_cluster_that_does_not_let_it_be_read(
-    volcano: Cluster, monkeypatch: pytest.MonkeyPatch, error: ClusterError, left: frozenset[str]
+    volcano: Cluster, monkeypatch: pytest.MonkeyPatch, error: ClusterError, left: EvictionExemptions
 ) -> None:
     say(store_of(str(volcano.pk)), ALL)
     seen(volcano)
@@ -85,7 +90,7 @@ def test_a_cluster_that_does_not_let_it_be_read(
 
     monkeypatch.setattr(MemoryGateway, "get", get)
     after = seen(volcano)
-    assert missing_causes(after) == left
+    assert eviction_exemptions(after) == left
     assert after.synced_at is not None
 
 
@@ -96,7 +101,7 @@ def test_another_scheduler_knows_nothing_of_it(volcano: Cluster) -> None:
     plan = plan_switch(cluster=before, flavour="kai")
     switch_flavour(cluster=before, flavour="kai", generation=plan.generation, actor=SYSTEM)
     after = Cluster.objects.get(pk=volcano.pk)
-    assert (after.configured, missing_causes(after)) == ({}, frozenset())
+    assert (after.configured, eviction_exemptions(after)) == ({}, NO_EXEMPTIONS)
     assert list(guarantees_on(after))
 
 

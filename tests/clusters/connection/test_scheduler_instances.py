@@ -5,8 +5,8 @@ import pytest
 from clusters.backends.memory import MemoryGateway, store_of
 from clusters.connection.services.registration import register_cluster, try_stored
 from clusters.connection.services.scheduler_config import (
+    eviction_exemptions,
     guarantee_on,
-    missing_causes,
     shard_forecast_warnings,
     shard_settings_warnings,
     shard_warnings,
@@ -16,7 +16,7 @@ from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Kind, Manifest, NotAuthorized
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.security.actors import SYSTEM
-from scheduling.model.decisions import Cause
+from scheduling.model.preemptibility import NO_EXEMPTIONS, Cause, EvictionExemptions
 from tests.clusters.connection.answering import Answering, entered
 from tests.factories.clusters import NodePoolFactory, build_cluster
 
@@ -151,7 +151,7 @@ def test_what_a_shard_sets_otherwise_is_named_for_its_own_pool(kai: Cluster) -> 
         assert words in said
     assert "<b>" not in said
     assert shard_settings_warnings(after, "a100") == ()
-    assert missing_causes(after) == frozenset(), "the other shard reclaims"
+    assert eviction_exemptions(after) == NO_EXEMPTIONS, "the other shard reclaims"
 
 
 def test_what_no_shard_does_is_left_out_by_the_model(kai: Cluster) -> None:
@@ -162,5 +162,5 @@ def test_what_no_shard_does_is_left_out_by_the_model(kai: Cluster) -> None:
         gateway.create({**shard, "spec": {**shard["spec"], "actions": off}})
     reconcile(Cluster.objects.get(pk=kai.pk))
     after = Cluster.objects.get(pk=kai.pk)
-    assert missing_causes(after) == {Cause.CONSOLIDATE, Cause.RECLAIM}
+    assert eviction_exemptions(after) == EvictionExemptions(frozenset({Cause.CONSOLIDATE, Cause.RECLAIM}))
     assert shard_settings_warnings(after, "h100") == ()

@@ -10,13 +10,14 @@ from clusters.flavours.volcano_config import (
     OPENED,
     admin_warnings,
     conf_of,
+    exemptions,
     facts_of,
     forecast_warnings,
-    leaves_out,
 )
 from clusters.flavours.volcano_guarantees import LAST, guarantees_of
 from clusters.ports.flavour import Facts, Guarantee
-from scheduling.model.decisions import INSIDE_MIN_RUNTIME, Cause, OutcomeKind
+from scheduling.model.decisions import OutcomeKind
+from scheduling.model.preemptibility import MIN_RUNTIME_CAUSES, NO_EXEMPTIONS, Cause, EvictionExemptions
 
 PREEMPT, RECLAIM = (Cause.PREEMPT,), (Cause.RECLAIM,)
 BOTH = (*PREEMPT, *RECLAIM)
@@ -41,7 +42,7 @@ GOOD = facts((*FIRST, "cdp"), (*SECOND, QUIET))
 
 
 def test_last_in_both_tiers_it_spares_the_young_and_nothing_is_to_be_done() -> None:
-    assert (admin_warnings(GOOD), leaves_out(GOOD)) == ((), set(INSIDE_MIN_RUNTIME.values()))
+    assert (admin_warnings(GOOD), exemptions(GOOD)) == ((), EvictionExemptions(inside_min_runtime=MIN_RUNTIME_CAUSES))
     assert (promised(GOOD).enforced, promised(GOOD).remedy) == ("partly", "")
 
 
@@ -67,9 +68,7 @@ def test_whom_it_spares_hangs_on_every_tier_that_is_asked(
     conf = conf_of(found)
     assert conf is not None
     assert (conf.spares, conf.opened) == (spared, opened)
-    assert {each for each in INSIDE_MIN_RUNTIME.values() if each in leaves_out(found)} == {
-        INSIDE_MIN_RUNTIME[each] for each in spared
-    }
+    assert exemptions(found).inside_min_runtime == set(spared)
 
 
 @pytest.mark.parametrize(
@@ -126,10 +125,10 @@ def test_without_it_young_work_is_taken_and_nobody_is_warned_who_has_no_rule(
     assert ("so Rung defers" in told.explanation) == (enforced == "partly")
     assert "Without the plugin cdp" in told.explanation
     assert not [each for each in admin_warnings(found) if "cdp" in each]
-    assert not leaves_out(found) & set(INSIDE_MIN_RUNTIME.values())
+    assert not exemptions(found).inside_min_runtime
 
 
 def test_what_was_kept_before_it_was_asked_for_is_read_as_without() -> None:
     older: Facts = {"actions": ["preempt", "reclaim"], "plugins": {"priority": {}, "capacity": {}}}
     assert "Without the plugin cdp" in promised(older).explanation
-    assert leaves_out(older) == frozenset()
+    assert exemptions(older) == NO_EXEMPTIONS

@@ -23,17 +23,18 @@ from clusters.flavours.volcano_config import (
     UNREAD,
     admin_warnings,
     domain_warnings,
+    exemptions,
     facts_of,
     forecast_warnings,
     ignores_domains,
-    leaves_out,
 )
 from clusters.flavours.volcano_guarantees import guarantees_of
 from clusters.ports.flavour import Facts
 from clusters.ports.gateway import Manifest
-from scheduling.model.decisions import BELOW_MINIMUM, Cause, OutcomeKind
+from scheduling.model.decisions import OutcomeKind
+from scheduling.model.preemptibility import NO_EXEMPTIONS, Cause, EvictionExemptions
 
-BOTH = frozenset({Cause.PREEMPT, Cause.RECLAIM})
+BOTH = EvictionExemptions(frozenset({Cause.PREEMPT, Cause.RECLAIM}))
 NEAR = "network-topology-aware"
 PLUGINS = ("priority", "gang, enablePreemptable: false", "capacity, enableHierarchy: true", NEAR)
 
@@ -56,7 +57,7 @@ def kept(found: Facts) -> dict[str, str]:
 
 
 def test_one_that_has_everything_says_nothing_and_leaves_nothing_out() -> None:
-    assert (admin_warnings(facts()), leaves_out(facts())) == ((), frozenset())
+    assert (admin_warnings(facts()), exemptions(facts())) == ((), NO_EXEMPTIONS)
     assert [forecast_warnings(facts(), each) for each in OutcomeKind] == [()] * len(OutcomeKind)
     assert not any(each.remedy for each in guarantees_of(facts()) if each.code == "over_quota_and_reclaim")
 
@@ -64,7 +65,7 @@ def test_one_that_has_everything_says_nothing_and_leaves_nothing_out() -> None:
 def test_the_shipped_one_neither_preempts_nor_reclaims() -> None:
     shipped = facts("enqueue, allocate, backfill", "priority", "gang, enablePreemptable: false", "proportion")
     assert admin_warnings(shipped) == (NO_PREEMPT, NO_RECLAIM, ENQUEUE, NO_CAPACITY, NO_DOMAINS)
-    assert leaves_out(shipped) == BOTH
+    assert exemptions(shipped) == BOTH
     assert "lacks the actions preempt and reclaim" in forecast_warnings(shipped, OutcomeKind.PENDING)[0]
     assert kept(shipped) == {
         "priority_inside_project": "partly",
@@ -94,7 +95,7 @@ def test_gangs_are_kept_in_one_domain_by_one_plugin_alone(plugin: str, why: str)
 @pytest.mark.parametrize(("action", "other"), [(Cause.PREEMPT, Cause.RECLAIM), (Cause.RECLAIM, Cause.PREEMPT)])
 def test_an_action_that_is_missing_alone_is_named_alone(action: Cause, other: Cause) -> None:
     found = facts(f"allocate, {other}, backfill")
-    assert leaves_out(found) == {action}
+    assert exemptions(found) == EvictionExemptions(frozenset({action}))
     (said,) = forecast_warnings(found, OutcomeKind.PENDING)
     assert f"lacks the action {action}." in said
     assert forecast_warnings(found, OutcomeKind.PLACED) == ()
@@ -110,7 +111,7 @@ def test_capacity_without_hierarchy_leaves_departments_out() -> None:
 def test_a_gang_plugin_that_is_asked_about_preemption_keeps_every_minimum(switch: str) -> None:
     found = facts("allocate, preempt, reclaim", "priority", switch, "capacity, enableHierarchy: true", NEAR)
     assert admin_warnings(found) == (ONLY_ABOVE,)
-    assert leaves_out(found) == {BELOW_MINIMUM}
+    assert exemptions(found) == EvictionExemptions(below_minimum=True)
     assert (forecast_warnings(found, OutcomeKind.PENDING), forecast_warnings(found, OutcomeKind.PREEMPTS)) == (
         (GANG_LIMITS,),
         (),
@@ -121,7 +122,7 @@ def test_a_gang_plugin_that_is_asked_about_preemption_keeps_every_minimum(switch
 def test_without_the_plugins_that_an_estimate_counts_on_it_is_said_to_be_doubtful() -> None:
     bare = facts("enqueue, allocate, preempt, reclaim", "proportion")
     assert admin_warnings(bare) == (ENQUEUE, NO_PRIORITY, NO_GANG, NO_CAPACITY, NO_DOMAINS)
-    assert leaves_out(bare) == frozenset()
+    assert exemptions(bare) == NO_EXEMPTIONS
     doubts = forecast_warnings(bare, OutcomeKind.RECLAIMS)
     assert [each.removeprefix("This estimate is uncertain. ") for each in doubts] == [ENQUEUE, NO_PRIORITY, NO_CAPACITY]
     assert kept(bare)["gang"] == kept(bare)["priority_inside_project"] == "no"
@@ -151,7 +152,7 @@ def test_words_that_are_unknown_are_not_kept() -> None:
 )
 def test_t25_what_cannot_be_read_is_assumed_to_be_as_shipped_and_says_so(found: Manifest | None) -> None:
     read = facts_of(found)
-    assert (read, admin_warnings(read), leaves_out(read)) == ({}, (UNREAD,), BOTH)
+    assert (read, admin_warnings(read), exemptions(read)) == ({}, (UNREAD,), BOTH)
     assert (forecast_warnings(read, OutcomeKind.PENDING), domain_warnings(read)) == ((ASSUMED,), (ASSUMED_DOMAINS,))
     assert ignores_domains(read) == "", "nobody is refused for what nobody knows"
     said = {each.code: each.explanation for each in guarantees_of(read)}

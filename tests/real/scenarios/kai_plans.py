@@ -7,7 +7,8 @@ from random import Random
 from typing import Final
 
 from scheduling.forecast.cycle import cycle, preview
-from scheduling.model.decisions import Cause, Decision, Evict, Outcome, OutcomeKind, Start
+from scheduling.model.decisions import Decision, Evict, Outcome, OutcomeKind, Start
+from scheduling.model.preemptibility import NO_EXEMPTIONS, Cause, EvictionExemptions
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import Limit, Resources
 from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode
@@ -260,9 +261,9 @@ def before(plan: Plan, turns: Mapping[str, tuple[int, ...]] | None = None, *, co
     queues = tuple(map(_queue, plan.queues, range(len(plan.queues))))
     there = (*plan.work, *plan.waiting)
     groups = tuple(group_of(work, age, (turns or {}).get(work.name)) for age, work in enumerate(there))
-    without = frozenset[str]() if consolidates else frozenset({Cause.CONSOLIDATE})
+    exempt = NO_EXEMPTIONS if consolidates else EvictionExemptions(frozenset({Cause.CONSOLIDATE}))
     levels = {"default": plan.levels} if plan.levels else {}
-    return Snapshot(nodes, queues, groups, leaves_out=without, levels=levels)
+    return Snapshot(nodes, queues, groups, exempt=exempt, levels=levels)
 
 
 def _queue(share: Share, created: int) -> Queue:

@@ -7,7 +7,8 @@ from random import Random
 from typing import Final
 
 from scheduling.forecast.cycle import preview
-from scheduling.model.decisions import INSIDE_MIN_RUNTIME, Outcome
+from scheduling.model.decisions import Outcome
+from scheduling.model.preemptibility import MIN_RUNTIME_CAUSES, EvictionExemptions
 from scheduling.model.resources import Limit, Resources
 from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode
 
@@ -133,8 +134,8 @@ def snapshot(plan: Contest) -> Snapshot:
     )
     queues = (queue(shelf, created) for created, shelf in enumerate((*plan.departments, *plan.projects)))
     groups = (group(team, start) for start, team in enumerate(plan.teams))
-    spared = frozenset(INSIDE_MIN_RUNTIME.values())  # as the lab configures it
-    return Snapshot(nodes, tuple(queues), tuple(groups), now=GROUPS, leaves_out=spared)
+    exempt = EvictionExemptions(inside_min_runtime=MIN_RUNTIME_CAUSES)  # as the lab configures it
+    return Snapshot(nodes, tuple(queues), tuple(groups), now=GROUPS, exempt=exempt)
 
 
 def queue(shelf: Shelf, created: int) -> Queue:

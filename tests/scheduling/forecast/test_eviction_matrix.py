@@ -11,13 +11,12 @@ from scheduling.forecast.eviction_matrix import (
     blockers_of,
     cause_of_eviction,
 )
-from scheduling.model.decisions import BELOW_MINIMUM, INSIDE_MIN_RUNTIME, Cause
-from scheduling.model.preemptibility import FairSharingStrategy
+from scheduling.model.preemptibility import MIN_RUNTIME_CAUSES, Cause, EvictionExemptions, FairSharingStrategy
 from tests.builders import RUNAI_VALUES, gang, node, queue, running, snapshot
 
 OWN, OVER, WITHIN = VictimPlace.OWN, VictimPlace.OVER, VictimPlace.WITHIN
 KUBE, GANGS, KAI, KUEUE, VOLCANO = (EvictionSettings(flavour) for flavour in Flavour)
-SHIPPED = EvictionSettings(Flavour.VOLCANO, frozenset({Cause.PREEMPT, Cause.RECLAIM}))
+SHIPPED = EvictionSettings(Flavour.VOLCANO, EvictionExemptions(frozenset({Cause.PREEMPT, Cause.RECLAIM})))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,7 @@ def test_each_scheduler_evicts_whom_its_rules_name(
         pytest.param(EvictionCase(KUEUE, WITHIN, 1), {Blocker.WITHIN_QUOTA}, id="within quota"),
         pytest.param(EvictionCase(SHIPPED, OVER, 1), {Blocker.CONFIGURATION}, id="no such action"),
         pytest.param(
-            EvictionCase(EvictionSettings(Flavour.VOLCANO, frozenset({BELOW_MINIMUM})), OWN, 1),
+            EvictionCase(EvictionSettings(Flavour.VOLCANO, EvictionExemptions(below_minimum=True)), OWN, 1),
             {Blocker.CONFIGURATION},
             id="the gang plugin protects the minimum",
         ),
@@ -75,7 +74,9 @@ def test_what_protects_the_victim_is_named(case: EvictionCase, blockers: set[Blo
         pytest.param(KUBE, True, id="kube-scheduler does not know it"),
         pytest.param(VOLCANO, True, id="Volcano without the plugin cdp"),
         pytest.param(
-            EvictionSettings(Flavour.VOLCANO, frozenset(INSIDE_MIN_RUNTIME.values())), False, id="Volcano with cdp"
+            EvictionSettings(Flavour.VOLCANO, EvictionExemptions(inside_min_runtime=MIN_RUNTIME_CAUSES)),
+            False,
+            id="Volcano with cdp",
         ),
     ],
 )

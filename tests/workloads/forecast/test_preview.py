@@ -16,7 +16,8 @@ from clusters.sync.services.reconcile import reconcile
 from portal.audit.models import AuditRecord
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.security.actors import SYSTEM, Actor
-from scheduling.model.decisions import Cause, Evict, Outcome, OutcomeKind
+from scheduling.model.decisions import Evict, Outcome, OutcomeKind
+from scheduling.model.preemptibility import Cause
 from tenants.organisation.models import Project
 from tenants.quotas.models import PriorityCap
 from tests.factories.cast import acting

@@ -8,7 +8,7 @@ from clusters.flavours.volcano_config import ASSUMED, GANG_LIMITS, WITHOUT
 from clusters.ports.objects import KUEUE_WORKLOAD
 from clusters.sandbox.services.simulation import SandboxGateway
 from portal.kit.security.actors import SYSTEM
-from scheduling.model.decisions import Cause
+from scheduling.model.preemptibility import Cause
 from tenants.organisation.models import Project
 from tenants.quotas.models import DepartmentQuota
 from tests.factories.workloads import bare_pod, deployment, pytorch_job, spec_of

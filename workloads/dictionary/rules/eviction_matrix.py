@@ -15,7 +15,7 @@ from scheduling.forecast.eviction_matrix import (
     blockers_of,
     cause_of_eviction,
 )
-from scheduling.model.decisions import BELOW_MINIMUM, Cause
+from scheduling.model.preemptibility import Cause
 from workloads.dictionary.rules.drafts import Draft, DraftEntry
 
 
@@ -126,9 +126,9 @@ def _rules(case: EvictionCase) -> list[str]:
 def _blocked(blocker: Blocker, case: EvictionCase) -> str:
     if blocker is Blocker.CONFIGURATION:
         action = Cause.PREEMPT if case.place is VictimPlace.OWN else Cause.RECLAIM
-        if action in case.settings.leaves_out:
+        if action in case.settings.exempt.causes:
             return f"The scheduler is not configured with the action {action}."
-        return ABOVE_MINIMUM if BELOW_MINIMUM in case.settings.leaves_out else CONFIGURED
+        return ABOVE_MINIMUM if case.settings.exempt.below_minimum else CONFIGURED
     return BLOCKED.get((case.settings.flavour, blocker), BLOCKED[None, blocker])
 
 

@@ -7,7 +7,7 @@ Only what was asked for is refused: what a scheduler does by itself is told by i
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -15,8 +15,8 @@ from django.db.models import Count
 
 from clusters.connection.services.scheduler_config import (
     domains_ignored_because,
+    eviction_exemptions,
     forecast_warnings,
-    missing_causes,
     unmanaged_because,
 )
 from clusters.flavours.objects import PLACEMENT, TOPOLOGY_KEY
@@ -28,7 +28,8 @@ from clusters.ports.pods import EPHEMERAL_STORAGE, GPU_FRACTION, gpus_of, needs_
 from clusters.ports.workload_kinds import kind_for
 from portal.kit.errors import Problem, RungError, ValidationFailed
 from portal.kit.security.strict_json import token
-from scheduling.model.decisions import Cause, Outcome
+from scheduling.model.decisions import Outcome
+from scheduling.model.preemptibility import NO_EXEMPTIONS, Cause
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import MILLI, Resources, decimal_text
 from scheduling.model.snapshot import Snapshot
@@ -176,7 +177,8 @@ def _matters(cluster: Cluster, outcome: Outcome) -> bool:
     """A queue at its limit gains nothing from capacity that others free."""
     reason = outcome.pend.reason if outcome.pend else None
     if reason is Reason.OVER_LIMIT:
-        return bool(missing_causes(cluster) - {Cause.RECLAIM})
+        exempt = eviction_exemptions(cluster)
+        return replace(exempt, causes=exempt.causes - {Cause.RECLAIM}) != NO_EXEMPTIONS
     return reason not in WHATEVER
 
 

@@ -16,15 +16,15 @@ from uuid import UUID
 from django.db.models import Q
 from django.utils import timezone
 
-from clusters.connection.services.scheduler_config import missing_causes
+from clusters.connection.services.scheduler_config import eviction_exemptions
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.flavour import PodStatusReason
 from clusters.watch.services import usage
 from portal.kit.pages.formatting import duration_text
 from scheduling.forecast.cycle import FLAVOURS, preview
-from scheduling.model.decisions import INSIDE_MIN_RUNTIME, Outcome
-from scheduling.model.preemptibility import Preemptibility
+from scheduling.model.decisions import Outcome
+from scheduling.model.preemptibility import MIN_RUNTIME_CAUSES, Preemptibility
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.min_runtime import is_guaranteed, protected_until
 from scheduling.state.workspace import OutOfTime
@@ -76,7 +76,7 @@ class Deferral:
 def lacks_min_runtime(cluster: Cluster) -> bool:
     """Whether its scheduler, as configured, can evict workloads inside their minimum runtime."""
     asks_queues = flavour_for(cluster.flavour).traits.protects_minimum_runtime == "queues"
-    return not asks_queues and bool(set(INSIDE_MIN_RUNTIME.values()) - missing_causes(cluster))
+    return not asks_queues and bool(MIN_RUNTIME_CAUSES - eviction_exemptions(cluster).inside_min_runtime)
 
 
 def guards_min_runtime(cluster: Cluster) -> bool:

@@ -16,7 +16,7 @@ from django.db import connection
 from django.db.models import Max, QuerySet
 from django.utils import timezone
 
-from clusters.connection.services.scheduler_config import fair_sharing, missing_causes
+from clusters.connection.services.scheduler_config import eviction_exemptions, fair_sharing
 from clusters.flavours import objects as flavours_objects
 from clusters.flavours.objects import HOSTNAME, RANK_TO_PRIORITY, levels_with_hostname
 from clusters.flavours.pod_status import ADMITTED, LEFT_OUT
@@ -149,7 +149,7 @@ def _read(cluster: Cluster, behind: Collection[str], *, made_anew: bool = False)
         groups=tuple(groups_of_pods(cluster, pods, settings, single)),
         now=_now(),
         strategies={each.name: Strategy(each.gpu_placement) for each in pools} if traits.places_by_pool else {},
-        leaves_out=missing_causes(cluster),
+        exempt=eviction_exemptions(cluster),
         fair_sharing=fair_sharing(cluster),
         levels=_levels(pools) if traits.goes_by_levels else {},
     )

@@ -18,7 +18,7 @@ from django.utils import timezone
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.watch.models import ObservedPod
-from scheduling.model.decisions import Cause
+from scheduling.model.preemptibility import Cause
 from workloads.forecast.models import ForecastCount, ForecastQuestion, ForecastResult, StoredForecast
 from workloads.forecast.selectors.snapshot import snapshot_of
 from workloads.forecast.services.storage import fingerprint_of

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from scheduling.forecast.cycle import cycle, preview
-from scheduling.model.decisions import Cause, Evict, Outcome, OutcomeKind, Wait
+from scheduling.model.decisions import Evict, Outcome, OutcomeKind, Wait
+from scheduling.model.preemptibility import NO_EXEMPTIONS, Cause, EvictionExemptions
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import PodGroup, Queue, SnapshotNode
 from tests.builders import gang, node, queue, running, snapshot
@@ -21,9 +22,9 @@ WHOLE = gang("new", gpus=4, queue="mine", priority="very-low")
 
 
 def outcome(
-    candidate: PodGroup, *items: SnapshotNode | Queue | PodGroup, leaves_out: frozenset[str] = frozenset()
+    candidate: PodGroup, *items: SnapshotNode | Queue | PodGroup, exempt: EvictionExemptions = NO_EXEMPTIONS
 ) -> Outcome:
-    return preview(replace(snapshot(*items), leaves_out=leaves_out), candidate, flavour="kai")
+    return preview(replace(snapshot(*items), exempt=exempt), candidate, flavour="kai")
 
 
 def moves(found: Outcome) -> dict[str, str]:
@@ -38,7 +39,10 @@ def test_work_of_any_queue_and_priority_is_moved_to_where_it_fits() -> None:
 
 
 def test_without_it_somebody_is_evicted_or_it_waits() -> None:
-    assert outcome(WHOLE, *NODES, *QUEUES, *WORK, leaves_out=frozenset({Cause.CONSOLIDATE})).kind is OutcomeKind.PENDING
+    assert (
+        outcome(WHOLE, *NODES, *QUEUES, *WORK, exempt=EvictionExemptions(frozenset({Cause.CONSOLIDATE}))).kind
+        is OutcomeKind.PENDING
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from scheduling.model.decisions import Cause, OutcomeKind, Start, Wait
+from scheduling.model.decisions import OutcomeKind, Start, Wait
+from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import PodGroup

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from scheduling.forecast.cycle import preview
-from scheduling.model.decisions import Cause, OutcomeKind
+from scheduling.model.decisions import OutcomeKind
+from scheduling.model.preemptibility import Cause, EvictionExemptions
 from scheduling.model.reasons import Reason
 from tests.builders import gang, node, queue, running, snapshot
 from tests.scheduling.rules.kai.decisions import DEP, outcome, reason, victims
@@ -155,6 +156,8 @@ def test_work_of_a_queue_that_may_lose_nothing_is_not_even_moved_out_of_the_way(
     """There would be room for it on the other node, to which one at its deserved quota is moved."""
     queues = (DEP, queue("mine", "dep", deserved=2), queue("other", "dep", deserved=deserved))
     work = running("theirs", "n1", queue="other", priority="low")
-    world = replace(snapshot(node("n0", 1), node("n1", 2), *queues, work), leaves_out=frozenset({Cause.CONSOLIDATE}))
+    world = replace(
+        snapshot(node("n0", 1), node("n1", 2), *queues, work), exempt=EvictionExemptions(frozenset({Cause.CONSOLIDATE}))
+    )
     found = preview(world, gang("new", gpus=2, queue="mine"), flavour="kai")
     assert victims(found) == taken

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from scheduling.forecast.cycle import MAX_CYCLES, preview, sequel
-from scheduling.model.decisions import Cause, Evict, Outcome, OutcomeKind, Start, Wait
+from scheduling.model.decisions import Evict, Outcome, OutcomeKind, Start, Wait
+from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
 from tests.builders import gang, node, queue, running, snapshot

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from scheduling.forecast.cycle import cycle, preview
-from scheduling.model.decisions import Cause, Decision, Evict, Outcome, OutcomeKind, Start, Wait
+from scheduling.model.decisions import Decision, Evict, Outcome, OutcomeKind, Start, Wait
+from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import PodGroup, Queue, SnapshotNode, Strategy

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from scheduling.forecast.cycle import cycle, preview
-from scheduling.model.decisions import Cause, Outcome, OutcomeKind, Start
-from scheduling.model.preemptibility import FairSharingStrategy, QueuePreemptionPolicy
+from scheduling.model.decisions import Outcome, OutcomeKind, Start
+from scheduling.model.preemptibility import Cause, FairSharingStrategy, QueuePreemptionPolicy
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot
 from tests.builders import gang, queue, snapshot
 from tests.scheduling.rules.kueue.test_preemption import held, victims

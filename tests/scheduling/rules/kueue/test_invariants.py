@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduling.forecast.cycle import cycle
-from scheduling.model.decisions import Cause, Decision, Evict, Start, Wait
+from scheduling.model.decisions import Decision, Evict, Start, Wait
+from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
 from tests.builders import gang, queue, snapshot

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from scheduling.forecast.cycle import cycle, preview
-from scheduling.model.decisions import Cause, Outcome, OutcomeKind, Wait
-from scheduling.model.preemptibility import QueuePreemptionPolicy
+from scheduling.model.decisions import Outcome, OutcomeKind, Wait
+from scheduling.model.preemptibility import Cause, QueuePreemptionPolicy
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Limit, Resources
 from scheduling.model.snapshot import PodGroup, Queue, SnapshotNode

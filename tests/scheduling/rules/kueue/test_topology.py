@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from scheduling.forecast.cycle import cycle, preview
-from scheduling.model.decisions import Cause, Decision, Evict, Outcome, OutcomeKind, Start, Wait
+from scheduling.model.decisions import Decision, Evict, Outcome, OutcomeKind, Start, Wait
+from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot, SnapshotNode
 from tests.builders import gang, node, queue, running, snapshot

@@ -7,14 +7,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduling.forecast.cycle import preview
-from scheduling.model.decisions import INSIDE_MIN_RUNTIME, Cause, Evict, Outcome, OutcomeKind
+from scheduling.model.decisions import Evict, Outcome, OutcomeKind
+from scheduling.model.preemptibility import MIN_RUNTIME_CAUSES, Cause, EvictionExemptions
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot, SnapshotNode
 from scheduling.state.min_runtime import protected_until
 from tests.builders import gang, node, queue, running, snapshot
 from tests.scheduling.test_invariants import clusters, life
 
 NOW = 100
-BOTH = frozenset(INSIDE_MIN_RUNTIME.values())
+BOTH = MIN_RUNTIME_CAUSES
 TEAM, NEXT = queue("team", deserved=4), queue("next", deserved=0, created=1)
 
 
@@ -22,12 +23,12 @@ def carrying(group: PodGroup, time: int) -> PodGroup:
     return replace(group, min_runtime=time)
 
 
-def seen(*items: SnapshotNode | Queue | PodGroup, spared: frozenset[str] = BOTH, now: int | None = NOW) -> Snapshot:
+def seen(*items: SnapshotNode | Queue | PodGroup, spared: frozenset[Cause] = BOTH, now: int | None = NOW) -> Snapshot:
     """As a configuration sees it whose plugin cdp has the last word about these actions."""
-    return replace(snapshot(*items), now=now, leaves_out=spared)
+    return replace(snapshot(*items), now=now, exempt=EvictionExemptions(inside_min_runtime=spared))
 
 
-def outcome(candidate: PodGroup, *items: SnapshotNode | Queue | PodGroup, spared: frozenset[str] = BOTH) -> Outcome:
+def outcome(candidate: PodGroup, *items: SnapshotNode | Queue | PodGroup, spared: frozenset[Cause] = BOTH) -> Outcome:
     return preview(seen(*items, spared=spared), candidate, flavour="volcano")
 
 
@@ -46,7 +47,7 @@ def victims(found: Outcome) -> list[str]:
     ],
 )
 def test_young_work_stays_where_the_scheduler_asks(
-    cause: Cause, time: int, spared: frozenset[str], taken: bool
+    cause: Cause, time: int, spared: frozenset[Cause], taken: bool
 ) -> None:
     home = "team" if cause is Cause.PREEMPT else "next"
     young = carrying(running("young", "n", queue=home, priority="low", start=70), time)
@@ -59,7 +60,7 @@ def test_young_work_stays_where_the_scheduler_asks(
 def test_kept_from_one_action_it_is_taken_by_the_other(kept: Cause, taken: Cause) -> None:
     mine = carrying(running("mine", "n", priority="low", start=70), 50)
     theirs = carrying(running("theirs", "n", queue="next", start=70), 50)
-    found = outcome(gang("new"), node("n", 2), TEAM, NEXT, mine, theirs, spared=frozenset({INSIDE_MIN_RUNTIME[kept]}))
+    found = outcome(gang("new"), node("n", 2), TEAM, NEXT, mine, theirs, spared=frozenset({kept}))
     assert [each.cause for each in found.victims] == [taken]
 
 
@@ -96,7 +97,7 @@ def test_without_a_moment_or_a_start_nobody_is_too_young(now: int | None, starte
 
 @pytest.mark.parametrize(("spared", "until"), [(BOTH, 130), (frozenset(), 0)])
 def test_from_when_on_it_could_be_taken_is_the_last_pods_start_and_that_time(
-    spared: frozenset[str], until: int
+    spared: frozenset[Cause], until: int
 ) -> None:
     pair = carrying(gang("pair", pods=2, nodes=("n", "n"), priority="low", started=70), 50)
     pair = replace(pair, pods=(pair.pods[0], replace(pair.pods[1], started=80)))
@@ -109,7 +110,9 @@ def test_from_when_on_it_could_be_taken_is_the_last_pods_start_and_that_time(
 @given(clusters(), st.lists(st.sampled_from([0, 1, 2, 4]), min_size=10, max_size=10))
 def test_whatever_waits_no_young_pod_is_ever_taken(cluster: Snapshot, times: list[int]) -> None:
     groups = [carrying(group, time) for group, time in zip(cluster.groups, times, strict=False)]
-    for before, decisions, _after in life(replace(cluster, groups=tuple(groups), leaves_out=BOTH), "volcano"):
+    for before, decisions, _after in life(
+        replace(cluster, groups=tuple(groups), exempt=EvictionExemptions(inside_min_runtime=BOTH)), "volcano"
+    ):
         assert before.now is not None
         for evict in (each for each in decisions if isinstance(each, Evict)):
             assert before.now - (evict.victim.started or 0) >= evict.victim.min_runtime

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from scheduling.forecast.cycle import cycle, preview
-from scheduling.model.decisions import BELOW_MINIMUM, Cause, Decision, Outcome, OutcomeKind, Start, Wait
+from scheduling.model.decisions import Decision, Outcome, OutcomeKind, Start, Wait
+from scheduling.model.preemptibility import Cause, EvictionExemptions
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import PodGroup, Queue, SnapshotNode
@@ -160,8 +161,10 @@ def test_the_causes_that_a_configuration_leaves_out_evict_nobody() -> None:
     across = snapshot(node("n", 1), TEAM, NEXT, running("loan", "n", queue="next"))
     for world, cause in ((inside, Cause.PREEMPT), (across, Cause.RECLAIM)):
         said = {
-            left_out: preview(replace(world, leaves_out=frozenset({left_out})), gang("new"), flavour="volcano").kind
-            for left_out in (Cause.PREEMPT, Cause.RECLAIM)
+            each: preview(
+                replace(world, exempt=EvictionExemptions(frozenset({each}))), gang("new"), flavour="volcano"
+            ).kind
+            for each in (Cause.PREEMPT, Cause.RECLAIM)
         }
         assert said.pop(cause) is OutcomeKind.PENDING
         assert list(said.values()) == [OutcomeKind.PREEMPTS if cause is Cause.PREEMPT else OutcomeKind.RECLAIMS]
@@ -170,7 +173,7 @@ def test_the_causes_that_a_configuration_leaves_out_evict_nobody() -> None:
 @pytest.mark.parametrize(("minimum", "gone"), [(1, ["low-0", "low-1"]), (2, ["low-0"]), (3, [])])
 def test_nothing_is_preempted_below_its_minimum_where_the_gang_plugin_is_asked(minimum: int, gone: list[str]) -> None:
     low = gang("low", pods=3, min_member=minimum, nodes=("n", "n", "n"), priority="low")
-    world = replace(snapshot(node("n", 3), TEAM, low), leaves_out=frozenset({BELOW_MINIMUM}))
+    world = replace(snapshot(node("n", 3), TEAM, low), exempt=EvictionExemptions(below_minimum=True))
     found = preview(world, gang("new", gpus=max(len(gone), 1)), flavour="volcano")
     assert victims(found) == gone
     assert preview(world, gang("new", gpus=len(gone) + 1), flavour="volcano").kind is OutcomeKind.PENDING

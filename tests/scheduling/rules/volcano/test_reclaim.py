@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from scheduling.forecast.cycle import cycle, preview
-from scheduling.model.decisions import Cause, Evict, Outcome, OutcomeKind, Start, Wait
+from scheduling.model.decisions import Evict, Outcome, OutcomeKind, Start, Wait
+from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import Limit, Resources
 from scheduling.model.snapshot import PodGroup, Queue, SnapshotNode
