@@ -17,7 +17,7 @@ from scheduling.state.assignments import Assignment
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, matches, selection, wants_part
 from scheduling.state.queue_usage import QueueUsageTracker, UsageEntry
 from scheduling.state.shortage import Shortage, Space, shortage
-from scheduling.state.topology_domains import Domains
+from scheduling.state.topology_domains import KaiDomains, TopologyDomains
 from scheduling.state.workspace import Scope, ScopedCache, Value, add, check_time, copied
 
 Key = TypeVar("Key")
@@ -46,7 +46,7 @@ class SchedulingState:
         *,
         default: Strategy,
         counts_on_leaving: bool = True,
-        domains: type[Domains] = Domains,
+        domains: type[TopologyDomains] = KaiDomains,
     ) -> None:
         self._domains = domains(snapshot)
         self.capacities = NodeCapacities(self._domains.nodes)

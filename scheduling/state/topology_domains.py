@@ -1,11 +1,10 @@
-"""Topology domains: those of a group, and the order in which they are tried.
+"""Topology domains: those of a group, and the order in which a scheduler tries them.
 
 Without levels a domain is a value of a label. With levels it is a path of values, from the widest level to the
-requested one, of nodes that carry all labels. The order is that of KAI's plugin `topology`: level by level the domain
-that the new group fills most, then by name. As in KAI, there is no domain if all considered nodes are in one domain
-*below* the requested level, because KAI then counts the capacity of that one only. `TightDomains` has Kueue's order.
+requested one, of nodes that carry all labels.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -21,13 +20,12 @@ NO_ROOM: Final = 1000.0
 Path = tuple[str, ...]
 
 
-class Domains:
+class TopologyDomains(ABC):
     """The nodes of a snapshot, each with an additional label per level: the path of its domain."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._levels = snapshot.levels
         self._paths = {node.name: self._path(node) for node in snapshot.nodes}
-        self._pool = {node.name: node.pool for node in snapshot.nodes}
         self.nodes = tuple(map(self._marked, snapshot.nodes))
 
     def _path(self, node: SnapshotNode) -> Path:
@@ -46,10 +44,27 @@ class Domains:
         level = str(group.topology)
         return _mark(level) if level in self._levels.get(group.pool, ()) else level
 
+    @abstractmethod
     def ordered(
         self, group: PodGroup, asked: Resources, capacities: Iterable[NodeCapacity], among: Collection[str] | None
     ) -> list[str]:
-        """Names of the domains, as the key's values, in the order in which they are tried."""
+        """Names of the domains, as the key's values, in the order in which they are tried. among: names of nodes."""
+
+
+class KaiDomains(TopologyDomains):
+    """Level by level the domain that the new group fills most, then by name.
+
+    Source: KAI's plugin `topology`. As in KAI, there is no domain if all considered nodes are in one domain *below* the
+    requested level, because KAI then counts the capacity of that one only.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._pool = {node.name: node.pool for node in snapshot.nodes}
+
+    def ordered(
+        self, group: PodGroup, asked: Resources, capacities: Iterable[NodeCapacity], among: Collection[str] | None
+    ) -> list[str]:
         key, levels = self.key(group), self._levels.get(group.pool, ())
         free: dict[str, Resources] = {}
         for capacity in capacities:
@@ -85,7 +100,7 @@ class Domains:
         return sorted(free, key=lambda name: [keys[paths[name][:end]] for end in range(1, depth + 1)])
 
 
-class TightDomains(Domains):
+class KueueDomains(TopologyDomains):
     """First the domain that fits fewest of the pods, so that the first sufficient one is the tightest; then by name."""
 
     def ordered(

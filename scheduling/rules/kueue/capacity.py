@@ -24,7 +24,7 @@ from scheduling.model.snapshot import PodGroup, Queue, Snapshot, SnapshotNode, S
 from scheduling.state.cluster_state import PlacedPods, SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, slots
 from scheduling.state.refusals import impossible, no_room, pods_without_node
-from scheduling.state.topology_domains import TightDomains
+from scheduling.state.topology_domains import KueueDomains
 
 ENDLESS: Final = 2**80
 """Larger than any sum of amounts: "unlimited" in sums and differences."""
@@ -303,7 +303,7 @@ class TopologyCapacity:
         self._levels = snapshot.levels
         nodes = tuple(node if self._usable(node) else replace(node, ready=False) for node in snapshot.nodes)
         known = replace(snapshot, nodes=nodes, groups=snapshot.groups if self._levels else ())
-        self._state = SchedulingState(known, default=Strategy.BINPACK, domains=TightDomains)
+        self._state = SchedulingState(known, default=Strategy.BINPACK, domains=KueueDomains)
         self._tallies: dict[str, DomainTally | None] = {}
         self.counted: Final = bool(self._levels)
         """Whether any group needs places on nodes."""
