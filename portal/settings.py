@@ -17,6 +17,7 @@ from kombu.entity import Queue
 from portal.kit.security import logging_config
 
 env = environ.Env()
+env.ENVIRON.setdefault("OPENBLAS_NUM_THREADS", "1")  # else numpy starts a thread per core, which nothing here uses
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(env.str("RUNG_DATA", default=str(BASE_DIR / "var"))).resolve()
