@@ -12,6 +12,7 @@ import pytest
 
 from scheduling.forecast.scenario import Scenario
 from scheduling.model.decisions import OutcomeKind
+from scheduling.model.preemptibility import MIN_RUNTIME_CAUSES, Cause, EvictionExemptions
 from scheduling.model.snapshot import Snapshot, Taint, Toleration
 from tests.builders import gang, node, snapshot
 from tests.scheduling.test_real_schedulers import Line, group, lines, nodes
@@ -57,6 +58,16 @@ def test_another_outcome_than_the_models_is_noticed() -> None:
     for kind, victims in ((OutcomeKind.PENDING, scenario.victims), (OutcomeKind.PLACED, frozenset[str]())):
         wrong = Scenario(scenario.flavour, scenario.snapshot, scenario.candidates, kind, victims)
         assert not wrong.agrees()
+
+
+def test_what_a_configuration_never_evicts_comes_back_as_it_was() -> None:
+    exempt = EvictionExemptions(frozenset({Cause.RECLAIM}), MIN_RUNTIME_CAUSES, below_minimum=True)
+    scenario = Scenario("volcano", replace(snapshot(node("n", 1)), exempt=exempt), (gang("new"),), OutcomeKind.PLACED)
+    again = Scenario.from_json(json.loads(json.dumps(scenario.as_json())))
+    assert again == scenario
+    assert {type(each) for each in (*again.snapshot.exempt.causes, *again.snapshot.exempt.inside_min_runtime)} == {
+        Cause
+    }
 
 
 class Text(str):
