@@ -1,6 +1,6 @@
 """What a forecast names as a doubt, or answers with never, put to a real kube-scheduler."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from pytest_django.fixtures import Settings
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest, ObjectRef
 from clusters.ports.objects import BUDGET, ref_of
+from scheduling.rules.kube.preemption import equally_good
 from tenants.organisation.models import Project
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, DepartmentQuotaFactory, ProjectQuotaFactory
@@ -60,32 +61,44 @@ def test_ephemeral_storage_above_every_node_never_fits_and_stays_pending(product
 
 
 @pytest.fixture
-def slices(product: Product, team: Project) -> Iterator[str]:
-    """A node pool of one node with MIG slices alone."""
-    pool = NodePoolFactory(cluster=product.cluster, name="slices")
-    DepartmentQuotaFactory(department=product.department, node_pool=pool, gpu_deserved=8 * GPU)
-    ProjectQuotaFactory(project=team, node_pool=pool, gpu_deserved=8 * GPU)
-    size = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/mig-1g.10gb": "7"}
-    node = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": f"slices-{product.mark}",
-            "labels": {pool.label_key: pool.label_value},
-            "annotations": {"kwok.x-k8s.io/node": "fake"},
-        },
-        "status": {"capacity": size, "allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]},
-    }
-    product.admin.create(node)
-    product.reconcile()
-    product.look()
-    yield pool.name
-    product.admin.delete(ref_of(node))
+def pool_of(product: Product, team: Project) -> Iterator[Callable[..., str]]:
+    """Makes a node pool of so many nodes with one resource."""
+    made: list[Manifest] = []
+
+    def make(name: str, resource: str, amount: int, *, nodes: int = 1) -> str:
+        pool = NodePoolFactory(cluster=product.cluster, name=name)
+        quota = {"node_pool": pool, "gpu_deserved": max(amount * nodes, 8) * GPU}
+        DepartmentQuotaFactory(department=product.department, **quota)
+        ProjectQuotaFactory(project=team, **quota)
+        size = {"cpu": "64", "memory": "256Gi", "pods": "110", resource: str(amount)}
+        for number in range(nodes):
+            node = {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {
+                    "name": f"{name}-{product.mark}-{number}",
+                    "labels": {pool.label_key: pool.label_value},
+                    "annotations": {"kwok.x-k8s.io/node": "fake"},
+                },
+                "status": {"capacity": size, "allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]},
+            }
+            product.admin.create(node)
+            made.append(node)
+        for node in made:  # a new node is tainted until the controller manager has seen that it is ready
+            product.admin.wait_until(ref_of(node), lambda found: not found["spec"].get("taints"))
+        product.reconcile()
+        product.look()
+        return str(pool.name)
+
+    yield make
+    for node in made:
+        product.admin.delete(ref_of(node))
 
 
 def test_a_whole_gpu_on_nodes_of_slices_never_fits_and_stays_pending(
-    product: Product, team: Project, slices: str
+    product: Product, team: Project, pool_of: Callable[..., str]
 ) -> None:
+    slices = pool_of("slices", "nvidia.com/mig-1g.10gb", 7)
     manifest, asked = asking("whole"), {**LOW, "node_pools": (slices,)}
     answer = foretold(team, manifest, **asked)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NeverFits")
@@ -137,3 +150,19 @@ def test_a_disruption_budget_on_the_weakest_is_a_doubt_and_another_is_evicted(pr
     assert DoubtCode.DISRUPTION_BUDGETS in codes(answer)
     runs(product, team, asking("strong", gpus=GPUS), **HIGH)
     assert len([pod for pod in product.pods_of(weak) if not pod["metadata"].get("deletionTimestamp")]) == 1
+
+
+def test_above_100_nodes_it_evicts_on_one_of_the_nodes_that_the_doubt_counts(
+    product: Product, team: Project, pool_of: Callable[..., str]
+) -> None:
+    pool = {"node_pools": (pool_of("many", "nvidia.com/gpu", 1, nodes=104),)}
+    weak = runs(product, team, asking("weak", pods=60), pods=60, **{**LOW, **pool, "priority": "very-low"})
+    runs(product, team, asking("rest", pods=44), pods=44, **{**LOW, **pool})
+    answer = foretold(team, asking("strong"), **{**HIGH, **pool})
+    assert answer.verdict is Verdict.EVICTS
+    assert DoubtCode.NODES_SAMPLED in codes(answer)
+    assert answer.basis is not None
+    _nodes, equal = equally_good(answer.basis.snapshot, answer.basis.candidates[0])
+    assert set(equal) <= {pod["spec"]["nodeName"] for pod in product.pods_of(weak)}
+    strong = runs(product, team, asking("strong"), **{**HIGH, **pool})
+    assert product.pods_of(strong)[0]["spec"]["nodeName"] in equal
