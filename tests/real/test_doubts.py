@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pytest_django.fixtures import Settings
 
-from clusters.inventory.models import Cluster
+from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.gateway import Manifest, ObjectRef
 from clusters.ports.objects import BUDGET, ref_of
 from scheduling.rules.kube.preemption import equally_good
@@ -166,3 +167,71 @@ def test_above_100_nodes_it_evicts_on_one_of_the_nodes_that_the_doubt_counts(
     assert set(equal) <= {pod["spec"]["nodeName"] for pod in product.pods_of(weak)}
     strong = runs(product, team, asking("strong"), **{**HIGH, **pool})
     assert product.pods_of(strong)[0]["spec"]["nodeName"] in equal
+
+
+def container(resource: str, amount: int, **more: Any) -> Manifest:
+    asked = {resource: str(amount)}
+    return {"name": f"c-{uuid4().hex[:6]}", "image": "work", "resources": {"requests": asked, "limits": asked}, **more}
+
+
+GPU_NAME = "nvidia.com/gpu"
+COUNTED = {
+    "a sidecar, beside the main container": (
+        GPU_NAME,
+        {
+            "containers": [container(GPU_NAME, 3)],
+            "initContainers": [container(GPU_NAME, 2, restartPolicy="Always")],
+        },
+        5,
+    ),
+    "an init container, which is larger": (
+        GPU_NAME,
+        {"containers": [container(GPU_NAME, 3)], "initContainers": [container(GPU_NAME, 6)]},
+        6,
+    ),
+    "the resources of the whole pod": (
+        "cpu",
+        {"containers": [container("cpu", 1)], "resources": {"requests": {"cpu": "60"}, "limits": {"cpu": "60"}}},
+        60,
+    ),
+    "the overhead of its runtime class": (
+        "cpu",
+        {"containers": [container("cpu", 20)], "runtimeClassName": "heavy"},
+        50,
+    ),
+}
+
+
+@pytest.fixture
+def heavy(product: Product) -> Iterator[None]:
+    """A runtime class with 30 CPUs of its own."""
+    runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "heavy"}}
+    product.admin.apply({**runtime, "handler": "heavy", "overhead": {"podFixed": {"cpu": "30"}}})
+    yield
+    product.admin.delete(product.admin.ref(runtime))
+
+
+@pytest.mark.parametrize(("resource", "spec", "taken"), COUNTED.values(), ids=list(COUNTED))
+@pytest.mark.usefixtures("heavy")
+def test_a_pod_of_others_holds_what_the_scheduler_counts(
+    product: Product, team: Project, pool_of: Callable[..., str], resource: str, spec: Manifest, taken: int
+) -> None:
+    pool = pool_of("counted", GPU_NAME, 8)
+    asked = {**LOW, "node_pools": (pool,)}
+    label = NodePool.objects.get(name=pool)
+    placed = {"nodeSelector": {label.label_key: label.label_value}, "priorityClassName": "system-cluster-critical"}
+    name = {"name": f"other-{product.mark}", "namespace": "default"}
+    other = product.admin.create({"apiVersion": "v1", "kind": "Pod", "metadata": name, "spec": {**spec, **placed}})
+    try:
+        product.admin.wait_until(ref_of(other), lambda found: found["spec"].get("nodeName"))
+        product.look()
+        left = (8 if resource == GPU_NAME else 64) - taken
+        fits, large = (
+            asking(f"asks-{amount}", **({"gpus": amount} if resource == GPU_NAME else {"cpu": amount}))
+            for amount in (left, left + 1)
+        )
+        assert [foretold(team, each, **asked).verdict for each in (fits, large)] == [Verdict.STARTS, Verdict.WAITS]
+        assert f"Insufficient {resource}" in said_of_waiting(product, waits(product, team, large, **asked))
+        runs(product, team, fits, **asked)
+    finally:
+        product.admin.delete(ref_of(other), grace=0)
