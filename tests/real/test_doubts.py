@@ -16,7 +16,7 @@ from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, DepartmentQuotaFactory, ProjectQuotaFactory
 from tests.factories.workloads import job
 from tests.real.product import Product
-from tests.real.test_statements import GPUS, HIGH, LOW, NODES, asking, foretold, runs, waits
+from tests.real.test_statements import GPUS, HIGH, LOW, NODES, asking, forecast_of, runs, waits
 from workloads.forecast.rules.forecast import Forecast, Verdict
 from workloads.forecast.rules.messages import DoubtCode
 from workloads.state.models import Workload
@@ -56,7 +56,7 @@ def test_ephemeral_storage_above_every_node_never_fits_and_stays_pending(product
     manifest = asking("large")
     (container,) = manifest["spec"]["template"]["spec"]["containers"]
     container["resources"]["limits"]["ephemeral-storage"] = "900Ti"
-    answer = foretold(team, manifest, **LOW)
+    answer = forecast_of(team, manifest, **LOW)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NeverFits")
     assert "Insufficient ephemeral-storage" in said_of_waiting(product, waits(product, team, manifest))
 
@@ -101,7 +101,7 @@ def test_a_whole_gpu_on_nodes_of_slices_never_fits_and_stays_pending(
 ) -> None:
     slices = pool_of("slices", "nvidia.com/mig-1g.10gb", 7)
     manifest, asked = asking("whole"), {**LOW, "node_pools": (slices,)}
-    answer = foretold(team, manifest, **asked)
+    answer = forecast_of(team, manifest, **asked)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NeverFits")
     assert "its nodes offer nvidia.com/mig-1g.10gb" in answer.sentence
     assert "Insufficient nvidia.com/gpu" in said_of_waiting(product, waits(product, team, manifest, **asked))
@@ -110,7 +110,7 @@ def test_a_whole_gpu_on_nodes_of_slices_never_fits_and_stays_pending(
 def test_a_claim_that_does_not_exist_is_a_doubt_and_the_pod_waits(product: Product, team: Project) -> None:
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}
     manifest = with_pod(asking("mounts"), volumes=[volume])
-    assert DoubtCode.VOLUME_CLAIM in codes(foretold(team, manifest, **LOW))
+    assert DoubtCode.VOLUME_CLAIM in codes(forecast_of(team, manifest, **LOW))
     said = said_of_waiting(product, waits(product, team, manifest))
     assert 'persistentvolumeclaim "nowhere" not found' in said
 
@@ -123,7 +123,7 @@ def test_pods_that_must_be_spread_wait_where_only_one_node_has_room(product: Pro
         asking("apart", pods=2), topologySpreadConstraints=[{**constraint, "labelSelector": {"matchLabels": labels}}]
     )
     manifest["spec"]["template"]["metadata"] = {"labels": labels}
-    assert DoubtCode.TOPOLOGY_SPREAD in codes(foretold(team, manifest, **LOW))
+    assert DoubtCode.TOPOLOGY_SPREAD in codes(forecast_of(team, manifest, **LOW))
     workload = product.submit(team, manifest, **LOW)
     product.until(workload, lambda row: row.running_pods == 1)
     assert "topology spread constraints" in said_of_waiting(product, workload)
@@ -146,7 +146,7 @@ def test_a_disruption_budget_on_the_weakest_is_a_doubt_and_another_is_evicted(pr
     Cluster.objects.update(resync_due_at=None)
     product.reconcile()
     product.look()
-    answer = foretold(team, job("strong", gpus=GPUS), **HIGH)
+    answer = forecast_of(team, job("strong", gpus=GPUS), **HIGH)
     assert (answer.verdict, [each.label for each in answer.victims]) == (Verdict.EVICTS, ["weak"])
     assert DoubtCode.DISRUPTION_BUDGETS in codes(answer)
     runs(product, team, asking("strong", gpus=GPUS), **HIGH)
@@ -159,7 +159,7 @@ def test_above_100_nodes_it_evicts_on_one_of_the_nodes_that_the_doubt_counts(
     pool = {"node_pools": (pool_of("many", "nvidia.com/gpu", 1, nodes=104),)}
     weak = runs(product, team, asking("weak", pods=60), pods=60, **{**LOW, **pool, "priority": "very-low"})
     runs(product, team, asking("rest", pods=44), pods=44, **{**LOW, **pool})
-    answer = foretold(team, asking("strong"), **{**HIGH, **pool})
+    answer = forecast_of(team, asking("strong"), **{**HIGH, **pool})
     assert answer.verdict is Verdict.EVICTS
     assert DoubtCode.NODES_SAMPLED in codes(answer)
     assert answer.basis is not None
@@ -230,7 +230,7 @@ def test_a_pod_of_others_holds_what_the_scheduler_counts(
             asking(f"asks-{amount}", **({"gpus": amount} if resource == GPU_NAME else {"cpu": amount}))
             for amount in (left, left + 1)
         )
-        assert [foretold(team, each, **asked).verdict for each in (fits, large)] == [Verdict.STARTS, Verdict.WAITS]
+        assert [forecast_of(team, each, **asked).verdict for each in (fits, large)] == [Verdict.STARTS, Verdict.WAITS]
         assert f"Insufficient {resource}" in said_of_waiting(product, waits(product, team, large, **asked))
         runs(product, team, fits, **asked)
     finally:

@@ -34,7 +34,7 @@ def product(kueue_cluster: LabCluster, db: None, socket_enabled: None) -> Iterat
         product.admin.delete(ObjectRef(kind, f"others-{product.mark}"))
 
 
-def foretold(product: Product, project: Project, manifest: Manifest) -> Forecast:
+def forecast_of(product: Product, project: Project, manifest: Manifest) -> Forecast:
     """After everything that others own has been read."""
     Cluster.objects.update(resync_due_at=None)
     product.reconcile()
@@ -57,7 +57,7 @@ def test_quota_of_a_queue_that_rung_did_not_make_is_a_doubt_and_lets_a_job_start
     name = {"metadata": {"name": f"others-{product.mark}"}}
     product.admin.create({"apiVersion": KUEUE_QUEUE.api_version, "kind": KUEUE_QUEUE.kind, **name, "spec": spec})
     large = a_job("large", pods=3)
-    answer = foretold(product, one, large)
+    answer = forecast_of(product, one, large)
     assert answer.verdict is Verdict.WAITS, "Rung knows the quotas of two projects, with two thirds of these GPUs"
     said = sentence(answer, DoubtCode.QUEUES_OF_OTHERS)
     assert "1 queue or cohort that Rung did not make shares quota with its queues, some with lending limits" in said
@@ -70,7 +70,7 @@ def test_quota_of_a_queue_that_rung_did_not_make_is_a_doubt_and_lets_a_job_start
 def checked(product: Product, queue: ObjectRef) -> Iterator[None]:
     """Its queue has an admission check that no controller answers; the next test may have a queue of the same name."""
     name = f"others-{product.mark}"
-    check = {"metadata": {"name": name}, "spec": {"controllerName": "example.com/nobody"}}
+    check = {"metadata": {"name": name}, "spec": {"controllerName": "example.com/unknown"}}
     product.admin.create({"apiVersion": CHECK.api_version, "kind": CHECK.kind, **check})
     product.admin.patch(queue, {"spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": name}]}}})
     try:
@@ -82,7 +82,7 @@ def checked(product: Product, queue: ObjectRef) -> Iterator[None]:
 def test_an_admission_check_is_a_doubt_and_keeps_a_job_waiting(product: Product) -> None:
     one, _two = two_projects(product)
     with checked(product, ObjectRef(KUEUE_QUEUE, one.owner)):
-        answer = foretold(product, one, a_job("checked"))
+        answer = forecast_of(product, one, a_job("checked"))
         assert answer.verdict is Verdict.STARTS
         assert DoubtCode.ADMISSION_CHECKS in {each.code for each in answer.doubts}
         with streaming(product.cluster, product.gateway) as watching:

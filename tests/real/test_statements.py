@@ -53,7 +53,7 @@ def current(project: Project) -> Project:
     return Project.objects.select_related("cluster", "department").get(pk=project.pk)
 
 
-def foretold(project: Project, manifest: Manifest, **asked: Any) -> Forecast:
+def forecast_of(project: Project, manifest: Manifest, **asked: Any) -> Forecast:
     return forecast(
         spec=spec_of(manifest, namespace=project.namespace, **asked), project=current(project), actor=SYSTEM
     )
@@ -144,7 +144,7 @@ class TestNonPreemptibleWork:
 
     def _held_until(self, product: Product, project: Project, first: Workload, *, named: str) -> None:
         product.look()
-        said = foretold(project, asking("second", gpus=2), **HIGH)
+        said = forecast_of(project, asking("second", gpus=2), **HIGH)
         assert (said.verdict, said.reason, named in said.sentence) == (Verdict.WAITS, "HeldForQuota", True)
         second = waits(product, project, asking("second", gpus=2), **HIGH)
         assert (second.phase_reason, product.object_of(second)) == ("HeldForQuota", None)
@@ -170,10 +170,10 @@ def test_a_wait_for_cpu_names_cpu_and_asking_for_what_it_offers_starts(product: 
     """Points 18 and 23: in the preview, on the page, in what the scheduler says, and as the way out."""
     runs(product, team, asking("busy", pods=NODES, cpu=CPUS - 42), pods=NODES)
     product.look()
-    said = foretold(team, asking("asked", cpu=64), **LOW)
+    said = forecast_of(team, asking("asked", cpu=64), **LOW)
     assert (said.verdict, said.numbers["short"]) == (Verdict.WAITS, "cpu")
     assert "it needs 64 CPUs in lab; 168 CPUs free, at most 42 on one node" in said.sentence
-    assert foretold(team, asking("asked", cpu=42), **LOW).verdict is Verdict.STARTS
+    assert forecast_of(team, asking("asked", cpu=42), **LOW).verdict is Verdict.STARTS
     waiting = waits(product, team, asking("waits", cpu=64))
     assert "Insufficient cpu" in next(iter(product.pods_of(waiting)))["status"]["conditions"][0]["message"]
     headline = why_waiting(waiting)

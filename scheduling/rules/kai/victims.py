@@ -85,7 +85,7 @@ class VictimQueue:
     def _amounts(self) -> Amounts:
         """GPU, CPU and memory (rows) of each victim. As floats, which do not overflow."""
         amounts = (victim.amount for victim in self.victims)
-        return np.array([(it.gpu, it.cpu, it.memory) for it in amounts], np.float64).T
+        return np.array([(it.gpu, it.cpu, it.memory) for it in amounts], np.float64).reshape(-1, 3).T
 
     @cached_property
     def _losses(self) -> Amounts:

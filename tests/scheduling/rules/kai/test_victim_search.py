@@ -248,6 +248,11 @@ def test_a_queue_without_some_groups_is_as_if_it_had_never_had_them(chance: Rand
     assert in_order(order) == in_order(expected)
 
 
+def test_a_queue_without_victims_has_none_without_some_groups_either() -> None:
+    left = VictimQueue(()).without(["work"])
+    assert (left.victims, left.holdings.nodes.size) == ([], 0)
+
+
 def test_a_queue_whose_department_is_missing_loses_nothing() -> None:
     for parent, kind in (("top", OutcomeKind.RECLAIMS), ("nowhere", OutcomeKind.PENDING)):
         queues = (queue("top", deserved=None), queue("qa", "top", deserved=2), queue("other", parent, deserved=0))
