@@ -104,14 +104,19 @@ def test_they_are_of_non_preemptible_runs_where_their_scheduler_evicts_them(reco
         run(recorded, ago=10 * HOUR, started_over_quota=False, preemptibility="non-preemptible")
     kept = {"started_over_quota": False, "preemptibility": "non-preemptible"}
     evicted(recorded, ago=20 * HOUR, ran=HOUR, cause="preempt", **kept)
-    assert odds(recorded, "non-preemptible") == EvictionOdds("h100", RunOdds(), RunOdds(20, 1, 0), RunOdds(20, 1, 0))
+    every = RunOdds(20, 1, 0)
+    found = odds(recorded, "non-preemptible")
+    assert found == EvictionOdds("h100", RunOdds(), every, every, preemptible=False)
+    assert found.sentence == (
+        "Non-preemptible runs in h100: 5 % (1 of 20 runs) were evicted within 4 h of their start in the last 7 days."
+    )
     assert odds(recorded) == RECORDED
 
 
 def test_of_runs_that_are_enough_only_together_the_share_of_all_is_stated() -> None:
     found = EvictionOdds("h100", RunOdds(12, 6, 6), RunOdds(10, 1, 0), RunOdds(24, 7, 6))
     assert found.sentence == (
-        "All runs in h100: 29 % (7 of 24 runs) were evicted within 4 h of their start in the last 7 days. "
+        "All preemptible runs in h100: 29 % (7 of 24 runs) were evicted within 4 h of their start in the last 7 days. "
         "Too few to compare by quota (12 that started over quota, 10 within)."
     )
 

@@ -47,23 +47,27 @@ class RunOdds:
 class EvictionOdds:
     """Odds of eviction in a node pool: of runs that started over the quota of their project, within it, and of all.
 
-    Of runs that were recorded without their quota only `every` counts.
+    Of runs that were recorded without their quota only `every` counts. preemptible: what all these runs are.
     """
 
     pool: str
     over: RunOdds
     within: RunOdds
     every: RunOdds
+    preemptible: bool = True
 
     @property
     def sentence(self) -> str:
         """ "Over quota in h100: 12 % (6 of 50 runs) were evicted within 4 h … Within quota: not enough data …".
 
-        Where only all runs together are enough, their share, as REST states it.
+        Where only all runs together are enough, their share, as REST states it; likewise of
+        non-preemptible runs, which have to stay within quota.
         """
+        if not self.preemptible:
+            return f"Non-preemptible runs in {self.pool}: {self.every.words}."
         if self.over.percent is None and self.within.percent is None and self.every.percent is not None:
             apart = f"{self.over.runs} that started over quota, {self.within.runs} within"
-            return f"All runs in {self.pool}: {self.every.words}. Too few to compare by quota ({apart})."
+            return f"All preemptible runs in {self.pool}: {self.every.words}. Too few to compare by quota ({apart})."
         return f"Over quota in {self.pool}: {self.over.words}. Within quota: {self.within.words}."
 
 

@@ -50,7 +50,7 @@ def eviction_odds(cluster: Cluster, pool: str, preemptibility: str) -> EvictionO
     runs = Workload.objects.filter(kept if fixed else ~kept, project__cluster=cluster, pool_name=pool)
     fates = [*_evicted_runs(cluster, runs, now), *_other_runs(cluster, runs, now)]
     over, within = (_odds([cause for cause, was in fates if was is wanted]) for wanted in (True, False))
-    return EvictionOdds(pool, over, within, _odds([cause for cause, _over in fates]))
+    return EvictionOdds(pool, over, within, _odds([cause for cause, _over in fates]), preemptible=not fixed)
 
 
 def _odds(causes: Sequence[str]) -> RunOdds:
