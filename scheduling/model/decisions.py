@@ -90,7 +90,8 @@ class Until(StrEnum):
     """How far a cycle goes. Volcano's rules always decide about all groups.
 
     CHANGES: cycles of Kueue and Volcano leave out refusals that later events may end, without a look at what certainly
-    waits. Volcano's then do not always say why nominated pods wait.
+    waits. Volcano's then do not always say why nominated pods wait. Kueue's leave a queue as it is while one of its
+    workloads waits for victims.
     PLACED: KAI's cycle ends early once the groups that are asked about have nodes without evictions. DECIDED: any cycle
     ends once those are decided; if only some of their pods have nodes, all other groups that start are decided as well.
     """

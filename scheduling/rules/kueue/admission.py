@@ -13,7 +13,9 @@ Source: Kueue 0.19, checked against recorded decisions (docs/model.md).
 - With fair sharing, dominant shares decide the order and the victims (`fair_sharing`).
 - A request larger than queue and cohorts could ever provide never starts. A request larger than the queue's whole quota
   never evicts, not even in its own queue, unless a cohort below the root could hold it (`preemption`).
-- A workload that fits once the victims of this round are gone waits for them and reserves the capacity.
+- A workload that fits once the victims of this round are gone waits for them and reserves the capacity. Until it is
+  admitted Kueue decides about nothing else in its queue. Cycles over time do the same (`Until.CHANGES`); a forecast
+  decides about the rest as well, with that capacity taken.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -94,7 +96,10 @@ class _Head:
 
 
 class _KueueCycle:
-    """skips: whether it leaves out refusals that are certain, without a look at the workloads."""
+    """skips: whether it leaves out refusals that are certain, without a look at the workloads.
+
+    holds_queues: whether nothing else of a queue is decided while one of its workloads waits for victims.
+    """
 
     def __init__(self, snapshot: Snapshot, state: KueueState, until: Until) -> None:
         self._state = state
@@ -102,7 +107,8 @@ class _KueueCycle:
         self._places: Final = state.places
         self._claims: Final = state.claims
         self._trees: Final = [*dict.fromkeys(state.trees.values())]
-        self._skips: Final = until is Until.CHANGES and not (self._fair or state.counts_nodes)
+        self._holds_queues: Final = until is Until.CHANGES
+        self._skips: Final = self._holds_queues and not (self._fair or state.counts_nodes)
         self._refusals: Final[dict[QuotaTree, list[Wait]]] = {}
 
     def run(self) -> Iterator[Iterable[Decision]]:
@@ -129,12 +135,15 @@ class _KueueCycle:
                 head.at += in_vain + 1
             judged = [heads[name] for name, rounds in ahead.items() if rounds == in_vain]
             for plan in self._in_turn([self._planned(head.line.turns[head.at - 1][3]) for head in judged]):
+                head = heads[plan.case.queue.name]
                 if plan.pend is not None:
-                    self._refusals[self._state.trees[plan.case.queue.name]].append(Wait(plan.case.group, plan.pend))
+                    self._refusals[head.tree].append(Wait(plan.case.group, plan.pend))
                 elif self._still_holds(plan):
                     yield self._carry_out(plan)
+                    if self._holds_queues and not plan.now:
+                        head.at = len(head.line.turns)
                 else:
-                    heads[plan.case.queue.name].at -= 1
+                    head.at -= 1
         for tree, version in zip(trees, versions, strict=True):
             unchanged = tree.version == version and not self._state.counts_nodes
             tree.waits = (version, None if self._skips else self._refusals[tree]) if unchanged else None
