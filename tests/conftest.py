@@ -3,6 +3,7 @@
 pytest_plugins = [
     "tests.support.order",
     "tests.support.garbage",
+    "tests.support.generated",
     "tests.support.fixtures",
     "tests.support.lab",
     "tests.factories.cast",
