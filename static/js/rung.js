@@ -10,9 +10,7 @@
   function paint() {
     const chosen = theme();
     root.setAttribute("data-bs-theme", chosen === "system" ? (dark.matches ? "dark" : "light") : chosen);
-    document.querySelectorAll("[data-set-theme]").forEach((button) => {
-      button.setAttribute("aria-pressed", String(button.dataset.setTheme === chosen));
-    });
+    document.querySelectorAll("[data-set-theme]").forEach((each) => each.setAttribute("aria-pressed", each.dataset.setTheme === chosen));
   }
   paint();
   dark.addEventListener("change", paint);
@@ -55,8 +53,7 @@
     } else if (button.dataset.fill) {
       fill(document.getElementById(button.dataset.form), JSON.parse(button.dataset.fill));
     } else {
-      const name = button.dataset.checkAll;
-      document.querySelectorAll("input[name='" + name + "']").forEach((box) => { box.checked = button.checked; });
+      document.querySelectorAll("input[name='" + button.dataset.checkAll + "']").forEach((box) => { box.checked = button.checked; });
     }
   });
 
@@ -86,16 +83,20 @@
     const busy = poll.querySelector(":focus:not([data-log])") || poll.querySelector("input:checked");
     if (document.hidden || busy || poll.dataset.poll === "over") event.preventDefault();
   });
+  /* A swap keeps open what the user opened, and the tab the user chose. */
+  let kept = [];
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.xhr.getResponseHeader("HX-Retarget")) { event.detail.shouldSwap = true; event.detail.isError = false; }
+    kept = [...event.detail.target.querySelectorAll("details[id][open], [role='tab'][id].active")].map((each) => each.id);
   });
+  document.addEventListener("htmx:afterSettle", () => kept.forEach((id) => {
+    document.querySelector("#" + id + ":not([open]) > summary, #" + id + "[role='tab']:not(.active)")?.click();
+  }));
   document.addEventListener("htmx:responseError", (event) => {
     const status = event.detail.xhr.status;
     const polling = event.target.closest && event.target.closest("[data-poll]") === event.target;
     if (status === 403) say("Permission denied. You may have been signed out: reload the page.", "danger");
     else if (!polling) say("Error " + status + ". Nothing was changed.", "danger");
   });
-  document.addEventListener("htmx:sendError", () => {
-    say("Rung cannot be reached. This page may be out of date.", "warning");
-  });
+  document.addEventListener("htmx:sendError", () => say("Rung cannot be reached. This page may be out of date.", "warning"));
 })();

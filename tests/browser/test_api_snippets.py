@@ -22,12 +22,29 @@ def test_the_curl_of_a_form_submits_it(visit: Visitor, organisation: Addresses, 
     page.locator("#copy-as summary").click()
     page.get_by_role("tab", name="curl").click()
     expect(page.locator("#copy-text-yaml")).to_be_hidden()
+    expect(page.locator("#copy-text-curl")).to_contain_text(IMAGE)
     text = page.locator("#copy-text-curl").inner_text()
     page.get_by_role("button", name="Copy curl").click()
     assert window.complaints == []
     token = Robot("copier", role=Role.MEMBER, project=llm_team).client.defaults["HTTP_AUTHORIZATION"].split()[1]
     subprocess.run(["bash", "-eu"], input=text, text=True, env={**os.environ, "RUNG_TOKEN": token}, check=True)
     assert Workload.objects.get(name="copied").type.name == "Training"
+
+
+def test_a_new_preview_keeps_the_open_section_and_the_chosen_tab(
+    visit: Visitor, organisation: Addresses, alice: User
+) -> None:
+    page = visit(alice).open("/workloads/submit/?type=Training")
+    name = page.get_by_label("Name", exact=False).first
+    name.fill("before")
+    page.get_by_role("textbox", name="Image").press_sequentially(IMAGE)
+    page.locator("#copy-as summary").click()
+    page.get_by_role("tab", name="curl").click()
+    name.fill("after")
+    curl = page.locator("#copy-text-curl")
+    expect(curl).to_contain_text('"name": "after"')
+    expect(curl).to_be_visible()
+    expect(page.locator("#copy-text-yaml")).to_be_hidden()
 
 
 def test_a_button_is_copied_and_not_pressed(
