@@ -64,7 +64,7 @@ class World:
             name = f"work-{number}"
             manifest = self.manifest(name, gpus, workers)
             self.lab.submit(project, name, manifest=manifest, priority=priority, preemptibility="preemptible")
-            self.lab.settle(3)
+            self.lab.settle(2)
         self.lab.settle(4, seconds=40)
 
     def manifest(self, name: str, gpus: int, workers: int) -> Manifest:
