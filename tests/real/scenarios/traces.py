@@ -45,6 +45,7 @@ class Submission:
     length: float
     gpus: int
     priority: int
+    queue: str = SPACE
 
 
 def trace(seed: int, *, load: float, count: int, capacity: int = NODES * GPUS) -> list[Submission]:
@@ -166,14 +167,15 @@ class Player(ABC):
             waits=_waits(self.by_name, {name: (each.came, each.first_start) for name, each in self.played.items()}),
         )
 
-    def in_model(self, base: Snapshot, *, flavour: str) -> list[Amounts]:
+    def in_model(self, base: Snapshot, *, flavour: str, interval: int = 0) -> list[Amounts]:
         """What replays say of the same submissions with the measured times, which are blurred differently in each.
 
-        Decisions are chaotic: a pod that comes 50 ms later changes all that follows.
+        Decisions are chaotic: a pod that comes 50 ms later changes all that follows. interval: milliseconds from one
+        cycle of the scheduler to the next.
         """
         grace = round(median(self.left)) if self.left else 0
         replays = [
-            ClusterReplay(base, self._recorded(Random(number)), flavour=flavour, grace=grace)
+            ClusterReplay(base, self._recorded(Random(number)), flavour=flavour, grace=grace, interval=interval)
             for number in range(REPLAYS)
         ]
         return [_replayed(replay, self.by_name) for replay in replays]
@@ -191,7 +193,7 @@ class Player(ABC):
                 name=name,
                 submitted=max((each.came or 0) + chance.randint(-BLUR, BLUR), 0),
                 duration=lasts[name] + chance.randint(-BLUR, BLUR),
-                queue=SPACE,
+                queue=self.by_name[name].queue,
                 priority=self.by_name[name].priority,
                 preemptible=True,
                 requests=Resources.of(gpu=self.by_name[name].gpus),
@@ -261,7 +263,23 @@ class KubePlayer(Player):
     def submit(self, submission: Submission) -> None:
         self._waited_for.add(submission.name)
         number = len(self.played[submission.name].cut_short)
-        self.admin.call("POST", self._pods, _pod(submission, number))
+        self.admin.call("POST", self._pods, self.pod(submission, number))
+
+    def pod(self, submission: Submission, number: int) -> Manifest:
+        """Its run of this number."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{submission.name}-{number}", **pod_metadata(submission)},
+            "spec": {**pod_spec(submission, POOL), "priorityClassName": class_name(submission.priority, never=False)},
+        }
+
+    def is_evicted(self, found: Manifest) -> bool:
+        """Whether the scheduler has evicted this pod, which is still there."""
+        return any(
+            each["type"] == "DisruptionTarget" and each["reason"] == "PreemptionByScheduler"
+            for each in found["status"].get("conditions") or []
+        )
 
     def look(self) -> None:
         found = {each["metadata"]["labels"]["run"]: each for each in self.admin.call("GET", self._pods)["items"]}
@@ -279,23 +297,13 @@ class KubePlayer(Player):
             known.finished = self.now()
             self._waited_for.remove(name)
             self.admin.delete(ObjectRef(POD, found["metadata"]["name"], SPACE), grace=0)  # or evicted as it ended
-        elif name in self._waited_for and known.leaving is None and _preempted(found):
+        elif name in self._waited_for and known.leaving is None and self.is_evicted(found):
             self.evicted(name)
 
 
 def _priority_class(value: int) -> Manifest:
     name = class_name(value, never=False)
     return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
-
-
-def _pod(submission: Submission, number: int) -> Manifest:
-    """Its run of this number."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"{submission.name}-{number}", **pod_metadata(submission)},
-        "spec": {**pod_spec(submission, POOL), "priorityClassName": class_name(submission.priority, never=False)},
-    }
 
 
 def pod_metadata(submission: Submission) -> Manifest:
@@ -313,10 +321,3 @@ def pod_spec(submission: Submission, pool: str) -> Manifest:
         "restartPolicy": "Never",
         "containers": [{"name": "work", "image": "work", "resources": {"requests": amounts, "limits": amounts}}],
     }
-
-
-def _preempted(found: Manifest) -> bool:
-    return any(
-        each["type"] == "DisruptionTarget" and each["reason"] == "PreemptionByScheduler"
-        for each in found["status"].get("conditions") or []
-    )
