@@ -9,10 +9,16 @@ import pytest
 from clusters.connection.services.registration import try_stored
 from clusters.ports.gateway import Manifest, ObjectRef
 from clusters.ports.objects import GANG_POD_GROUP, GANG_WORKLOAD, NODE
+from clusters.watch.models import ObservedPod
 from portal.kit.security.actors import SYSTEM
-from tests.clusters.watch.streaming import streaming
+from tenants.organisation.models import Project
+from tests.clusters.watch.streaming import Watching, streaming
+from tests.factories.workloads import spec_of
 from tests.real.product import PATIENCE, Product, fresh
 from tests.support.lab import GPUS, NODES, LabCluster
+from workloads.forecast.rules.forecast import Forecast, Verdict
+from workloads.forecast.rules.messages import DoubtCode
+from workloads.forecast.selectors.preview import forecast
 from workloads.lifecycle.services.actions import change_priority, delete
 from workloads.preemption.models import PreemptionRecord
 from workloads.preemption.selectors import eviction_timelines
@@ -32,14 +38,14 @@ def product(gang_cluster: LabCluster, db: None, socket_enabled: None) -> Iterato
     product.end()
 
 
-def nodes_of(name: str, pods: int) -> Manifest:
-    """A Job whose pods take a node each, and run until they are ended."""
+def nodes_of(name: str, pods: int, *, gpus: int = GPUS, grace: int = GRACE) -> Manifest:
+    """A Job whose pods take a node each, or so many of its GPUs, and run until they are ended."""
     container = {
         "name": "main",
         "image": "ghcr.io/team/train:1",
-        "resources": {"limits": {"nvidia.com/gpu": str(GPUS)}},
+        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
     }
-    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": GRACE, "containers": [container]}
+    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": grace, "containers": [container]}
     spec = {"parallelism": pods, "completions": pods, "template": {"spec": pod}}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
@@ -141,6 +147,55 @@ def test_a_gang_of_one_rack_lands_in_one_and_evicts_nobody_for_it(product: Produ
     assert (waiting.phase, placed(product, strong)) == ("Pending", 0)
     assert fresh(first).phase == fresh(single).phase == "Running"
     assert not PreemptionRecord.objects.exists()
+
+
+@pytest.fixture
+def waiting_gang(product: Product) -> Iterator[tuple[Workload, Watching]]:
+    """A gang of a pod of 3 GPUs on each node, for which a pod that still ends was evicted from one node.
+
+    Its other pods are nominated to the three nodes on which they fit. On the fourth one GPU is free.
+    """
+    project = product.project("team", deserved=2 * NODES * GPUS)
+    product.reconcile()
+    with streaming(product.cluster, product.gateway) as watching:
+        kept = product.submit(project, nodes_of("kept", NODES, gpus=5), priority="very-high")
+        watching.until(lambda: fresh(kept).running_pods == NODES, seconds=PATIENCE)
+        low = product.submit(project, nodes_of("low", 1, gpus=2, grace=40), priority="low")
+        watching.until(lambda: fresh(low).running_pods == 1, seconds=PATIENCE)
+        gang = product.submit(project, nodes_of("gang", NODES, gpus=3), priority="high")
+        watching.until(PreemptionRecord.objects.filter(victim=low).exists, seconds=PATIENCE)
+        nominated = ObservedPod.objects.filter(owner_id=str(gang.pk)).exclude(nominated_node="")
+        watching.until(lambda: nominated.count() == NODES - 1, seconds=PATIENCE)
+        yield gang, watching
+
+
+def previewed(project: Project, manifest: Manifest) -> Forecast:
+    spec = spec_of(manifest, namespace=project.namespace, priority="medium")
+    return forecast(spec=spec, project=project, actor=SYSTEM)
+
+
+def test_what_takes_a_gpu_that_a_waiting_gang_counts_on_is_evicted_next_as_its_preview_says(
+    product: Product, waiting_gang: tuple[Workload, Watching]
+) -> None:
+    gang, watching = waiting_gang
+    manifest = nodes_of("small", 1, gpus=1)
+    foretold = previewed(gang.project, manifest)
+    assert foretold.verdict is Verdict.STARTS
+    assert [each.code for each in foretold.doubts] == [DoubtCode.EVICTED_NEXT]
+    newcomer = product.submit(gang.project, manifest, priority="medium")
+    evictions = PreemptionRecord.objects.filter(victim=newcomer, preemptor=gang)
+    watching.until(evictions.exists, seconds=PATIENCE)
+
+
+def test_nodes_to_which_pods_of_a_waiting_gang_are_nominated_are_reserved(
+    product: Product, waiting_gang: tuple[Workload, Watching]
+) -> None:
+    gang, watching = waiting_gang
+    manifest = nodes_of("larger", 1, gpus=2)
+    assert previewed(gang.project, manifest).verdict is Verdict.WAITS
+    newcomer = product.submit(gang.project, manifest, priority="medium")
+    watching.until(lambda: fresh(newcomer).phase_reason, seconds=PATIENCE)
+    assert placed(product, newcomer) == 0
 
 
 def in_one_rack(manifest: Manifest) -> Manifest:

@@ -12,7 +12,8 @@ decision by decision against a real one (docs/model.md).
   by one.
 - Pods beyond the minimum follow one at a time by the same rule, while victims are left. kube-scheduler does that in
   later attempts; here they are part of one decision.
-- A gang is not nominated to nodes: capacity that its victims free is not reserved for it.
+- While a gang waits, its pods that fit are nominated to their nodes. These are reserved as far as the snapshot has the
+  nominations; none is made here. Capacity that a gang's victims free is not reserved.
 - A single pod follows the rules of plain kube-scheduler: it evicts pods out of a gang of any mode.
 - A gang with preemptionPolicy Never evicts no pods.
 
@@ -230,8 +231,7 @@ class _Gangs:
     def turn(self, group: PodGroup) -> Iterator[Decision]:
         """Start at least the minimum, or evict for it; then do the same for each further pod."""
         self._nominations.reserve_from(group.priority)
-        for pod in group.waiting:
-            self._nominations.release(pod)
+        nominated = [(pod, node) for pod in group.waiting if (node := self._nominations.release(pod)) is not None]
         missing = max(group.min_member - len(group.holding), 1)
         pods, pend = self._admitted(group, missing)
         if placements := self._start(group, pods, missing):
@@ -241,6 +241,9 @@ class _Gangs:
             victims, pend = self._evict(group, pods, missing)
             yield from victims
         if pend:
+            for pod, node in nominated:
+                if pod in pods:
+                    self._nominations.reserve(pod, node)
             yield Wait(group, pend)
 
     def _admitted(self, group: PodGroup, missing: int) -> tuple[tuple[Pod, ...], PendingReason | None]:

@@ -84,8 +84,12 @@ class Nominations:
         """Reserve the nominated nodes of pods of at least this priority from now on."""
         while self._coming and self._coming[-1][0] >= priority:
             _priority, pod, capacity = self._coming.pop()
-            self._state.reserve(capacity, pod.requests, 1)
-            self._kept[pod.name] = (pod, capacity)
+            self.reserve(pod, capacity)
+
+    def reserve(self, pod: Pod, capacity: NodeCapacity) -> None:
+        """Reserve the nominated node of this pod from now on."""
+        self._state.reserve(capacity, pod.requests, 1)
+        self._kept[pod.name] = (pod, capacity)
 
     def release(self, pod: Pod) -> NodeCapacity | None:
         """Release and return the nominated node of the pod that is scheduled now."""

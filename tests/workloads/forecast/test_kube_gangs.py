@@ -12,6 +12,7 @@ from portal.kit.security.actors import SYSTEM
 from tests.factories.workloads import bare_pod, pytorch_job, spec_of
 from tests.workloads.sandbox_lab import Lab, fresh
 from workloads.forecast.rules.forecast import Verdict
+from workloads.forecast.rules.messages import DoubtCode
 from workloads.forecast.selectors.preview import forecast
 from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import Phase, Workload
@@ -119,3 +120,37 @@ def test_a_topology_that_cannot_be_is_refused(flavour: str, asked: dict[str, Any
         lab.submit(team, "train", manifest=racked("train", **asked))
     found = {(each.pointer, each.code) for each in error.value.problems}  # beside the gang's size
     assert ("/metadata/annotations/rung.dev~1topology-key", code) in found
+
+
+def test_a_waiting_gang_that_will_evict_it_next_is_named() -> None:
+    """Nothing is reserved for the gang: the newcomer takes a GPU that the gang counts on."""
+    lab = Lab("kube-gangs", nodes=2)
+    team = lab.project("llm-team", deserved=64)
+    for number in range(2):
+        lab.submit(team, f"kept-{number}", gpus=4, priority="very-high")
+        lab.settle(2)
+    lab.submit(team, "low", gpus=2, priority="low")
+    lab.settle()
+    waiting = lab.submit(team, "gang", manifest=pytorch_job("gang", gpus=4, workers=1), priority="high")
+    lab.settle(1)
+    spec = spec_of(bare_pod("newcomer", gpus=1), priority="medium", namespace=team.namespace)
+    foretold = forecast(spec=spec, project=team, actor=SYSTEM)
+    assert foretold.verdict is Verdict.STARTS
+    [doubt] = foretold.doubts
+    assert doubt.code is DoubtCode.EVICTED_NEXT
+    assert doubt.sentence.endswith("Nothing is reserved for gangs: gang may evict it next.")
+    newcomer = lab.submit(team, "newcomer", manifest=bare_pod("newcomer", gpus=1), priority="medium")
+    lab.settle(2)
+    [preemption] = PreemptionRecord.objects.filter(victim=newcomer)
+    assert preemption.preemptor == waiting
+
+
+def test_a_newcomer_that_leaves_a_waiting_gang_its_room_is_not_warned(lab: Lab) -> None:
+    team = lab.project("llm-team", deserved=64)
+    lab.submit(team, "kept", gpus=4, priority="very-high")
+    lab.settle(2)
+    lab.submit(team, "gang", manifest=pytorch_job("gang", gpus=8, workers=2), priority="high")
+    lab.settle(2)
+    spec = spec_of(bare_pod("newcomer", gpus=4), priority="medium", namespace=team.namespace)
+    foretold = forecast(spec=spec, project=team, actor=SYSTEM)
+    assert (foretold.verdict, foretold.doubts) == (Verdict.STARTS, ())

@@ -41,6 +41,10 @@ MORE: Final = (
     "for it ({count})."
 )
 AGAIN: Final = "The evictions free more than it uses, and {names} may evict it for the rest."
+BEFORE_A_GANG: Final = (
+    "It takes GPUs that a waiting gang of a higher priority counts on. Nothing is reserved for gangs: {names} may "
+    "evict it next."
+)
 TOGETHER: Final = (
     "{title} may evict and move workloads in one step, which the model tries separately. The workload may start anyway."
 )
@@ -96,6 +100,8 @@ def uncertainties(
         yield doubt(DoubtCode.EVICTS_AND_MOVES, TOGETHER.format(title=flavour_for(cluster.flavour).title))
     if outcome.victims and flavour_for(cluster.flavour).traits.queues_jobs:
         yield from _again(cluster.flavour, actor, snapshot, candidates, outcome)
+    if any(each.gang and each.priority > value for each in snapshot.waiting) and not outcome.victims:
+        yield from _evicted_next(cluster.flavour, actor, snapshot, candidates, outcome, BEFORE_A_GANG)
     by_queue = flavour_for(cluster.flavour).traits.queues_by_pool  # then a weaker one may be served first
     later = {owner: each for owner, each in observed.later.items() if each.groups[0].priority > value}
     turning = {owner: each for owner, each in _turning(pool).items() if by_queue or each.groups[0].priority > value}
@@ -127,12 +133,24 @@ def _again(
         more |= {workload_of(each.victim.name) for each in then.victims if each.victim.name not in evicted}
     if more:
         yield doubt(DoubtCode.MORE_EVICTIONS, MORE.format(title=flavour_for(flavour).title, count=len(more)))
-    own = {each.name: replace(each, started=snapshot.now) for each in candidates}
-    then_there = snapshot.changed(evicted, own.values(), now=snapshot.now)
+    yield from _evicted_next(flavour, actor, snapshot, candidates, outcome, AGAIN)
+
+
+def _evicted_next(
+    flavour: str, actor: Actor, snapshot: Snapshot, candidates: Sequence[PodGroup], outcome: Outcome, sentence: str
+) -> Iterator[Doubt]:
+    """What waits and evicts it in the cycle after it has started, its victims gone."""
+    own = {each.name: _started(each, outcome.placements, snapshot.now) for each in candidates}
+    then_there = snapshot.changed({each.victim.name for each in outcome.victims}, own.values(), now=snapshot.now)
     after = cycle(then_there, flavour=flavour, about=()) if not outcome.waiting else ()
     takers = {each.for_group for each in after if isinstance(each, Evict) and each.victim.name in own}
     if takers:
-        yield doubt(DoubtCode.EVICTED_NEXT, AGAIN.format(names=" and ".join(_known(takers, actor))))
+        yield doubt(DoubtCode.EVICTED_NEXT, sentence.format(names=" and ".join(_known(takers, actor))))
+
+
+def _started(group: PodGroup, placements: Mapping[str, str], now: int | None) -> PodGroup:
+    pods = tuple(replace(pod, node=placements.get(pod.name)) for pod in group.pods)
+    return replace(group, pods=pods, started=now)
 
 
 def _after(snapshot: Snapshot, first: str, evicted: Collection[str]) -> Snapshot:

@@ -268,6 +268,22 @@ def test_room_promised_to_its_own_pod_is_its_own() -> None:
     assert outcome(podgroup("new", nominated="a"), node("a", 1)).kind is OutcomeKind.PLACED
 
 
+@pytest.mark.parametrize(("gpus", "placed"), [(2, {}), (1, {"new-0": "b"})])
+def test_while_it_waits_the_nominated_nodes_of_its_pods_are_reserved(gpus: int, placed: dict[str, str]) -> None:
+    waits = podgroup("waits", gpus=2, pods=2, priority="high")
+    first, second = waits.pods
+    waits = replace(waits, pods=(replace(first, nominated="a"), second))
+    kept = running("kept", "b", priority="very-high")
+    assert outcome(gang("new", gpus=gpus), node("a", 2), node("b", 2), kept, waits).placements == placed
+
+
+def test_a_nominated_pod_that_starts_reserves_nothing_more() -> None:
+    first, second = podgroup("part", gpus=3, pods=2, min_member=1).pods
+    part = replace(podgroup("part", min_member=1), pods=(replace(first, nominated="a"), second))
+    found = outcome(gang("new", gpus=2, created=9), node("a", 5), part)
+    assert found.placements == {"new-0": "a"}
+
+
 def test_higher_priority_goes_first_whether_gang_or_pod() -> None:
     waiting = podgroup("weak", pods=2, created=1), gang("strong", priority="high", created=9)
     start, wait = decide(node("a", 2), *waiting)
