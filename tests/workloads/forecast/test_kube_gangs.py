@@ -123,7 +123,7 @@ def test_a_topology_that_cannot_be_is_refused(flavour: str, asked: dict[str, Any
 
 
 def test_a_waiting_gang_that_will_evict_it_next_is_named() -> None:
-    """Nothing is reserved for the gang: the newcomer takes a GPU that the gang counts on."""
+    """The newcomer takes a GPU that the gang counts on and that is not reserved."""
     lab = Lab("kube-gangs", nodes=2)
     team = lab.project("llm-team", deserved=64)
     for number in range(2):
@@ -138,7 +138,7 @@ def test_a_waiting_gang_that_will_evict_it_next_is_named() -> None:
     assert foretold.verdict is Verdict.STARTS
     [doubt] = foretold.doubts
     assert doubt.code is DoubtCode.EVICTED_NEXT
-    assert doubt.sentence.endswith("Nothing is reserved for gangs: gang may evict it next.")
+    assert doubt.sentence.endswith("They are not reserved for the gang: gang may evict it next.")
     newcomer = lab.submit(team, "newcomer", manifest=bare_pod("newcomer", gpus=1), priority="medium")
     lab.settle(2)
     [preemption] = PreemptionRecord.objects.filter(victim=newcomer)

@@ -42,7 +42,7 @@ MORE: Final = (
 )
 AGAIN: Final = "The evictions free more than it uses, and {names} may evict it for the rest."
 BEFORE_A_GANG: Final = (
-    "It takes GPUs that a waiting gang of a higher priority counts on. Nothing is reserved for gangs: {names} may "
+    "It takes GPUs that a waiting gang of a higher priority counts on. They are not reserved for the gang: {names} may "
     "evict it next."
 )
 TOGETHER: Final = (
