@@ -140,9 +140,11 @@ def _evicted_next(
     flavour: str, actor: Actor, snapshot: Snapshot, candidates: Sequence[PodGroup], outcome: Outcome, sentence: str
 ) -> Iterator[Doubt]:
     """What waits and evicts it in the cycle after it has started, its victims gone."""
+    if outcome.waiting:
+        return
     own = {each.name: _started(each, outcome.placements, snapshot.now) for each in candidates}
     then_there = snapshot.changed({each.victim.name for each in outcome.victims}, own.values(), now=snapshot.now)
-    after = cycle(then_there, flavour=flavour, about=()) if not outcome.waiting else ()
+    after = cycle(then_there, flavour=flavour, about=())
     takers = {each.for_group for each in after if isinstance(each, Evict) and each.victim.name in own}
     if takers:
         yield doubt(DoubtCode.EVICTED_NEXT, sentence.format(names=" and ".join(_known(takers, actor))))
