@@ -73,7 +73,7 @@ def test_signing_in_is_accessible(visit: Visitor, db: None, theme: str, size: st
 
 
 def _look_at(window: Visit, pages: dict[str, str]) -> None:
-    """Open page after page, and see each in one pair of looks; what is wrong is told by name.
+    """Open page after page, and see each in one pair of looks; findings are listed by the name of the page.
 
     A page is loaded in the look that the page before was seen in last.
     """

@@ -11,14 +11,12 @@ from clusters.ports.gateway import Manifest, ObjectRef
 from clusters.ports.objects import GANG_POD_GROUP, GANG_WORKLOAD, NODE
 from clusters.watch.models import ObservedPod
 from portal.kit.security.actors import SYSTEM
-from tenants.organisation.models import Project
 from tests.clusters.watch.streaming import Watching, streaming
-from tests.factories.workloads import spec_of
 from tests.real.product import PATIENCE, Product, fresh
+from tests.real.test_statements import forecast_of
 from tests.support.lab import GPUS, NODES, LabCluster
-from workloads.forecast.rules.forecast import Forecast, Verdict
+from workloads.forecast.rules.forecast import Verdict
 from workloads.forecast.rules.messages import DoubtCode
-from workloads.forecast.selectors.preview import forecast
 from workloads.lifecycle.services.actions import change_priority, delete
 from workloads.preemption.models import PreemptionRecord
 from workloads.preemption.selectors import eviction_timelines
@@ -151,7 +149,7 @@ def test_a_gang_of_one_rack_lands_in_one_and_evicts_nobody_for_it(product: Produ
 
 @pytest.fixture
 def waiting_gang(product: Product) -> Iterator[tuple[Workload, Watching]]:
-    """A gang of a pod of 3 GPUs on each node, for which a pod that still ends was evicted from one node.
+    """A gang of one pod of 3 GPUs per node. For it a pod was evicted, which is still terminating.
 
     Its other pods are nominated to the three nodes on which they fit. On the fourth one GPU is free.
     """
@@ -169,19 +167,14 @@ def waiting_gang(product: Product) -> Iterator[tuple[Workload, Watching]]:
         yield gang, watching
 
 
-def previewed(project: Project, manifest: Manifest) -> Forecast:
-    spec = spec_of(manifest, namespace=project.namespace, priority="medium")
-    return forecast(spec=spec, project=project, actor=SYSTEM)
-
-
 def test_what_takes_a_gpu_that_a_waiting_gang_counts_on_is_evicted_next_as_its_preview_says(
     product: Product, waiting_gang: tuple[Workload, Watching]
 ) -> None:
     gang, watching = waiting_gang
     manifest = nodes_of("small", 1, gpus=1)
-    foretold = previewed(gang.project, manifest)
-    assert foretold.verdict is Verdict.STARTS
-    assert [each.code for each in foretold.doubts] == [DoubtCode.EVICTED_NEXT]
+    preview = forecast_of(gang.project, manifest, priority="medium")
+    assert preview.verdict is Verdict.STARTS
+    assert [each.code for each in preview.doubts] == [DoubtCode.EVICTED_NEXT]
     newcomer = product.submit(gang.project, manifest, priority="medium")
     evictions = PreemptionRecord.objects.filter(victim=newcomer, preemptor=gang)
     watching.until(evictions.exists, seconds=PATIENCE)
@@ -192,7 +185,7 @@ def test_nodes_to_which_pods_of_a_waiting_gang_are_nominated_are_reserved(
 ) -> None:
     gang, watching = waiting_gang
     manifest = nodes_of("larger", 1, gpus=2)
-    assert previewed(gang.project, manifest).verdict is Verdict.WAITS
+    assert forecast_of(gang.project, manifest, priority="medium").verdict is Verdict.WAITS
     newcomer = product.submit(gang.project, manifest, priority="medium")
     watching.until(lambda: fresh(newcomer).phase_reason, seconds=PATIENCE)
     assert placed(product, newcomer) == 0

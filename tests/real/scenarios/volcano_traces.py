@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from clusters.flavours.volcano import PREEMPTABLE, QUEUE
+from clusters.flavours.volcano import PREEMPTABLE, QUEUE, SCHEDULER
 from clusters.ports.gateway import Manifest
 from clusters.ports.objects import VOLCANO_QUEUE
 from scheduling.model.resources import Limit
@@ -33,7 +33,7 @@ class VolcanoPlayer(KubePlayer):
     def pod(self, submission: Submission, number: int) -> Manifest:
         found = super().pod(submission, number)
         found["metadata"]["annotations"] |= {QUEUE: submission.queue, PREEMPTABLE: "true"}
-        found["spec"]["schedulerName"] = "volcano"
+        found["spec"]["schedulerName"] = SCHEDULER
         return found
 
     def is_evicted(self, found: Manifest) -> bool:

@@ -134,9 +134,9 @@ def test_a_waiting_gang_that_will_evict_it_next_is_named() -> None:
     waiting = lab.submit(team, "gang", manifest=pytorch_job("gang", gpus=4, workers=1), priority="high")
     lab.settle(1)
     spec = spec_of(bare_pod("newcomer", gpus=1), priority="medium", namespace=team.namespace)
-    foretold = forecast(spec=spec, project=team, actor=SYSTEM)
-    assert foretold.verdict is Verdict.STARTS
-    [doubt] = foretold.doubts
+    preview = forecast(spec=spec, project=team, actor=SYSTEM)
+    assert preview.verdict is Verdict.STARTS
+    [doubt] = preview.doubts
     assert doubt.code is DoubtCode.EVICTED_NEXT
     assert doubt.sentence.endswith("They are not reserved for the gang: gang may evict it next.")
     newcomer = lab.submit(team, "newcomer", manifest=bare_pod("newcomer", gpus=1), priority="medium")
@@ -145,12 +145,12 @@ def test_a_waiting_gang_that_will_evict_it_next_is_named() -> None:
     assert preemption.preemptor == waiting
 
 
-def test_a_newcomer_that_leaves_a_waiting_gang_its_room_is_not_warned(lab: Lab) -> None:
+def test_no_eviction_is_predicted_where_a_waiting_gang_would_not_fit_anyway(lab: Lab) -> None:
     team = lab.project("llm-team", deserved=64)
     lab.submit(team, "kept", gpus=4, priority="very-high")
     lab.settle(2)
     lab.submit(team, "gang", manifest=pytorch_job("gang", gpus=8, workers=2), priority="high")
     lab.settle(2)
     spec = spec_of(bare_pod("newcomer", gpus=4), priority="medium", namespace=team.namespace)
-    foretold = forecast(spec=spec, project=team, actor=SYSTEM)
-    assert (foretold.verdict, foretold.doubts) == (Verdict.STARTS, ())
+    preview = forecast(spec=spec, project=team, actor=SYSTEM)
+    assert (preview.verdict, preview.doubts) == (Verdict.STARTS, ())
