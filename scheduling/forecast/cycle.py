@@ -77,9 +77,10 @@ def _made(evicts: Sequence[Evict], own: Collection[str]) -> frozenset[str]:
 
 def _taking(decided: Sequence[Decision], nodes: Collection[str]) -> Iterator[PodGroup]:
     for each in decided:
-        places = each.placements if isinstance(each, Start) else each.nominated if isinstance(each, Wait) else {}
-        if not isinstance(each, Evict) and not set(nodes).isdisjoint(places.values()):
-            yield each.group
+        if not isinstance(each, Evict):
+            places = each.placements if isinstance(each, Start) else {**each.nominated, **each.reserved}
+            if not set(nodes).isdisjoint(places.values()):
+                yield each.group
 
 
 def _placeless(state: Snapshot, own: Collection[str], decided: Sequence[Decision]) -> int:

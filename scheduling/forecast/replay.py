@@ -317,10 +317,11 @@ class ClusterReplay:
 
     def _keep(self, backlog: Backlog, group: PodGroup, wait: Wait) -> None:
         """Keep nominated pods in the state; put the others back into the backlog."""
-        before, after = {pod.nominated for pod in group.waiting if pod.nominated}, set(wait.nominated.values())
+        nodes = {**wait.nominated, **wait.reserved}
+        before, after = {pod.nominated for pod in group.waiting if pod.nominated}, set(nodes.values())
         known, kept = self._snapshot.group(group.name), group
         if before or after:
-            pods = tuple(replace(pod, nominated=wait.nominated.get(pod.name)) for pod in group.pods)
+            pods = tuple(replace(pod, nominated=nodes.get(pod.name)) for pod in group.pods)
             kept = _with_pods(group, pods, group.started)
         if not after:
             if known is not None:

@@ -44,12 +44,14 @@ class Evict:
 class Wait:
     """Wait, with the reason. nominated: node by pod name whose capacity is being freed (reason Evicting).
 
+    reserved: node by pod name that has capacity for a pod of a gang, of which others have none (kube-scheduler).
     kept: the next cycle is known to give the groups that were asked about capacity again, whatever else waits (KAI).
     """
 
     group: Final[PodGroup]
     pend: Final[PendingReason]
     nominated: Final[Mapping[str, str]] = field(default_factory=dict)
+    reserved: Final[Mapping[str, str]] = field(default_factory=dict)
     kept: Final[bool] = field(default=False, repr=False, compare=False)
 
     @property

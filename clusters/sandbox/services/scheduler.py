@@ -272,7 +272,7 @@ class _Scheduler:
             self._explain(pod, wait, each.requests)
 
     def _explain(self, pod: Manifest, wait: Wait, asked: Resources) -> None:
-        nominated = wait.nominated.get(pod["metadata"]["uid"], "")
+        nominated = {**wait.nominated, **wait.reserved}.get(pod["metadata"]["uid"], "")
         message = self.voice.waiting(wait, pod, asked)
         changed = set_condition(
             pod, "PodScheduled", "False", at=self.store.now, reason="Unschedulable", message=message

@@ -12,8 +12,8 @@ decision by decision against a real one (docs/model.md).
   by one.
 - Pods beyond the minimum follow one at a time by the same rule, while victims are left. kube-scheduler does that in
   later attempts; here they are part of one decision.
-- While a gang waits, its pods that fit are nominated to their nodes. These are reserved as far as the snapshot has the
-  nominations; none is made here. Capacity that a gang's victims free is not reserved.
+- While a gang waits, its pods that fit are nominated to their nodes, which are reserved against lower priorities.
+  Capacity that its victims free is not reserved: pods that start there meanwhile are evicted again.
 - A single pod follows the rules of plain kube-scheduler: it evicts pods out of a gang of any mode.
 - A gang with preemptionPolicy Never evicts no pods.
 
@@ -23,9 +23,10 @@ gang is; pods that differ are placed one by one, each on the emptiest node that 
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from heapq import heapify, heappop, heappush
 from operator import attrgetter
 
 from scheduling.model.decisions import Decision, Evict, Start, Until, Wait, up_to
@@ -64,26 +65,35 @@ class EvictionUnit:
         return self.assignments[0].group.priority
 
 
+def _spaces(capacities: Mapping[str, NodeCapacity]) -> dict[str, Space]:
+    return {name: (capacity.future, capacity.pods_left) for name, capacity in capacities.items()}
+
+
 class GangTrial:
     """Counts how many of these pods fit together while units are evicted and reprieved."""
 
     def __init__(self, spaces: Mapping[str, Space], pods: Sequence[Pod]) -> None:
-        self._free = {name: [free.gpu, free.cpu, free.memory, left] for name, (free, left) in spaces.items()}
-        self._pods = pods
+        self._spaces, self._pods = spaces, pods
+        self._changed: dict[str, list[int]] = {}
+        """Free amounts of the nodes on which units were evicted."""
         self.alike = alike_request(pods)
         asked = self.alike or Resources()
         self._asked = [(place, part) for place, part in enumerate((asked.gpu, asked.cpu, asked.memory)) if part]
         self._place, self._least = self._asked[0] if self._asked else (3, 1)
         """The first amount that is asked for, and how much of it one pod needs."""
         self._slots: dict[str, int] = {}
-        self._settle()
-
-    def _settle(self) -> None:
-        """Count the pods that fit on every node from the present free amounts."""
         if self.alike is not None:
-            place, least = self._place, self._least
-            self._slots = {name: self._count(free) if free[place] >= least else 0 for name, free in self._free.items()}
+            gpu = self.alike.gpu
+            roomy = [name for name, (free, _left) in spaces.items() if free.gpu >= gpu] if gpu else [*spaces]
+            self._slots = {name: self._count(self._free(name)) for name in roomy}
         self._total = sum(self._slots.values())
+
+    def _free(self, name: str) -> list[int]:
+        """Free amounts of a node by now."""
+        if name in self._changed:
+            return self._changed[name]
+        free, left = self._spaces[name]
+        return [free.gpu, free.cpu, free.memory, left]
 
     def _count(self, free: list[int]) -> int:
         most = free[3]
@@ -114,7 +124,10 @@ class GangTrial:
         """Evict the unit (sign 1), or reprieve it (-1)."""
         makes_slots = sign > 0 and self.alike is not None
         for name, (gpu, cpu, memory) in unit.parts:
-            if free := self._free.get(name):
+            free = self._changed.get(name)
+            if free is None and name in self._spaces:
+                free = self._changed[name] = self._free(name)
+            if free is not None:
                 free[0] += gpu * sign
                 free[1] += cpu * sign
                 free[2] += memory * sign
@@ -134,8 +147,9 @@ class GangTrial:
 
     def places(self) -> dict[str, str]:
         """Node by pod name, in the order of the pods; pods that do not fit are left out."""
-        names = self._free if self.alike is None else [name for name, slots in self._slots.items() if slots]
-        spaces, found = {name: list(self._free[name]) for name in names}, dict[str, str]()
+        if self.alike is not None:
+            return self._places_of_alike()
+        spaces, found = {name: [*self._free(name)] for name in self._spaces}, dict[str, str]()
         for pod in self._pods:
             asked = (pod.requests.gpu, pod.requests.cpu, pod.requests.memory, 1)
             needed = [(place, part) for place, part in enumerate(asked) if part]
@@ -144,6 +158,24 @@ class GangTrial:
                 node = max(takers, key=lambda name: spaces[name][:3])
                 spaces[node] = [left - part for left, part in zip(spaces[node], asked, strict=True)]
                 found[pod.name] = node
+        return found
+
+    def _places_of_alike(self) -> dict[str, str]:
+        """The same for pods that ask for the same: each goes to the emptiest node that has a slot left."""
+        asked = [dict(self._asked).get(place, 0) for place in range(3)]
+        emptiest = [
+            ([-amount for amount in self._free(name)[:3]], index, name, slots)
+            for index, name in enumerate(self._spaces)
+            if (slots := self._slots.get(name))
+        ]
+        heapify(emptiest)
+        found = dict[str, str]()
+        for pod in self._pods[: self._total]:
+            used, index, name, slots = heappop(emptiest)
+            found[pod.name] = name
+            if slots > 1:
+                used = [amount + part for amount, part in zip(used, asked, strict=True)]
+                heappush(emptiest, (used, index, name, slots - 1))
         return found
 
 
@@ -231,20 +263,33 @@ class _Gangs:
     def turn(self, group: PodGroup) -> Iterator[Decision]:
         """Start at least the minimum, or evict for it; then do the same for each further pod."""
         self._nominations.reserve_from(group.priority)
-        nominated = [(pod, node) for pod in group.waiting if (node := self._nominations.release(pod)) is not None]
+        nominated = {pod.name: node for pod in group.waiting if (node := self._nominations.release(pod)) is not None}
         missing = max(group.min_member - len(group.holding), 1)
         pods, pend = self._admitted(group, missing)
-        if placements := self._start(group, pods, missing):
-            yield Start(group, placements, self.state.usage.over_quota(group.queue))
-            pods, missing = tuple(pod for pod in pods if pod.name not in placements), 1
+        fitting = self._fitting(group, pods)
+        if len(fitting) >= missing:
+            yield self._start(group, pods, fitting)
+            pods, missing = tuple(pod for pod in pods if pod.name not in fitting), 1
         if pods:
             victims, pend = self._evict(group, pods, missing)
             yield from victims
         if pend:
-            for pod, node in nominated:
-                if pod in pods:
+            nodes = () if group.topology else dict.fromkeys(fitting.values())
+            yield Wait(group, pend, reserved=self._reserve(pods, nominated, nodes))
+
+    def _reserve(
+        self, pods: tuple[Pod, ...], nominated: Mapping[str, NodeCapacity], nodes: Iterable[NodeCapacity]
+    ) -> dict[str, str]:
+        """Reserve a node for each pod that fits: that to which it is nominated already, else the first of `nodes`."""
+        reserved = dict[str, str]()
+        for pod in pods:
+            own = nominated.get(pod.name)
+            for node in nodes if own is None else (own, *nodes):
+                if node.fits(pod.requests, now=True):
                     self._nominations.reserve(pod, node)
-            yield Wait(group, pend)
+                    reserved[pod.name] = node.node.name
+                    break
+        return reserved
 
     def _admitted(self, group: PodGroup, missing: int) -> tuple[tuple[Pod, ...], PendingReason | None]:
         """Return the pods that the quota admits, at least as many as are missing, and why not all of them."""
@@ -258,19 +303,19 @@ class _Gangs:
             pods, pend = pods[:-1], refused
         return pods, pend
 
-    def _start(self, group: PodGroup, pods: tuple[Pod, ...], missing: int) -> Mapping[str, str]:
-        """Place as many pods as fit in the domain that takes most of them; none if fewer than `missing` fit."""
+    def _fitting(self, group: PodGroup, pods: tuple[Pod, ...]) -> dict[str, NodeCapacity]:
+        """Nodes of the pods that fit, by pod name, in the domain that takes most of them."""
         capacities = {capacity.node.name: capacity for capacity in self._with_room(group, pods)}
-        spaces = {name: (capacity.future, capacity.pods_left) for name, capacity in capacities.items()}
-        trials = [GangTrial(domain, pods) for domain in self._domains(group, spaces)] if pods else []
+        trials = [GangTrial(domain, pods) for domain in self._domains(group, _spaces(capacities))] if pods else []
         best = max(trials, key=GangTrial.fitting, default=None)
-        if best is None or best.fitting() < missing:
-            return {}
-        places = best.places()
+        return {name: capacities[node] for name, node in best.places().items()} if best and best.fitting() else {}
+
+    def _start(self, group: PodGroup, pods: tuple[Pod, ...], fitting: Mapping[str, NodeCapacity]) -> Start:
         for pod in pods:
-            if pod.name in places:
-                self.state.place(group, pod, capacities[places[pod.name]], now=True)
-        return places
+            if pod.name in fitting:
+                self.state.place(group, pod, fitting[pod.name], now=True)
+        placements = {name: capacity.node.name for name, capacity in fitting.items()}
+        return Start(group, placements, self.state.usage.over_quota(group.queue))
 
     def _with_room(self, group: PodGroup, pods: tuple[Pod, ...]) -> list[NodeCapacity]:
         """Nodes on which a pod may fit, in their order; all nodes for a topology, whose domains are tried in order."""
@@ -307,8 +352,8 @@ class _Gangs:
         alike = alike_request(pods)
         if alike and self._hopeless.get((selection(group), alike), NO_LIMIT) <= missing:
             return []
-        capacities = self.state.capacities.matching(group)
-        trial = GangTrial({capacity.node.name: (capacity.future, capacity.pods_left) for capacity in capacities}, pods)
+        capacities = {capacity.node.name: capacity for capacity in self.state.capacities.matching(group)}
+        trial = GangTrial(_spaces(capacities), pods)
         units = self._weaker(group)
         gone: list[EvictionUnit] = []
         needed = missing

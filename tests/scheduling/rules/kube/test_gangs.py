@@ -269,12 +269,51 @@ def test_room_promised_to_its_own_pod_is_its_own() -> None:
 
 
 @pytest.mark.parametrize(("gpus", "placed"), [(2, {}), (1, {"new-0": "b"})])
-def test_while_it_waits_the_nominated_nodes_of_its_pods_are_reserved(gpus: int, placed: dict[str, str]) -> None:
+@pytest.mark.parametrize("nominated", ["a", "b", None])
+def test_while_it_waits_nodes_are_reserved_for_its_pods_that_fit(
+    nominated: str | None, gpus: int, placed: dict[str, str]
+) -> None:
+    """Also if none is nominated yet, or one to a node that is full by now."""
     waits = podgroup("waits", gpus=2, pods=2, priority="high")
     first, second = waits.pods
-    waits = replace(waits, pods=(replace(first, nominated="a"), second))
+    waits = replace(waits, pods=(replace(first, nominated=nominated), second))
     kept = running("kept", "b", priority="very-high")
     assert outcome(gang("new", gpus=gpus), node("a", 2), node("b", 2), kept, waits).placements == placed
+
+
+def test_of_a_waiting_gang_each_pod_keeps_the_node_to_which_it_is_nominated() -> None:
+    first, *others = podgroup("waits", pods=4, priority="high").pods
+    waits = replace(podgroup("waits", pods=4, priority="high"), pods=(replace(first, nominated="small"), *others))
+    full = node("full", 1), running("kept", "full", priority="very-high")
+    (wait,) = decide(node("large", 2), node("small", 1), *full, waits)
+    assert isinstance(wait, Wait)
+    assert wait.reserved == {"waits-0": "small", "waits-1": "large", "waits-2": "large"}
+
+
+def test_two_pods_nominated_to_a_node_with_room_for_one_reserve_it_once() -> None:
+    waits = podgroup("waits", pods=3, priority="high")
+    waits = replace(waits, pods=tuple(replace(pod, nominated="a") for pod in waits.pods))
+    full = node("full", 2), running("kept", "full", gpus=2, priority="very-high")
+    (wait,) = decide(node("a", 1), *full, waits)
+    assert isinstance(wait, Wait)
+    assert wait.reserved == {"waits-0": "a"}
+
+
+def test_nodes_are_not_reserved_against_a_higher_priority() -> None:
+    full = node("full", 1), running("kept", "full", priority="very-high")
+    waits = podgroup("waits", pods=2, priority="high")
+    assert outcome(gang("new", priority="high", created=9), node("a", 1), *full, waits).placements == {}
+    assert outcome(gang("new", priority="very-high"), node("a", 1), *full, waits).placements == {"new-0": "a"}
+
+
+def test_of_a_gang_of_one_domain_only_nominated_pods_reserve_their_nodes() -> None:
+    waits = replace(podgroup("waits", pods=2, priority="high"), topology="rack")
+    first, second = waits.pods
+    nominated = replace(waits, pods=(replace(first, nominated="a"), second))
+    free, full = (replace(node(name, 1), labels={"rack": "r"}) for name in ("a", "full"))
+    there = free, full, running("kept", "full", priority="very-high")
+    assert outcome(gang("new"), *there, waits).placements == {"new-0": "a"}
+    assert outcome(gang("new"), *there, nominated).placements == {}
 
 
 def test_a_nominated_pod_that_starts_reserves_nothing_more() -> None:
