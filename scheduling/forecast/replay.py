@@ -8,13 +8,17 @@ the scheduler decides.
 - kube-scheduler decides pod by pod, or gang by gang, by priority. A refused pod is tried again once a node frees
   capacity that it could use, or the refusing queue frees quota; a nominated pod or evicting gang once any pods leave.
 - For schedulers with queues, waiting work counts for the shares, so every cycle decides about all of it: at most once
-  per `interval`, and once more when evicted pods are gone.
+  per `interval`, and once more when evicted pods are gone. KAI and Volcano decide again after starts.
 - Kueue's admission names no nodes: admitted work runs at once.
+
+Real schedulers let workloads evict each other for ever, too (docs/model.md). Once all have come and whatever runs has
+been evicted 20 times since one has finished, the replay ends.
 
 One state is kept from event to event, and changed by what the event changes (`scheduling.state.workspace.successor`).
 All times are in one unit, that of the time stamps in the snapshot.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
@@ -34,10 +38,14 @@ from scheduling.state.workspace import successor
 
 ONE_BY_ONE: Final = frozenset({Flavour.KUBE, Flavour.KUBE_GANGS})
 """What waits there does not change what becomes of others."""
+PERIODIC: Final = frozenset({Flavour.KAI, Flavour.VOLCANO})
+"""These decide about all that waits again and again. A workload that starts in one cycle is a victim in the next."""
 NEVER: Final = frozenset(
     {Reason.NEVER_FITS, Reason.NO_SUCH_POOL, Reason.QUEUE_MISSING, Reason.EXCEEDS_MAX_QUOTA, Reason.GANG_INCOMPLETE}
 )
 """Refusals that no event ends."""
+ENDLESS: Final = 20
+"""Evictions of each submission on the nodes, while none finishes, after which they go on for ever."""
 UNNAMED_NODE: Final = "admitted"
 _NAMES: Final = [each.name for each in fields(PodGroup)]
 _BEFORE_PODS: Final = attrgetter(*_NAMES[: _NAMES.index("pods")])
@@ -140,6 +148,11 @@ class ClusterReplay:
         """Submissions that have finished, or never can."""
         self.use: list[tuple[int, int, int]] = []
         """Moments at which it changed, with GPU thousandths in use and waiting from then on."""
+        self.endless: Sequence[str] = ()
+        """Submissions that were evicted again and again when the replay ended for that."""
+        self._to_come = len(self.runs)
+        self._evicted_again = Counter[str]()
+        """How often submissions have been evicted since one has come or finished."""
         self._flavour, self._grace, self._interval = flavour, grace, interval
         self._snapshot = base
         self._paths = QueueUsageTracker(base.queues)
@@ -159,17 +172,28 @@ class ClusterReplay:
             if not self._events:
                 return False
             self._moment()
+            if not self._to_come and max(self._evicted_again.values(), default=0) >= ENDLESS:
+                self._end_if_endless()
         return bool(self._events)
+
+    def _end_if_endless(self) -> None:
+        running = [name for name, run in self.runs.items() if run.placed]
+        if all(self._evicted_again[name] >= ENDLESS for name in running):
+            self.endless = sorted(name for name, count in self._evicted_again.items() if count >= ENDLESS)
+            self._events.clear()
 
     def _moment(self) -> None:
         now = self._events[0][0]
         while self._events and self._events[0][0] == now:
             _at, kind, name, run = heappop(self._events)
             if kind is _Kind.SUBMIT:
+                self._to_come -= 1
+                self._evicted_again.clear()
                 self._enter(self.runs[name].submission, self.runs[name].submission.groups(self._flavour))
             elif kind is _Kind.FINISH and self.runs[name].run == run:
                 self.runs[name].finished = now
                 self.ended += 1
+                self._evicted_again.clear()
                 self._vacate(self.runs[name])
             elif kind is _Kind.LEAVE:
                 self._urgent = True
@@ -233,10 +257,16 @@ class ClusterReplay:
             return
         self._open, self._urgent, self._next = False, False, now + self._interval
         self._commit(now)
-        self._apply(cycle(self._snapshot, flavour=self._flavour, about=(), until=Until.CHANGES), now)
-        if self._protects and self._interval and self._has_waiting() and self._held:
-            self._open = True  # who is left alone for so long is not for ever
+        decisions = cycle(self._snapshot, flavour=self._flavour, about=(), until=Until.CHANGES)
+        self._apply(decisions, now)
+        if self._interval and self._may_evict_next(decisions) and self._has_waiting():
+            self._open = True
             heappush(self._events, (self._next, _Kind.WAKE, "", 0))
+
+    def _may_evict_next(self, decisions: Sequence[Decision]) -> bool:
+        """Whether the next cycle may evict though nothing else happens: what just started, or has run long enough."""
+        just_started = self._flavour in PERIODIC and any(isinstance(each, Start) for each in decisions)
+        return just_started or bool(self._protects and self._held)
 
     def _has_waiting(self) -> bool:
         """Whether any work waits after the collected changes."""
@@ -291,6 +321,7 @@ class ClusterReplay:
             return
         run.evictions += 1
         run.run += 1
+        self._evicted_again[run.submission.name] += 1
         for group, since in list(run.placed.values()):
             run.lost += (now - since) * sum(pod.requests.gpu for pod in group.holding)
             pods = tuple(

@@ -42,6 +42,18 @@ def test_it_is_started_listed_shown_and_written(admin: Rung, llm_team: Project, 
     assert admin("replay", "show", "nothing").code == 1
 
 
+def test_what_is_evicted_again_and_again_is_named(admin: Rung, llm_team: Project, trace: str) -> None:
+    started(admin, llm_team, trace)
+    replay_services.sweep()
+    row = Replay.objects.get()
+    row.result["endless"] = {"before": [], "after": ["line 2", "line 3"]}
+    row.save()
+    shown = admin("replay", "show", "what if")
+    said = "after the change, submissions are evicted again and again, until nothing else finishes: line 2, line 3."
+    assert said in " ".join(shown.err.split())
+    assert "before the change" not in shown.err
+
+
 def test_columns_with_the_fields_names_need_no_mapping(admin: Rung, llm_team: Project, tmp_path: Path) -> None:
     file = tmp_path / "trace.csv"
     file.write_text(f"Submitted,Duration,GPUs,Owner,Priority\n0,60,1,{llm_team.name},low\n")

@@ -149,6 +149,13 @@ class ReplayCurvesSchema(serializers.Serializer[Any]):
     after = serializers.ListField(child=serializers.FloatField())
 
 
+class ReplayEndlessSchema(serializers.Serializer[Any]):
+    """Submissions evicted again and again until nothing else finishes. The run ends there."""
+
+    before = serializers.ListField(child=serializers.CharField())
+    after = serializers.ListField(child=serializers.CharField())
+
+
 class ReplayResultSchema(serializers.Serializer[Any]):
     """Figures before and after, and what they rest on."""
 
@@ -159,6 +166,7 @@ class ReplayResultSchema(serializers.Serializer[Any]):
     capacityGpus = serializers.FloatField()
     usedGpus = ReplayCurvesSchema()
     waitingGpus = ReplayCurvesSchema()
+    endless = ReplayEndlessSchema(required=False)
     scheduler = serializers.CharField()
     proposedScheduler = serializers.CharField()
     leftOut = serializers.IntegerField(required=False)

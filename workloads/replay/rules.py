@@ -330,6 +330,7 @@ def comparison(rows: Sequence[TraceRow], before: ClusterReplay, after: ClusterRe
         "capacityGpus": capacity / 1000,
         "usedGpus": {side: _curve(replay.use, window, 1) for side, replay in sides.items()},
         "waitingGpus": {side: _curve(replay.use, window, 2) for side, replay in sides.items()},
+        "endless": {side: [*replay.endless] for side, replay in sides.items()},
     }
 
 
@@ -360,8 +361,7 @@ def _grouped(rows: Sequence[TraceRow], field: str, sides: Mapping[str, ClusterRe
 
 def _curve(use: Sequence[tuple[int, int, int]], window: int, what: int) -> list[float]:
     """GPUs on average in each of equal parts of the window."""
-    sums = [0.0] * PARTS
-    part = window * SECOND / PARTS
+    sums, part = [0.0] * PARTS, window * SECOND / PARTS
     for step, (at, following) in zip(use, _spans(use, window), strict=True):
         for index in range(int(at / part), PARTS):
             lasts = min(following, (index + 1) * part) - max(at, index * part)

@@ -16,7 +16,7 @@ from rung_cli.http.client import Api
 from rung_cli.http.pagination import rows
 from rung_cli.lookup import is_id, not_found
 from rung_cli.output.formats import Columns, TableColumn
-from rung_cli.output.stderr import note, progress
+from rung_cli.output.stderr import note, progress, warn
 from rung_cli.output.units import age
 from rung_cli.session import session
 
@@ -202,6 +202,10 @@ def _print(out: Any, found: Replay) -> None:
         result = found["result"]
         lines = [{"name": "all", **result["all"]}, *result["priorities"], *result["projects"]]
         out.rows(lines, FIGURES, name=_name, empty="")
+        for side, names in result.get("endless", {}).items():
+            if names:
+                again = "are evicted again and again, until nothing else finishes"
+                warn(f"{side} the change, submissions {again}: {', '.join(names)}. The figures count until then.")
 
     out.one(found, name=found["name"], human=figures)
     if found["statusMessage"]:

@@ -1,5 +1,7 @@
 """Small traces whose waits, evictions and losses were worked out by hand, under the rules of each scheduler."""
 
+from dataclasses import replace
+
 import pytest
 
 from scheduling.forecast.cycle import Flavour
@@ -208,6 +210,35 @@ def test_use_is_kept_as_steps() -> None:
         pass
     assert replay.use == [(0, 8000, 0), (5, 8000, 4000), (10, 4000, 0), (20, 0, 0)]
     assert not replay.advance(1)
+
+
+def reclaimed_for_ever(*more: RecordedSubmission) -> ClusterReplay:
+    """A gang exceeds the deserved quota of its queue. Reclaimed and started over, its queue is served first again."""
+    queues = queue("gangs", deserved=8), queue("other", deserved=8), queue("team", deserved=8)
+    small = replace(node("small", 1, order=9), labels={"size": "small"})
+    base = snapshot(node("a", 8, order=1), node("b", 8, order=2), small, *queues)
+    gang, single = sent("gang", 0, 900, 8, queue="gangs", workers=2), sent("single", 50, 900, 8, queue="other")
+    replay = ClusterReplay(base, (gang, single, *more), flavour="volcano", grace=30, interval=10)
+    while replay.advance(3):
+        pass
+    return replay
+
+
+def test_a_replay_ends_when_submissions_are_only_evicted_again_and_again() -> None:
+    """Seen on a real Volcano, too. What has just started is evicted by the next cycle, though nothing else happens."""
+    replay = reclaimed_for_ever()
+    assert (replay.endless, replay.ended) == (["gang"], 0)
+    assert (replay.runs["gang"].evictions, replay.runs["single"].started) == (20, None)
+
+
+def test_it_goes_on_while_another_runs() -> None:
+    replay = reclaimed_for_ever(sent("calm", 0, 2000, node_selector={"size": "small"}))
+    assert (replay.endless, replay.runs["calm"].finished, replay.ended) == (["gang"], 2000, 1)
+
+
+def test_it_goes_on_while_others_are_still_to_come() -> None:
+    replay = reclaimed_for_ever(sent("late", 5000, 10, node_selector={"size": "small"}))
+    assert (replay.endless, replay.runs["late"].finished) == (["gang"], 5010)
 
 
 def test_nothing_to_replay_is_over_at_once() -> None:

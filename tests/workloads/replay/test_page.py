@@ -64,6 +64,20 @@ def test_an_admin_starts_one_watches_it_and_reads_the_report(person: Client, llm
     assert person.get(f"{PATH}{row.pk}/file/")["Content-Type"].startswith("text/csv")
 
 
+def test_the_report_names_what_is_evicted_again_and_again(person: Client, llm_team: Project) -> None:
+    person.post(PATH, sent(llm_team))
+    replay_services.sweep()
+    row = Replay.objects.get()
+    assert row.result["endless"] == {"before": [], "after": []}
+    assert "again and again" not in words(person, f"{PATH}{row.pk}/")
+    row.result["endless"] = {"before": ["line 2"], "after": [f"line {number}" for number in range(2, 9)]}
+    row.save()
+    page = words(person, f"{PATH}{row.pk}/")
+    assert "Before the change, submissions are evicted again and again, until nothing else finishes: line 2." in page
+    assert "After the change" in page
+    assert "line 2, line 3, line 4, line 5, line 6 and others. The replay ends there" in page
+
+
 def test_columns_with_the_fields_names_need_no_mapping(person: Client, llm_team: Project) -> None:
     blank = dict.fromkeys(("project", "default_priority", *(f"column_{name}" for name in COLUMNS)), "")
     text = b"submitted,duration,gpus,owner,Priority\n0,3600,8,llm-team,low\n"
