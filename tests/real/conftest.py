@@ -84,6 +84,18 @@ def volcano_cluster(kept: Kept) -> LabCluster:
     return kept.cluster(with_volcano)
 
 
+def with_kai() -> AbstractContextManager[LabCluster]:
+    """A control plane on which KAI runs as it ships."""
+    return own_cluster("--kai", flavour="kai")
+
+
+@pytest.fixture
+def kai_cluster(kept: Kept) -> LabCluster:
+    """One for whoever wants to see what KAI does; each leaves it empty: shares are the whole cluster's."""
+    by_hand("LAB_KAI_BIN", "KAI 0.17.0")
+    return kept.cluster(with_kai)
+
+
 @pytest.fixture
 def product(operated_cluster: LabCluster, db: None, socket_enabled: None) -> Iterator[Product]:
     """The product on it, under the account of few rights, with names of the test's own."""

@@ -25,8 +25,7 @@ from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU
 from tests.factories.workloads import spec_of
 from tests.real.product import PATIENCE, Product, fresh
-from tests.support.lab import GPUS, NODES, LabCluster, own_cluster
-from tests.support.real import by_hand
+from tests.support.lab import GPUS, NODES, LabCluster
 from workloads.dictionary.services.changes import change_priority_entry
 from workloads.forecast.rules.forecast import Forecast, Verdict
 from workloads.forecast.selectors.preview import forecast
@@ -41,14 +40,6 @@ pytestmark = [pytest.mark.lab, pytest.mark.enable_socket]
 SEVERAL_CYCLES = 2.0
 SPAM = 25
 """Events about one object that a client sends in a burst; KAI says at every cycle of 200 ms that a group waits."""
-
-
-@pytest.fixture(scope="module")
-def kai_cluster() -> Iterator[LabCluster]:
-    """A control plane on which KAI runs as it ships."""
-    by_hand("LAB_KAI_BIN", "KAI 0.17.0")
-    with own_cluster("--kai", flavour="kai") as cluster:
-        yield cluster
 
 
 @pytest.fixture

@@ -8,12 +8,10 @@ from scheduling.model.preemptibility import QueuePreemptionPolicy
 from scheduling.model.resources import Limit
 from scheduling.model.snapshot import Queue, Snapshot
 from tests.real.scenarios.objects import class_name
-from tests.real.scenarios.traces import SPACE, Player, Submission, pod_metadata, pod_spec
+from tests.real.scenarios.traces import QUOTA, SPACE, Player, Submission, pod_metadata, pod_spec
 from tests.support.kube import KubeClient
-from tests.support.lab import GPUS, NODES
 
 VERSION: Final = "kueue.x-k8s.io/v1beta2"
-QUOTA: Final = NODES * GPUS
 JOBS: Final = "replayed-jobs"
 """A namespace apart from that of plain pods."""
 WIDE: Final = "wide"

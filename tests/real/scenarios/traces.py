@@ -7,7 +7,8 @@ GPUs, and how long victims took to go.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from statistics import mean, median
@@ -34,11 +35,15 @@ REPLAYS: Final = 20
 LOOK: Final = 0.03
 PATIENCE: Final = 120.0
 SPACE: Final = "replayed"
+QUOTA: Final = NODES * GPUS
+"""All GPUs."""
+CYCLE: Final = 200
+"""Milliseconds from one decision of the lab's Volcano or KAI to the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A pod. at, length: seconds."""
+    """A pod, or a gang of `workers`. at, length: seconds; gpus: of each pod."""
 
     name: str
     at: float
@@ -46,16 +51,27 @@ class Submission:
     gpus: int
     priority: int
     queue: str = SPACE
+    workers: int = 1
+
+    @property
+    def whole(self) -> int:
+        """GPUs of all its pods."""
+        return self.gpus * self.workers
 
 
-def trace(seed: int, *, load: float, count: int, capacity: int = NODES * GPUS) -> list[Submission]:
-    """The same for ever: so much work comes at a steady rate that the GPUs are wanted `load` times."""
-    chance = Random(seed)
+def trace(seed: int, *, load: float, count: int, workers: Sequence[int] = (1,), most: int = QUOTA) -> list[Submission]:
+    """The same for ever: so much work comes at a steady rate that the GPUs are wanted `load` times.
+
+    workers: of which one is drawn for each. most: GPUs of a submission.
+    """
+    chance, sizes = Random(seed), Random(seed)
     drawn = [(chance.uniform(*LENGTHS), chance.choice(SIZES), chance.choice(PRIORITIES)) for _ in range(count)]
-    span = sum(length * gpus for length, gpus, _priority in drawn) / (capacity * load)
+    gangs = [sizes.choice(workers) for _ in drawn]
+    span = sum(each[0] * each[1] * pods for each, pods in zip(drawn, gangs, strict=True)) / (QUOTA * load)
     times = sorted(chance.uniform(0, span) for _ in drawn)
     return [
-        Submission(f"s{number:02}", at, *values) for number, (at, values) in enumerate(zip(times, drawn, strict=True))
+        Submission(f"s{number:02}", at, length, min(gpus, most // pods), priority, workers=pods)
+        for number, (at, (length, gpus, priority), pods) in enumerate(zip(times, drawn, gangs, strict=True))
     ]
 
 
@@ -98,6 +114,18 @@ class Amounts:
         return f"{counts}, {self.lost:.0f} GPU-seconds lost, mean waits by priority: {waits}"
 
 
+def shares_of(submissions: Iterable[Submission]) -> dict[str, tuple[str, int]]:
+    """Department and deserved GPUs of each queue, departments first. Queues deserve equal parts of all GPUs.
+
+    The department is what is before a dot in the name of a queue; one without a dot has none.
+    """
+    names = sorted({each.queue for each in submissions})
+    deserved = QUOTA // len(names)
+    projects = {name: (name.rpartition(".")[0], deserved) for name in names}
+    departments = Counter(department for department, _deserved in projects.values() if department)
+    return {**{name: ("", deserved * count) for name, count in departments.items()}, **projects}
+
+
 class Player(ABC):
     """Plays a trace in real time; the subclass knows how one scheduler is asked, and how its state is read."""
 
@@ -121,9 +149,18 @@ class Player(ABC):
     def look(self) -> None:
         """Note what has started, was evicted, is gone or has finished since the last look."""
 
+    def clear(self) -> None:  # noqa: B027  # only some need it
+        """Remove what `furnish` has created, where others on the cluster would notice it."""
+
     def play(self) -> None:
         """Submit everything at its time; return when everything has finished."""
         self.furnish()
+        try:
+            self._play()
+        finally:
+            self.clear()
+
+    def _play(self) -> None:
         self._zero = time.monotonic()
         due = list(self.by_name.values())
         while due or any(each.finished is None for each in self.played.values()):
@@ -162,7 +199,7 @@ class Player(ABC):
         """What really happened."""
         return Amounts(
             starts=sum(len(each.cut_short) + (each.start is not None) for each in self.played.values()),
-            lost=sum(sum(each.cut_short) * self.by_name[name].gpus for name, each in self.played.items()) / 1000,
+            lost=sum(sum(each.cut_short) * self.by_name[name].whole for name, each in self.played.items()) / 1000,
             cut_short=sorted(ran for each in self.played.values() for ran in each.cut_short),
             waits=_waits(self.by_name, {name: (each.came, each.first_start) for name, each in self.played.items()}),
         )
@@ -197,6 +234,7 @@ class Player(ABC):
                 priority=self.by_name[name].priority,
                 preemptible=True,
                 requests=Resources.of(gpu=self.by_name[name].gpus),
+                workers=self.by_name[name].workers,
             )
             for name, each in self.played.items()
         ]
@@ -248,29 +286,50 @@ def plain_nodes() -> Snapshot:
 
 
 class KubePlayer(Player):
-    """Plain pods for kube-scheduler. A pod that is evicted comes again as soon as it is gone."""
+    """Plain pods for kube-scheduler. One that is evicted comes again as soon as all of its submission are gone.
+
+    A gang of which a pod is evicted ends whole, and starts over.
+    """
 
     def __init__(self, admin: KubeClient, submissions: Sequence[Submission]) -> None:
         super().__init__(admin, submissions)
         self._pods = f"/api/v1/namespaces/{SPACE}/pods"
         self._waited_for: set[str] = set()
+        self._created: list[ObjectRef] = []
 
     def furnish(self) -> None:
         for value in PRIORITIES:
             self.admin.apply(_priority_class(value))
         self.admin.namespace(SPACE)
+        queues = (self.queue(*each) for each in shares_of(self.by_name.values()).items())
+        for manifest in (*filter(None, queues), *(part for each in self.by_name.values() for part in self.group(each))):
+            self._created.append(self.admin.ref(self.admin.create(manifest)))
+
+    def clear(self) -> None:
+        for name in self._waited_for:
+            self.admin.call("DELETE", f"{self._pods}?labelSelector=run={name}", {"gracePeriodSeconds": 0})
+        for ref in reversed(self._created):
+            self.admin.delete(ref)
+
+    def queue(self, name: str, share: tuple[str, int]) -> Manifest | None:
+        """A queue with its department and deserved GPUs; None: this scheduler has none."""
+
+    def group(self, submission: Submission) -> Sequence[Manifest]:
+        """What makes a gang of its pods, in all its runs. Here they are pods without a gang."""
+        return ()
 
     def submit(self, submission: Submission) -> None:
         self._waited_for.add(submission.name)
-        number = len(self.played[submission.name].cut_short)
-        self.admin.call("POST", self._pods, self.pod(submission, number))
+        run = len(self.played[submission.name].cut_short)
+        for worker in range(submission.workers):
+            self.admin.call("POST", self._pods, self.pod(submission, f"{submission.name}-{run}-{worker}"))
 
-    def pod(self, submission: Submission, number: int) -> Manifest:
-        """Its run of this number."""
+    def pod(self, submission: Submission, name: str) -> Manifest:
+        """One of its pods in one of its runs."""
         return {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": f"{submission.name}-{number}", **pod_metadata(submission)},
+            "metadata": {"name": name, **pod_metadata(submission)},
             "spec": {**pod_spec(submission, POOL), "priorityClassName": class_name(submission.priority, never=False)},
         }
 
@@ -282,23 +341,30 @@ class KubePlayer(Player):
         )
 
     def look(self) -> None:
-        found = {each["metadata"]["labels"]["run"]: each for each in self.admin.call("GET", self._pods)["items"]}
-        for name, each in found.items():
-            self._take(name, each)
+        found = defaultdict[str, list[Manifest]](list)
+        for pod in self.admin.call("GET", self._pods)["items"]:
+            found[pod["metadata"]["labels"]["run"]].append(pod)
+        for name in self._waited_for & found.keys():
+            self._take(name, found[name])
         for name in self._waited_for - found.keys():
             self.gone(name)
             self.submit(self.by_name[name])
 
-    def _take(self, name: str, found: Manifest) -> None:
-        known = self.played[name]
-        if known.start is None and found["spec"].get("nodeName"):
+    def _take(self, name: str, found: Sequence[Manifest]) -> None:
+        known, is_whole = self.played[name], len(found) == self.by_name[name].workers
+        if known.start is None and is_whole and all(pod["spec"].get("nodeName") for pod in found):
             self.started(name)
-        if name in self._waited_for and found["status"]["phase"] == "Succeeded":
+        if is_whole and all(pod["status"]["phase"] == "Succeeded" for pod in found):
             known.finished = self.now()
             self._waited_for.remove(name)
-            self.admin.delete(ObjectRef(POD, found["metadata"]["name"], SPACE), grace=0)  # or evicted as it ended
-        elif name in self._waited_for and known.leaving is None and self.is_evicted(found):
+            self._delete(found, grace=0)  # or evicted as it ended
+        elif known.leaving is None and (not is_whole or any(map(self.is_evicted, found))):
             self.evicted(name)
+            self._delete([pod for pod in found if "deletionTimestamp" not in pod["metadata"]])
+
+    def _delete(self, pods: Iterable[Manifest], *, grace: int | None = None) -> None:
+        for pod in pods:
+            self.admin.delete(ObjectRef(POD, pod["metadata"]["name"], SPACE), grace=grace)
 
 
 def _priority_class(value: int) -> Manifest:
