@@ -154,3 +154,20 @@ def test_no_eviction_is_predicted_where_a_waiting_gang_would_not_fit_anyway(lab:
     spec = spec_of(bare_pod("newcomer", gpus=4), priority="medium", namespace=team.namespace)
     preview = forecast(spec=spec, project=team, actor=SYSTEM)
     assert (preview.verdict, preview.doubts) == (Verdict.STARTS, ())
+
+
+@pytest.mark.parametrize(("weak", "doubts"), [(1, False), (2, True)])
+def test_a_gang_may_lose_what_its_victims_free_until_all_have_stopped(weak: int, *, doubts: bool) -> None:
+    """One that is evicted may start again on its node before the other one has stopped."""
+    lab = Lab("kube-gangs", nodes=2)
+    team = lab.project("llm-team", deserved=64)
+    for number in range(weak):
+        lab.submit(team, f"weak-{number}", gpus=8, priority="low")
+    lab.settle()
+    wanted = spec_of(pytorch_job("gang", gpus=8, workers=1), priority="high", namespace=team.namespace)
+    found = forecast(spec=wanted, project=team, actor=SYSTEM)
+    assert found.verdict is Verdict.EVICTS
+    assert (DoubtCode.RIVALS_FIRST in {each.code for each in found.doubts}) is doubts
+    single = spec_of(bare_pod("single", gpus=8), priority="high", namespace=team.namespace)
+    alone = forecast(spec=single, project=team, actor=SYSTEM)
+    assert DoubtCode.RIVALS_FIRST not in {each.code for each in alone.doubts}

@@ -310,7 +310,7 @@ def _deferred_forecast(stage: _Stage, pool: NodePool, snapshot: Snapshot, hold: 
 
 def _doubts(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: Outcome) -> Iterator[Doubt]:
     cluster, candidates, snapshot = stage.project.cluster, _candidates(stage, pool), observed.snapshot
-    yield from rivals(pool, snapshot, outcome)
+    yield from rivals(pool, stage.actor, snapshot, candidates, outcome)
     for each in configured_so(cluster, outcome):
         yield doubt(DoubtCode.SCHEDULER_CONFIGURATION, each)
     if outcome.kind is not OutcomeKind.PLACED:

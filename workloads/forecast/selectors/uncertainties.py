@@ -10,10 +10,10 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import NodePool
 from portal.kit.pages.formatting import duration_text
 from portal.kit.security.actors import Actor
-from scheduling.forecast.cycle import WITHOUT_NOMINATION, cycle, preview
-from scheduling.model.decisions import Evict, Outcome
+from scheduling.forecast.cycle import WITHOUT_NOMINATION, Flavour, cycle, preview
+from scheduling.model.decisions import Evict, Outcome, Start
 from scheduling.model.reasons import Reason
-from scheduling.model.snapshot import PodGroup, Snapshot
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot
 from tenants.access.selectors import access_for, visible_among
 from workloads.forecast.rules.forecast import absent_sentence, instead_sentence, overtaken_sentence, turning_sentence
 from workloads.forecast.rules.messages import Doubt, DoubtCode, doubt
@@ -26,6 +26,14 @@ from workloads.state.selectors.workloads import workload_ids
 RIVALS: Final = (
     "{title} decides again while evicted pods stop. Another waiting workload may take the freed GPUs first, and then "
     "more workloads are evicted."
+)
+GANG_RIVALS: Final = (
+    "{title} reserves no GPUs of evicted pods for a gang. Until all of them have stopped, waiting and evicted "
+    "workloads may start on freed GPUs, and are evicted again: the gang may start later."
+)
+VICTIMS_FIRST: Final = (
+    "{title} may serve {names} first once evicted and submitted again: its queue then uses less. It may be evicted "
+    "again and again, while this workload waits."
 )
 OTHERS_FIRST: Final = (
     "It needs GPUs that workloads ahead of it are expected to free by evictions. None has started yet; without "
@@ -193,11 +201,36 @@ def _names(others: Others, actor: Actor) -> list[str]:
     return [each.name if each.project_id in visible else "another project's workload" for each in others.values()]
 
 
-def rivals(pool: NodePool, snapshot: Snapshot, outcome: Outcome) -> Iterator[Doubt]:
-    """That another may take room that is made for it."""
+def rivals(
+    pool: NodePool, actor: Actor, snapshot: Snapshot, candidates: Sequence[PodGroup], outcome: Outcome
+) -> Iterator[Doubt]:
+    """That another, or what is evicted for it, may take room that is made for it."""
+    if not outcome.victims or outcome.first:
+        return
+    flavour, title = pool.cluster.flavour, flavour_for(pool.cluster.flavour).title
     waits = any(each.pool == pool.name for each in snapshot.waiting)
-    if outcome.victims and not outcome.first and waits and pool.cluster.flavour in WITHOUT_NOMINATION:
-        yield doubt(DoubtCode.RIVALS_FIRST, RIVALS.format(title=flavour_for(pool.cluster.flavour).title))
+    evicted = {each.victim.name: each.victim for each in outcome.victims}
+    if flavour in WITHOUT_NOMINATION and waits:
+        yield doubt(DoubtCode.RIVALS_FIRST, RIVALS.format(title=title))
+    elif flavour == Flavour.KUBE_GANGS and candidates[0].gang and (waits or len(evicted) > 1):
+        yield doubt(DoubtCode.RIVALS_FIRST, GANG_RIVALS.format(title=title))
+    elif flavour == Flavour.VOLCANO and (first := _served_first_again(snapshot, evicted, candidates)):
+        yield doubt(DoubtCode.RIVALS_FIRST, VICTIMS_FIRST.format(title=title, names=" and ".join(_known(first, actor))))
+
+
+def _served_first_again(
+    snapshot: Snapshot, evicted: Mapping[str, PodGroup], candidates: Sequence[PodGroup]
+) -> set[str]:
+    """Which of the evicted groups start before the candidate if all their pods are gone and wait again."""
+    again = [replace(each, pods=tuple(map(_waiting, each.pods)), started=None) for each in evicted.values()]
+    there = snapshot.changed(evicted, [*again, *candidates], now=snapshot.now)
+    decisions = cycle(there, flavour=Flavour.VOLCANO, about=())
+    started = {each.group.name for each in decisions if isinstance(each, Start)}
+    return started & evicted.keys() if started.isdisjoint(each.name for each in candidates) else set()
+
+
+def _waiting(pod: Pod) -> Pod:
+    return Pod(pod.name, pod.requests)
 
 
 def overtaken(actor: Actor, outcome: Outcome) -> Iterator[str]:
