@@ -178,7 +178,7 @@ class ClusterReplay:
 
     def _end_if_endless(self) -> None:
         running = [name for name, run in self.runs.items() if run.placed]
-        if all(self._evicted_again[name] >= ENDLESS for name in running):
+        if running and all(self._evicted_again[name] >= ENDLESS for name in running):
             self.endless = sorted(name for name, count in self._evicted_again.items() if count >= ENDLESS)
             self._events.clear()
 

@@ -26,6 +26,7 @@ PAUSE: Final = 2.0
 ENDED: Final = ("Ready", "Failed", "Cancelled")
 STYLES: Final = {"Ready": "green", "Failed": "red"}
 LARGEST: Final = 400_000
+NAMED: Final = 5
 Replay = Mapping[str, Any]
 REPLAYS: Final[Columns] = (
     TableColumn("NAME", lambda row: row["name"]),
@@ -204,8 +205,9 @@ def _print(out: Any, found: Replay) -> None:
         out.rows(lines, FIGURES, name=_name, empty="")
         for side, names in result.get("endless", {}).items():
             if names:
-                again = "are evicted again and again, until nothing else finishes"
-                warn(f"{side} the change, submissions {again}: {', '.join(names)}. The figures count until then.")
+                named = ", ".join(names[:NAMED]) + (" and others" if len(names) > NAMED else "")
+                again = f"are evicted again and again, until nothing else finishes: {named}"
+                warn(f"{side} the change, submissions {again}. The figures count until then.")
 
     out.one(found, name=found["name"], human=figures)
     if found["statusMessage"]:

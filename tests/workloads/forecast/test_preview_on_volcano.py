@@ -31,4 +31,6 @@ def test_a_gang_that_starts_over_whole_may_be_served_before_what_reclaimed_from_
     assert (found.verdict, len(found.victims)) == (Verdict.RECLAIMS, 1)
     said = [each.sentence for each in found.doubts if each.code is DoubtCode.RIVALS_FIRST]
     assert bool(said) is doubts
-    assert all("may serve gang first once evicted and submitted again" in each for each in said)
+    assert all(
+        each.startswith("Once evicted work (gang) is submitted again, Volcano may serve it first") for each in said
+    )
