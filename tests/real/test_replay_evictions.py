@@ -119,7 +119,7 @@ def test_kai_evicts_as_often_as_its_replay(kai_cluster: LabCluster, workers: tup
 
 
 def test_kube_scheduler_evicts_gangs_as_often_as_its_replay(gang_cluster: LabCluster) -> None:
-    """Seen: 0.9 to 2.4, and 0.5 to 0.9 without back-off."""
+    """Seen: 0.9 to 2.4, and 0.6 to 0.9 without back-off."""
     player = GangPlayer(gang_cluster.admin, trace(seed(1), load=0.7, count=50, workers=GANGS, most=16))
     player.play()
     assert_alike(player.amounts(), player.in_model(plain_nodes(), flavour="kube-gangs"), brief=250, bounds=(0.3, 3.2))
