@@ -44,7 +44,7 @@ class Evict:
 class Wait:
     """Wait, with the reason. nominated: node by pod name whose capacity is being freed (reason Evicting).
 
-    reserved: node by pod name that has capacity for a pod of a gang, of which others have none (kube-scheduler).
+    reserved: node by pod name, for those pods of a waiting gang that fit while others do not (kube-scheduler).
     kept: the next cycle is known to give the groups that were asked about capacity again, whatever else waits (KAI).
     """
 

@@ -91,7 +91,7 @@ def with_kai() -> AbstractContextManager[LabCluster]:
 
 @pytest.fixture
 def kai_cluster(kept: Kept) -> LabCluster:
-    """One for whoever wants to see what KAI does; each leaves it empty: shares are the whole cluster's."""
+    """One for all tests of KAI. Each removes its queues, because KAI divides the GPUs of a cluster among all queues."""
     by_hand("LAB_KAI_BIN", "KAI 0.17.0")
     return kept.cluster(with_kai)
 

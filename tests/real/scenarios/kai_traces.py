@@ -38,10 +38,6 @@ class KaiPlayer(KubePlayer):
         found["spec"]["schedulerName"] = "kai-scheduler"
         return found
 
-    def is_evicted(self, found: Manifest) -> bool:
-        """Nobody else deletes one that has not finished."""
-        return "deletionTimestamp" in found["metadata"]
-
 
 def nodes_and_queues(submissions: Iterable[Submission]) -> Snapshot:
     """As the model sees them."""

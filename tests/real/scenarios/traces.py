@@ -149,18 +149,9 @@ class Player(ABC):
     def look(self) -> None:
         """Note what has started, was evicted, is gone or has finished since the last look."""
 
-    def clear(self) -> None:  # noqa: B027  # only some need it
-        """Remove what `furnish` has created, where others on the cluster would notice it."""
-
     def play(self) -> None:
         """Submit everything at its time; return when everything has finished."""
         self.furnish()
-        try:
-            self._play()
-        finally:
-            self.clear()
-
-    def _play(self) -> None:
         self._zero = time.monotonic()
         due = list(self.by_name.values())
         while due or any(each.finished is None for each in self.played.values()):
@@ -305,7 +296,14 @@ class KubePlayer(Player):
         for manifest in (*filter(None, queues), *(part for each in self.by_name.values() for part in self.group(each))):
             self._created.append(self.admin.ref(self.admin.create(manifest)))
 
-    def clear(self) -> None:
+    def play(self) -> None:
+        """The same, and remove groups and queues, of which the next player on the cluster has its own."""
+        try:
+            super().play()
+        finally:
+            self._clear()
+
+    def _clear(self) -> None:
         for name in self._waited_for:
             self.admin.call("DELETE", f"{self._pods}?labelSelector=run={name}", {"gracePeriodSeconds": 0})
         for ref in reversed(self._created):
@@ -333,13 +331,6 @@ class KubePlayer(Player):
             "spec": {**pod_spec(submission, POOL), "priorityClassName": class_name(submission.priority, never=False)},
         }
 
-    def is_evicted(self, found: Manifest) -> bool:
-        """Whether the scheduler has evicted this pod, which is still there."""
-        return any(
-            each["type"] == "DisruptionTarget" and each["reason"] == "PreemptionByScheduler"
-            for each in found["status"].get("conditions") or []
-        )
-
     def look(self) -> None:
         found = defaultdict[str, list[Manifest]](list)
         for pod in self.admin.call("GET", self._pods)["items"]:
@@ -358,13 +349,18 @@ class KubePlayer(Player):
             known.finished = self.now()
             self._waited_for.remove(name)
             self._delete(found, grace=0)  # or evicted as it ended
-        elif known.leaving is None and (not is_whole or any(map(self.is_evicted, found))):
+        elif known.leaving is None and (not is_whole or any(map(_is_deleted, found))):
             self.evicted(name)
-            self._delete([pod for pod in found if "deletionTimestamp" not in pod["metadata"]])
+            self._delete([pod for pod in found if not _is_deleted(pod)])
 
     def _delete(self, pods: Iterable[Manifest], *, grace: int | None = None) -> None:
         for pod in pods:
             self.admin.delete(ObjectRef(POD, pod["metadata"]["name"], SPACE), grace=grace)
+
+
+def _is_deleted(pod: Manifest) -> bool:
+    """By the scheduler, if its submission has not finished: nobody else deletes one."""
+    return "deletionTimestamp" in pod["metadata"]
 
 
 def _priority_class(value: int) -> Manifest:

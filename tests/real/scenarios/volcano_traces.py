@@ -37,10 +37,6 @@ class VolcanoPlayer(KubePlayer):
         found["spec"]["schedulerName"] = SCHEDULER
         return found
 
-    def is_evicted(self, found: Manifest) -> bool:
-        """Nobody else deletes one that has not finished."""
-        return "deletionTimestamp" in found["metadata"]
-
 
 def nodes_and_queues(submissions: Iterable[Submission]) -> Snapshot:
     """As the model sees them."""

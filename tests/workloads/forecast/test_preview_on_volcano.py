@@ -32,5 +32,5 @@ def test_a_gang_that_starts_over_whole_may_be_served_before_what_reclaimed_from_
     said = [each.sentence for each in found.doubts if each.code is DoubtCode.RIVALS_FIRST]
     assert bool(said) is doubts
     assert all(
-        each.startswith("Once evicted work (gang) is submitted again, Volcano may serve it first") for each in said
+        each.startswith("Once evicted work (gang) is submitted again, Volcano may start it before") for each in said
     )

@@ -32,8 +32,8 @@ GANG_RIVALS: Final = (
     "workloads may start on freed GPUs, and are evicted again: the gang may start later."
 )
 VICTIMS_FIRST: Final = (
-    "Once evicted work ({names}) is submitted again, {title} may serve it first, because its queue uses less by then. "
-    "It may be evicted again and again while this workload waits."
+    "Once evicted work ({names}) is submitted again, {title} may start it before this workload, and evict it again and "
+    "again while this workload waits."
 )
 OTHERS_FIRST: Final = (
     "It needs GPUs that workloads ahead of it are expected to free by evictions. None has started yet; without "
