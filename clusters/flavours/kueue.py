@@ -94,6 +94,7 @@ class Kueue:
             promises_of=guarantees_of,
             cautions_of=kueue_capabilities.forecast_warnings,
             fair_sharing=kueue_capabilities.fair_sharing,
+            assumption=kueue_capabilities.assumption,
             unmanaged=kueue_capabilities.unmanaged,
             kind_cautions_of=kueue_capabilities.kind_warnings,
         ),

@@ -70,6 +70,9 @@ IMPATIENT: Final = (
     "Kueue's waitForPodsReady is enabled: admitted workloads without ready pods in time are evicted and queued "
     "again. Forecasts do not model this."
 )
+FAIR_SHARING_ASSUMED: Final = (
+    "Assumption: Kueue's fair sharing is disabled, which is its default. Its configuration on this cluster is unknown."
+)
 WOULD_RUN_OUTSIDE: Final = (
     "the integration {integration} is disabled in Kueue's configuration, so a {kind} would run outside all quotas. A "
     f"platform admin can enable it ({WHERE})"
@@ -195,6 +198,11 @@ def kinds_outside_quotas(facts: Facts) -> tuple[str, ...]:
 def fair_sharing(facts: Facts) -> tuple[FairSharingStrategy, ...]:
     """Its strategies in their order; none: it is off, or nothing could be read."""
     return tuple(map(FairSharingStrategy, facts.get("fair", ())))
+
+
+def assumption(facts: Facts) -> str:
+    """What `fair_sharing` rests on where nothing could be read; empty: on what was read."""
+    return "" if _is_known(facts) else FAIR_SHARING_ASSUMED
 
 
 def forecast_warnings(facts: Facts, foretold: str) -> tuple[str, ...]:

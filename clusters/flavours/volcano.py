@@ -24,18 +24,9 @@ from hashlib import sha256
 from typing import Any, Final
 
 from clusters.flavours import objects as flavours_objects
-from clusters.flavours import pod_status
+from clusters.flavours import pod_status, volcano_config
 from clusters.flavours.objects import MOST_LEVELS, POOL, TOPOLOGY_KEY, go_duration
 from clusters.flavours.rendering import render_job
-from clusters.flavours.volcano_config import (
-    CONF,
-    admin_warnings,
-    domain_warnings,
-    exemptions,
-    facts_of,
-    forecast_warnings,
-    ignores_domains,
-)
 from clusters.flavours.volcano_guarantees import GUARANTEES, TOPOLOGY_DRAWBACK, guarantees_of
 from clusters.ports.flavour import (
     GANG_INCOMPLETE,
@@ -280,15 +271,16 @@ class Volcano:
         beside=(VOLCANO_POD_GROUP,),
         event_sources={VOLCANO_POD_GROUP: pod_group_events},
         configuration=SchedulerConfiguration(
-            CONF,
+            volcano_config.CONF,
             "whether the scheduler preempts, reclaims and uses topology domains",
-            facts_of=facts_of,
-            warnings_of=admin_warnings,
-            exemptions=exemptions,
-            cautions_of=forecast_warnings,
+            facts_of=volcano_config.facts_of,
+            warnings_of=volcano_config.admin_warnings,
+            exemptions=volcano_config.exemptions,
+            assumption=volcano_config.assumption,
+            cautions_of=volcano_config.forecast_warnings,
             promises_of=guarantees_of,
-            ignores_domains=ignores_domains,
-            domain_cautions_of=domain_warnings,
+            ignores_domains=volcano_config.ignores_domains,
+            domain_cautions_of=volcano_config.domain_warnings,
         ),
         topologies=VOLCANO_HYPER_NODE,
         names_domains=True,

@@ -126,6 +126,10 @@ ASSUMED_DOMAINS: Final = (
     "It may be spread over any nodes: Volcano's configuration cannot be read, and by default it lacks the plugin "
     f"{TOPOLOGY}."
 )
+NO_EVICTIONS_ASSUMED: Final = (
+    "Assumption: Volcano neither preempts nor reclaims, which is its default. Its configuration on this cluster is "
+    "unknown."
+)
 ASSUMED: Final = (
     "Assumption: nothing is evicted for it. Volcano's configuration cannot be read, and by default it lacks the "
     "actions preempt and reclaim."
@@ -254,6 +258,11 @@ def exemptions(facts: Facts) -> EvictionExemptions:
         inside_min_runtime=MIN_RUNTIME_CAUSES & frozenset(conf.spares),
         below_minimum=conf.keeps_minimum,
     )
+
+
+def assumption(facts: Facts) -> str:
+    """What `exemptions` rests on where nothing could be read; empty: on what was read."""
+    return NO_EVICTIONS_ASSUMED if conf_of(facts) is None else ""
 
 
 def forecast_warnings(facts: Facts, foretold: str) -> tuple[str, ...]:

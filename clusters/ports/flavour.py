@@ -175,6 +175,7 @@ class SchedulerConfiguration:
     promises_of: Callable[[Facts], tuple[Guarantee, ...]]  # as this configuration keeps them
     exemptions: Callable[[Facts], EvictionExemptions] = lambda _facts: NO_EXEMPTIONS  # what it never evicts
     fair_sharing: Callable[[Facts], tuple[FairSharingStrategy, ...]] = lambda _facts: ()  # as Kueue is configured
+    assumption: Callable[[Facts], str] = lambda _facts: ""  # about both, where nothing could be read; "": it was read
     ignores_domains: Callable[[Facts], str] = lambda _facts: ""  # why a gang that asks for one is put anywhere, or ""
     domain_cautions_of: Callable[[Facts], tuple[str, ...]] = lambda _facts: ()  # what is not known of that
     unmanaged: Callable[[Facts, str], str] = lambda _facts, _kind: ""  # why it leaves a kind alone; "": it does not

@@ -47,8 +47,10 @@ def test_what_is_evicted_again_and_again_is_named(admin: Rung, llm_team: Project
     replay_services.sweep()
     row = Replay.objects.get()
     row.result["endless"] = {"before": [], "after": ["line 2", "line 3"]}
+    row.result["assumptions"] = ["Assumption: Volcano does nothing."]
     row.save()
     shown = admin("replay", "show", "what if")
+    assert "Assumption: Volcano does nothing." in shown.err
     said = "after the change, submissions are evicted again and again, until nothing else finishes: line 2, line 3."
     assert said in " ".join(shown.err.split())
     assert "before the change" not in shown.err

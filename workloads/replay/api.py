@@ -171,6 +171,9 @@ class ReplayResultSchema(serializers.Serializer[Any]):
     proposedScheduler = serializers.CharField()
     leftOut = serializers.IntegerField(required=False)
     intervalSeconds = serializers.FloatField(required=False)
+    assumptions = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="About schedulers whose configuration is unknown."
+    )
 
 
 class ReplaySchema(serializers.Serializer[Any]):

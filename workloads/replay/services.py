@@ -17,6 +17,7 @@ import structlog
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
+from clusters.connection.services.scheduler_config import eviction_assumption, with_scheduler
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from portal.audit.services import audited_transaction, record
@@ -236,19 +237,18 @@ def _run(row: Replay) -> None:
         return
     if _mine(row).update(total=2 * len(rows)) != 1:
         raise _Stopped
-    proposed = row.request.get("proposedScheduler")
     today = row.request.get("scheduler") or row.cluster.flavour
-    sides = [
-        replay_under(row.cluster, rows, flavour=today, proposal={}),
-        replay_under(row.cluster, rows, flavour=proposed or today, proposal=row.request),
-    ]
+    proposed = row.request.get("proposedScheduler") or today
+    models = [with_scheduler(row.cluster, flavour) for flavour in (today, proposed)]
+    sides = [replay_on(model, rows, proposal=each) for model, each in zip(models, ({}, row.request), strict=True)]
     if not _advance(row, sides):
         return
     capacity = sum(node.capacity.gpu for node in sides[0][1].nodes if node.ready)
     before, after = (replay for replay, _base in sides)
     result = comparison(rows, before, after, capacity)
-    result |= {"scheduler": today, "proposedScheduler": proposed or today, "leftOut": left_out}
-    result["intervalSeconds"] = max(interval_of(rows, flavour) for flavour in (today, proposed or today))
+    result |= {"scheduler": today, "proposedScheduler": proposed, "leftOut": left_out}
+    result["intervalSeconds"] = max(interval_of(rows, flavour) for flavour in (today, proposed))
+    result["assumptions"] = list(dict.fromkeys(filter(None, map(eviction_assumption, models))))
     text = csv_text(HEAD, table_of(rows, before.runs, after.runs))
     _end(row, status=ReplayStatus.READY, result=result, content=text, done=2 * len(rows))
 
@@ -320,25 +320,21 @@ def _recorded_row(each: Workload, lasted: int, first: datetime) -> TraceRow:
     )
 
 
-def replay_under(
-    cluster: Cluster, rows: Sequence[TraceRow], *, flavour: str, proposal: Body
-) -> tuple[ClusterReplay, Snapshot]:
-    """The cluster's nodes without pods, and the rows as this scheduler would get them under the proposal."""
-    found = Cluster.objects.get(pk=cluster.pk)
-    found.flavour = flavour
-    after = snapshot_after(found, ())
+def replay_on(cluster: Cluster, rows: Sequence[TraceRow], *, proposal: Body) -> tuple[ClusterReplay, Snapshot]:
+    """The cluster's nodes without pods, and the rows as its scheduler would get them under the proposal."""
+    after = snapshot_after(cluster, ())
     base = Snapshot(
         nodes=after.nodes,
-        queues=_proposed_queues(found, after.queues, proposal.get("quotas") or []),
+        queues=_proposed_queues(cluster, after.queues, proposal.get("quotas") or []),
         strategies=after.strategies,
         exempt=after.exempt,
         fair_sharing=after.fair_sharing,
         levels=after.levels,
     )
-    submission = _submissions(found, proposal)
-    interval = interval_of(rows, flavour) * SECOND
+    submission = _submissions(cluster, proposal)
+    interval = interval_of(rows, cluster.flavour) * SECOND
     made = [submission(row) for row in rows]
-    return ClusterReplay(base, made, flavour=flavour, grace=GRACE * SECOND, interval=interval), base
+    return ClusterReplay(base, made, flavour=cluster.flavour, grace=GRACE * SECOND, interval=interval), base
 
 
 def _submissions(cluster: Cluster, proposal: Body) -> Callable[[TraceRow], RecordedSubmission]:

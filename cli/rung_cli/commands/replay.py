@@ -203,6 +203,8 @@ def _print(out: Any, found: Replay) -> None:
         result = found["result"]
         lines = [{"name": "all", **result["all"]}, *result["priorities"], *result["projects"]]
         out.rows(lines, FIGURES, name=_name, empty="")
+        for text in result.get("assumptions", ()):
+            warn(text)
         for side, names in result.get("endless", {}).items():
             if names:
                 named = ", ".join(names[:NAMED]) + (" and others" if len(names) > NAMED else "")

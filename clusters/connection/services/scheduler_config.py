@@ -8,6 +8,7 @@ Read again by every reconcile that looks at everything; forgotten when the clust
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -317,9 +318,26 @@ def fair_sharing(cluster: Cluster) -> tuple[FairSharingStrategy, ...]:
     return () if by is None else by.fair_sharing(cluster.configured)
 
 
+def eviction_assumption(cluster: Cluster) -> str:
+    """What Rung assumes of its scheduler's evictions because its configuration is unknown; empty: it is known."""
+    by = flavour_for(cluster.flavour).traits.configuration
+    return "" if by is None else by.assumption(cluster.configured)
+
+
 def eviction_settings(cluster: Cluster) -> EvictionSettings:
     """Its scheduler, and as far as Rung knows what evictions depend on in its configuration."""
-    return EvictionSettings(Flavour(cluster.flavour), eviction_exemptions(cluster), fair_sharing(cluster))
+    assumed = bool(eviction_assumption(cluster))
+    return EvictionSettings(Flavour(cluster.flavour), eviction_exemptions(cluster), fair_sharing(cluster), assumed)
+
+
+def with_scheduler(cluster: Cluster, flavour: str, facts: Facts | None = None) -> Cluster:
+    """A copy of the row as if it had this scheduler. facts: of its configuration, where known; by default what is known
+    of the scheduler that it has, and nothing of another.
+    """
+    found = copy(cluster)
+    if flavour != cluster.flavour:
+        found.flavour, found.configured = flavour, facts or {}
+    return found
 
 
 def forecast_warnings(cluster: Cluster, foretold: str) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def volcano(db: None, wanted: Wanted) -> Cluster:
     return build_cluster(name="vulcan", flavour="volcano")
 
 
-def say(store: MemoryStore, actions: str) -> None:
+def configure_volcano(store: MemoryStore, actions: str) -> None:
     """Write Volcano's configuration there."""
     gateway = MemoryGateway(store)
     data = {KEY: f'actions: "{actions}"\ntiers: [{{plugins: [{{name: priority}}]}}]\n'}
@@ -53,7 +53,7 @@ def seen(cluster: Cluster) -> Cluster:
 
 
 def test_it_is_as_shipped_until_a_reconcile_has_read_it(volcano: Cluster) -> None:
-    say(store_of(str(volcano.pk)), ALL)
+    configure_volcano(store_of(str(volcano.pk)), ALL)
     assert eviction_exemptions(volcano) == BOTH
     assert "Assumption: default configuration" in next(each.explanation for each in guarantees_on(volcano))
     assert eviction_exemptions(seen(volcano)) == NO_EXEMPTIONS
@@ -61,9 +61,9 @@ def test_it_is_as_shipped_until_a_reconcile_has_read_it(volcano: Cluster) -> Non
 
 def test_a_change_is_seen_by_the_next_full_look_and_what_is_gone_is_assumed_again(volcano: Cluster) -> None:
     store = store_of(str(volcano.pk))
-    say(store, ALL)
+    configure_volcano(store, ALL)
     seen(volcano)
-    say(store, "allocate, preempt")
+    configure_volcano(store, "allocate, preempt")
     assert eviction_exemptions(seen(volcano)) == EvictionExemptions(frozenset({Cause.RECLAIM}))
     MemoryGateway(store).delete(CONF)
     assert seen(volcano).configured == {}
@@ -79,7 +79,7 @@ def test_a_change_is_seen_by_the_next_full_look_and_what_is_gone_is_assumed_agai
 def test_a_cluster_that_does_not_let_it_be_read(
     volcano: Cluster, monkeypatch: pytest.MonkeyPatch, error: ClusterError, left: EvictionExemptions
 ) -> None:
-    say(store_of(str(volcano.pk)), ALL)
+    configure_volcano(store_of(str(volcano.pk)), ALL)
     seen(volcano)
     real = MemoryGateway.get
 
@@ -95,7 +95,7 @@ def test_a_cluster_that_does_not_let_it_be_read(
 
 
 def test_another_scheduler_knows_nothing_of_it(volcano: Cluster) -> None:
-    say(store_of(str(volcano.pk)), ALL)
+    configure_volcano(store_of(str(volcano.pk)), ALL)
     before = seen(volcano)
     assert before.configured
     plan = plan_switch(cluster=before, flavour="kai")
@@ -107,7 +107,7 @@ def test_another_scheduler_knows_nothing_of_it(volcano: Cluster) -> None:
 
 def test_a_plan_of_a_switch_promises_what_the_configuration_there_keeps(cluster: Cluster, wanted: Wanted) -> None:
     unread = plan_switch(cluster=cluster, flavour="volcano")
-    say(store_of(str(cluster.pk)), "allocate, reclaim")
+    configure_volcano(store_of(str(cluster.pk)), "allocate, reclaim")
     read = plan_switch(cluster=cluster, flavour="volcano")
     assert unread.hindrances.warnings == (UNREAD,)
     assert NO_PREEMPT in read.hindrances.warnings

@@ -70,9 +70,11 @@ def test_the_report_names_what_is_evicted_again_and_again(person: Client, llm_te
     row = Replay.objects.get()
     assert row.result["endless"] == {"before": [], "after": []}
     assert "again and again" not in words(person, f"{PATH}{row.pk}/")
+    row.result["assumptions"] = ["Assumption: Volcano does nothing."]
     row.result["endless"] = {"before": ["line 2"], "after": [f"line {number}" for number in range(2, 9)]}
     row.save()
     page = words(person, f"{PATH}{row.pk}/")
+    assert "Assumption: Volcano does nothing." in page
     assert "Before the change, submissions are evicted again and again, until nothing else finishes: line 2." in page
     assert "After the change" in page
     assert "line 2, line 3, line 4, line 5, line 6 and others. The replay ends there" in page

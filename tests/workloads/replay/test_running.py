@@ -13,6 +13,8 @@ from portal.kit.errors import Conflict, ValidationFailed
 from portal.kit.security.actors import Actor
 from scheduling.forecast.replay import ClusterReplay
 from tenants.organisation.models import Project
+from tests.clusters.flavours.test_volcano_cdp import FIRST, SECOND
+from tests.clusters.flavours.test_volcano_cdp import facts as volcano_facts
 from tests.factories.workloads import WorkloadFactory
 from workloads.dictionary.models import Priority
 from workloads.replay import services as replay_services
@@ -86,6 +88,30 @@ def test_before_and_after_are_those_of_the_two_dictionaries(ask: Ask) -> None:
     assert [found["all"][side]["p90WaitSeconds"] for side in ("before", "after")] == [30, 9 * HOUR]
     assert [each["name"] for each in found["priorities"]] == ["low", "medium"]
     assert found["projects"][0]["name"] == "llm-team"
+
+
+def test_a_scheduler_whose_configuration_is_unknown_is_replayed_with_its_defaults_and_the_report_says_so(
+    ask: Ask, cluster: Cluster
+) -> None:
+    """As Kueue's is known here, not what Volcano would be configured to do."""
+    known = {"integrations": ["batch/job"], "external": [], "narrowed": False, "fair": [], "impatient": False}
+    Cluster.objects.update(flavour="kueue", configured=known)
+    cluster.refresh_from_db()
+    replay = ask(proposedScheduler="volcano")
+    replay_services.run(replay.pk)
+    replay.refresh_from_db()
+    assert replay.status == "Ready", replay.message
+    (text,) = replay.result["assumptions"]
+    assert text.startswith("Assumption: Volcano neither preempts nor reclaims, which is its default.")
+
+
+def test_a_scheduler_whose_configuration_is_known_is_replayed_with_it(ask: Ask, cluster: Cluster) -> None:
+    Cluster.objects.update(flavour="volcano", configured=volcano_facts(FIRST, SECOND))
+    cluster.refresh_from_db()
+    replay = ask()
+    replay_services.run(replay.pk)
+    replay.refresh_from_db()
+    assert (replay.result["all"]["before"]["evictions"], replay.result["assumptions"]) == (1, [])
 
 
 def test_a_larger_limit_ends_a_wait(ask: Ask) -> None:
@@ -208,7 +234,7 @@ def test_an_error_is_tried_again_and_named_without_its_inside(ask: Ask, monkeypa
     def broken(*_args: Any, **_more: Any) -> Any:
         raise RuntimeError("inside")
 
-    monkeypatch.setattr(replay_services, "replay_under", broken)
+    monkeypatch.setattr(replay_services, "replay_on", broken)
     for _try in range(replay_services.TRIES):
         later(replay, minutes=1)
         replay_services.run(replay.pk)
