@@ -40,11 +40,15 @@ class Blocker(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EvictionSettings:
-    """A scheduler and the parts of its configuration that evictions depend on, as in `Snapshot`."""
+    """A scheduler and the parts of its configuration that evictions depend on, as in `Snapshot`.
+
+    assumed: its configuration is unknown, and they are its defaults.
+    """
 
     flavour: Flavour
     exempt: EvictionExemptions = NO_EXEMPTIONS
     fair_sharing: tuple[FairSharingStrategy, ...] = ()
+    assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

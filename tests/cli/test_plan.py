@@ -6,7 +6,10 @@ from portal.kit.security.actors import SYSTEM
 from tenants.organisation.models import Project
 from tenants.quotas.models import ProjectQuota
 from tests.cli.conftest import Rung
+from tests.factories.clusters import ClusterFactory
 from tests.factories.tenants import GPU
+from tests.workloads.dictionary.test_plans import change
+from workloads.dictionary.services.plans import plan_priority_change
 from workloads.plans.models import Plan
 from workloads.plans.services.plans import plan_change
 
@@ -32,6 +35,20 @@ def test_a_plan_is_listed_shown_applied_and_rolled_back(admin: Rung, plan: Plan)
     back = admin("plan", "rollback", key, "-o", "name").out.strip()
     assert admin("plan", "apply", back, "--yes", "-o", "json").data["rollsBack"] == key
     assert ProjectQuota.objects.get(project__name="llm-team").gpu_deserved == 4 * GPU
+
+
+def test_a_plan_of_a_priority_names_who_can_evict_whom_on_each_cluster(admin: Rung, llm_team: Project) -> None:
+    ClusterFactory(name="plain", flavour="kube")
+    ClusterFactory(name="ash", flavour="volcano")
+    plan = plan_priority_change(change=change("medium", value=130), actor=SYSTEM)
+    shown = admin("plan", "show", str(plan.pk))
+    assert shown.code == 0, shown.err
+    lines = shown.out.splitlines()
+    first = lines.index(next(line for line in lines if line.startswith("Evictions on plain (kube-scheduler):")))
+    assert "  medium can now evict high" in lines[first:]
+    last = next(line for line in lines if line.startswith("Evictions on ash (Volcano): no level evicts another."))
+    assert "Assumption: Volcano neither preempts nor reclaims" in last
+    assert lines[lines.index(last) + 1] == "  no pair of priorities changes"
 
 
 def test_a_discarded_plan_is_not_applied(admin: Rung, plan: Plan) -> None:

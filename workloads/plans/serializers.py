@@ -73,6 +73,9 @@ PlanVictimScopeSchema = schema(
     clusters=PlanSchedulerSchema(many=True),
     reach=_TEXT,
     foreign=serializers.CharField(allow_blank=True),
+    assumption=serializers.CharField(
+        allow_blank=True, required=False, help_text="What is assumed because the scheduler's configuration is unknown."
+    ),
     levels=PlanLevelSchema(many=True),
     matrix=PlanMatrixRowSchema(many=True),
     rules=serializers.ListField(child=serializers.CharField()),

@@ -206,10 +206,21 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, group in plan["workloads"].items():
         for each in group["examples"]:
             yield f"{name.replace('_', ' ')}: {each['project']}/{each['name']}, {each['priority']} {each['value']}", ""
-    for verb, words in (("new", "can now"), ("lost", "can no longer")):
-        yield from ((f"{who} {words} evict {whom}", "") for who, whom in plan["victims"][verb])
+    for scope in plan["victims"].get("scopes", ()):
+        yield from ((line, "") for line in _eviction_lines(scope))
     yield from (_reclaim_line(each) for each in plan.get("reclaims", ()))
     yield from ((f"Warning: {warning}", "yellow") for warning in plan["warnings"])
+
+
+def _eviction_lines(scope: Mapping[str, Any]) -> Iterator[str]:
+    """On the clusters where evictions are alike: how far they go, and which pairs of priorities are new or lost."""
+    where = ", ".join(f"{each['name']} ({each['scheduler']})" for each in scope["clusters"])
+    notes = filter(None, (scope["foreign"], scope.get("assumption")))
+    yield " ".join((f"Evictions on {where}: {scope['reach']}.", *notes))
+    for verb, words in (("new", "can now"), ("lost", "can no longer")):
+        yield from (f"  {who} {words} evict {whom}" for who, whom in scope[verb])
+    if not (scope["new"] or scope["lost"]):
+        yield "  no pair of priorities changes"
 
 
 def _reclaim_line(each: Mapping[str, Any]) -> tuple[str, str]:

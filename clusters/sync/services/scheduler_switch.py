@@ -4,7 +4,6 @@ The plan asks the cluster and writes nothing. It is an estimate: the cluster mov
 looked at. Undone by switching back.
 """
 
-import copy
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from django.utils import timezone
 
 from clusters.connection.services.connection_test import SwitchPreconditions, hindrances
 from clusters.connection.services.gateways import gateway_for
-from clusters.connection.services.scheduler_config import guarantees_on, guarantees_under
+from clusters.connection.services.scheduler_config import guarantees_on, guarantees_under, with_scheduler
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.inventory.services import workload_hooks
@@ -76,10 +75,14 @@ class GuaranteeChange:
 
 @dataclass(frozen=True, slots=True)
 class SwitchPlan:
-    """What a switch would do, as of one generation of the cluster. `conflicts`: what prevents it, in sentences."""
+    """What a switch would do, as of one generation of the cluster. `conflicts`: what prevents it, in sentences.
+
+    target: the cluster's row with the new scheduler and its configuration, as far as that could be read.
+    """
 
     before: SchedulerFlavour
     after: SchedulerFlavour
+    target: Cluster
     generation: int
     asked_at: datetime
     observed_at: datetime | None
@@ -110,8 +113,7 @@ def plan_switch(*, cluster: Cluster, flavour: str) -> SwitchPlan:
     before, after = flavour_for(cluster.flavour), flavour_for(flavour)
     gateway, asked_at = gateway_for(cluster), timezone.now()
     missing = hindrances(gateway, before, after)
-    target = copy.copy(cluster)
-    target.flavour, target.configured = flavour, missing.configured
+    target = with_scheduler(cluster, flavour, missing.configured)
     work = workload_hooks.work_in(target, after)
     retired = _retired(cluster, after, stays=work.stays.count > 0)
     wanted: list[Manifest] = []
@@ -125,6 +127,7 @@ def plan_switch(*, cluster: Cluster, flavour: str) -> SwitchPlan:
     return SwitchPlan(
         before=before,
         after=after,
+        target=target,
         generation=cluster.generation,
         asked_at=asked_at,
         observed_at=cluster.observed_at,

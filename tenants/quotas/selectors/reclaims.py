@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from django.utils.translation import gettext as _
 
+from clusters.connection.services.scheduler_config import eviction_assumption
 from clusters.inventory.models import Cluster, NodePool
 from portal.kit.security.actors import Actor
 from scheduling.forecast.headroom import Headrooms, PoolCapacity, QueueLevel, Reclaim, Sharing
@@ -53,7 +54,9 @@ class ReclaimArrow:
 
 @dataclass(frozen=True, slots=True)
 class Reclaims:
-    """sharing: how the scheduler shares. arrows: now possible; left_out: how many more there are. rule: in words."""
+    """sharing: how the scheduler shares. arrows: now possible; left_out: how many more there are. rule: in words, with
+    what is assumed of the scheduler's configuration.
+    """
 
     sharing: Sharing
     rule: str
@@ -67,8 +70,9 @@ def reclaims_on(cluster: Cluster, actor: Actor, *, project: Project | None = Non
     Queries do not grow with projects or pools.
     """
     sharing = sharing_on(cluster)
+    rule = " ".join(filter(None, (eviction_assumption(cluster), _rule(sharing))))
     if sharing is Sharing.TAKEN:
-        return Reclaims(sharing, _rule(sharing))
+        return Reclaims(sharing, rule)
     pools = list(cluster.node_pools.select_related("cluster"))
     names = _Names(cluster, access_for(actor), HeadroomInputs(pools))
     own = {f"project {project.pk}", f"department {project.department_id}"} if project else None
@@ -79,7 +83,7 @@ def reclaims_on(cluster: Cluster, actor: Actor, *, project: Project | None = Non
     )
     found = sorted(shown, key=lambda each: -each[2].gpu)
     arrows = tuple(names.arrow(*each) for each in found[:MOST])
-    return Reclaims(sharing, _rule(sharing), arrows, max(len(found) - MOST, 0))
+    return Reclaims(sharing, rule, arrows, max(len(found) - MOST, 0))
 
 
 Found = tuple[NodePool, Mapping[str, QueueLevel], Reclaim]

@@ -82,7 +82,7 @@ def kai(cluster: Cluster) -> Cluster:
         pytest.param("kube", "all", "in any namespace", id="kube"),
         pytest.param("kai", "preemptible", "KAI preempts inside the project's queue", id="kai"),
         pytest.param("kueue", "all", "withinClusterQueue: LowerPriority", id="kueue"),
-        pytest.param("volcano", "none", "not configured with the action preempt", id="volcano as shipped"),
+        pytest.param("volcano", "none", "Assumption: the scheduler lacks the action preempt", id="volcano, unread"),
     ],
 )
 def test_a_cell_names_the_rule_of_the_clusters_scheduler(
@@ -93,6 +93,17 @@ def test_a_cell_names_the_rule_of_the_clusters_scheduler(
     said, text = cell(found, "high", "low")
     assert (said, rule in text) == (evicts, True)
     assert cell(found, "low", "high")[0] == "none"
+
+
+def test_what_the_configuration_was_read_to_lack_is_no_assumption(
+    cluster: Cluster, alice: User, client_of: Clients
+) -> None:
+    Cluster.objects.update(flavour="volcano")
+    assert "Assumption: Volcano neither" in matrix(alice, clusterId=str(cluster.pk))["reclaimRule"]
+    Cluster.objects.update(configured={"actions": ["allocate"], "plugins": {}})
+    found = matrix(alice, clusterId=str(cluster.pk))
+    assert cell(found, "high", "low") == ("none", "The scheduler is not configured with the action preempt.")
+    assert found["reclaimRule"].startswith("No quota is reclaimed on this cluster")
 
 
 def test_on_kube_scheduler_the_same_holds_in_every_project(cluster: Cluster, alice: User, client_of: Clients) -> None:

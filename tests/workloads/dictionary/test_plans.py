@@ -410,9 +410,12 @@ def test_how_far_a_priority_evicts_is_said_for_each_clusters_scheduler(
 def test_a_scheduler_without_the_action_preempt_gains_and_loses_nothing(as_admin: Actor, cluster: Cluster) -> None:
     Cluster.objects.update(flavour="volcano", configured={})
     ClusterFactory(name="plain", flavour="kube")
+    ClusterFactory(name="read", flavour="volcano", configured={"actions": ["allocate"], "plugins": {}})
     plan = plan_priority_change(change=change("medium", value=130), actor=as_admin)
     scopes = {each["clusters"][0]["name"]: each for each in plan.effect["victims"]["scopes"]}
     assert (scopes["lab"]["new"], scopes["lab"]["reach"]) == ([], "no level evicts another")
+    assert scopes["lab"]["assumption"].startswith("Assumption: Volcano neither preempts nor reclaims")
+    assert scopes["read"]["assumption"] == scopes["plain"]["assumption"] == ""
     assert ["medium", "high"] in scopes["plain"]["new"]
 
 

@@ -206,6 +206,17 @@ def test_a_plan_of_a_deleted_project_is_for_platform_admins_and_is_not_applied(
     assert refusal.value.code == "plan_moved"
 
 
+def test_a_plan_says_what_it_assumes_of_a_scheduler_whose_configuration_is_unknown(
+    llm_team: Project, as_admin: Actor
+) -> None:
+    Cluster.objects.update(flavour="volcano")
+    plan = plan_change(kind="project_quota", change=quota(gpu_deserved=GPU), actor=as_admin)
+    assert "lab: Assumption: Volcano neither preempts nor reclaims" in " ".join(plan.effect["warnings"])
+    Cluster.objects.update(configured={"actions": ["allocate", "reclaim"], "plugins": {}})
+    plan = plan_change(kind="project_quota", change=quota(gpu_deserved=GPU), actor=as_admin)
+    assert "Assumption" not in " ".join(plan.effect["warnings"])
+
+
 def test_a_plan_shows_which_reclaims_it_changes_by_the_names_that_its_reader_may_see(
     llm_team: Project, research: Department, h100: NodePool, as_admin: Actor, as_alice: Actor
 ) -> None:

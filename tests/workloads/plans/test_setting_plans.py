@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from clusters.backends.memory import store_of
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.inventory.services.inventory import POOL_LABEL
 from clusters.sync.services.reconcile import reconcile
@@ -14,6 +15,7 @@ from clusters.watch.models import ObservedPod
 from portal.audit.models import AuditRecord
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, MinRuntime, PriorityCap, ProjectQuota, TimeLimit
+from tests.clusters.connection.test_scheduler_config import configure_volcano
 from tests.factories.tenants import GPU
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.support.rest_clients import Robot
@@ -250,6 +252,16 @@ def test_a_scheduler_names_objects_work_promises_and_who_may_evict_whom(robot: R
     assert scope["clusters"] == [{"name": "lab", "scheduler": "kube-scheduler"}]
     assert scope["rules"]
     assert plan["warnings"]
+
+
+def test_a_scheduler_evicts_as_its_configuration_there_says(robot: Robot, llm_team: Project) -> None:
+    cluster = Cluster.objects.get()
+    reconcile(cluster)
+    (unread,) = planned(robot, "scheduler", cluster="lab", flavour="volcano")["victims"]["scopes"]
+    assert (unread["reach"], unread["assumption"][:29]) == ("no level evicts another", "Assumption: Volcano neither p")
+    configure_volcano(store_of(str(cluster.pk)), "allocate, preempt, reclaim")
+    (read,) = planned(robot, "scheduler", cluster="lab", flavour="volcano")["victims"]["scopes"]
+    assert (read["reach"], read["assumption"]) == ("within one queue, preemptible workloads only", "")
 
 
 def test_a_plan_whose_setting_moved_is_refused_with_what_moved(robot: Robot, llm_team: Project) -> None:

@@ -127,11 +127,15 @@ def _blocked(blocker: Blocker, case: EvictionCase) -> str:
     if blocker is Blocker.CONFIGURATION:
         action = Cause.PREEMPT if case.place is VictimPlace.OWN else Cause.RECLAIM
         if action in case.settings.exempt.causes:
-            return f"The scheduler is not configured with the action {action}."
+            return (BY_DEFAULT if case.settings.assumed else WITHOUT).format(action=action)
         return ABOVE_MINIMUM if case.settings.exempt.below_minimum else CONFIGURED
     return BLOCKED.get((case.settings.flavour, blocker), BLOCKED[None, blocker])
 
 
+WITHOUT: Final = "The scheduler is not configured with the action {action}."
+BY_DEFAULT: Final = (
+    "Assumption: the scheduler lacks the action {action}, as by default. Its configuration on this cluster is unknown."
+)
 ABOVE_MINIMUM: Final = "By its configuration the scheduler evicts only pods above the minimum of their job."
 CONFIGURED: Final = "The scheduler's configuration excludes it."
 KUBE: Final = (

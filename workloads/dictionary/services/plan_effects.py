@@ -2,13 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from typing import Any, Final
 
 from django.db.models import Q, QuerySet
 
-from clusters.connection.services.scheduler_config import eviction_settings, guarantee_on
+from clusters.connection.services.scheduler_config import eviction_assumption, eviction_settings, guarantee_on
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.flavour import DesiredState, PriorityLevel, Traits
@@ -47,29 +46,28 @@ def victims_of(clusters: Iterable[Cluster], before: Draft, after: Draft) -> dict
     """
     pairs: list[tuple[EvictionMatrix, EvictionMatrix]] = []
     known: dict[EvictionSettings, int] = {}  # most clusters are configured alike
-    alike: defaultdict[tuple[int, str], list[Cluster]] = defaultdict(list)
+    alike: defaultdict[tuple[int, str, str], list[Cluster]] = defaultdict(list)
     for cluster in clusters:
         settings = eviction_settings(cluster)
         if settings not in known:
             pair = matrices(before, after, settings)
             pairs += [] if pair in pairs else [pair]
             known[settings] = pairs.index(pair)
-        alike[known[settings], _foreign(cluster)].append(cluster)
-    scopes = [_scope(rows, *pairs[number], foreign, before) for (number, foreign), rows in alike.items()]
+        alike[known[settings], _foreign(cluster), eviction_assumption(cluster)].append(cluster)
+    scopes = [_scope(rows, *pairs[number], before) for (number, *_notes), rows in alike.items()]
     changes = any(each["new"] or each["lost"] for each in scopes)
     return {**_changed(*matrices(before, after, BY_VALUE)), "scopes": scopes if changes else []}
 
 
-def victims_of_switch(cluster: Cluster, flavour: str) -> dict[str, Any]:
-    """The same for a cluster that gets another scheduler, with that scheduler's default configuration.
+def victims_of_switch(cluster: Cluster, target: Cluster) -> dict[str, Any]:
+    """The same for a cluster that gets another scheduler. target: its row with that scheduler and its configuration.
 
     The scope is there also where the same pairs may evict under other rules, such as across projects.
     """
-    draft, target = current_draft(), copy(cluster)
-    target.flavour, target.configured = flavour, {}
+    draft = current_draft()
     old, new = (eviction_matrix(draft, eviction_settings(each)) for each in (cluster, target))
     differs = old.tables != new.tables
-    return {**_changed(old, new), "scopes": [_scope([target], old, new, _foreign(target), draft)] if differs else []}
+    return {**_changed(old, new), "scopes": [_scope([target], old, new, draft)] if differs else []}
 
 
 def matrices(before: Draft, after: Draft, settings: EvictionSettings) -> tuple[EvictionMatrix, EvictionMatrix]:
@@ -80,15 +78,14 @@ def _foreign(cluster: Cluster) -> str:
     return FOREIGN if guarantee_on(cluster, "foreign_pods_stay").enforced == "no" else ""
 
 
-def _scope(
-    clusters: Iterable[Cluster], old: EvictionMatrix, new: EvictionMatrix, foreign: str, before: Draft
-) -> dict[str, Any]:
+def _scope(clusters: Sequence[Cluster], old: EvictionMatrix, new: EvictionMatrix, before: Draft) -> dict[str, Any]:
     gone = [each for each in before.offered if each.name not in {level.name for level in new.levels}]
     levels = sorted([*new.levels, *gone], key=lambda level: -level.value)
     return {
         "clusters": [{"name": each.name, "scheduler": flavour_for(each.flavour).title} for each in clusters],
         "reach": reach_of(new),
-        "foreign": foreign,
+        "foreign": _foreign(clusters[0]),
+        "assumption": eviction_assumption(clusters[0]),
         "levels": [{"name": each.name, "value": each.value, "gone": each in gone} for each in levels],
         "matrix": difference(old.own, new.own, levels),
         "rules": list(new.rules),

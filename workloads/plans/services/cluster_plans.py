@@ -219,7 +219,7 @@ class DeferralPlan(ClusterSetting):
             yield str(kept.explanation)
 
 
-VictimsOfSwitch = Callable[[Cluster, str], dict[str, Any]]
+VictimsOfSwitch = Callable[[Cluster, Cluster], dict[str, Any]]
 """Who may evict whom there now and under that scheduler, as `Effect.victims`."""
 
 
@@ -266,7 +266,7 @@ class SchedulerPlan(ClusterSetting):
         if rows:
             found["objects"] = [{"cluster": cluster.name, "simulated": cluster.is_simulated, "changes": rows}]
         found["workloads"] |= _switched(plan)
-        found["victims"] = self._victims(cluster, change["flavour"])
+        found["victims"] = self._victims(cluster, plan.target)
         found["warnings"] = list(_switch_warnings(plan))
         return {**found, "sentence": effect_sentence(found)}
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from clusters.connection.services.scheduler_config import eviction_assumption
 from clusters.inventory.models import NodePool
 from portal.kit.errors import NotFound, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
@@ -292,7 +293,8 @@ def effect(change: Change, actor: Actor) -> Effect:
     found["reclaims"] = changed_reclaims
     found["quotas"] = list(_quota_rows(edits, projects))
     found["sums"] = [{**old, "after": new["before"]} for old, new in zip(sums_before, sums_after, strict=True)]
-    found["warnings"] = list(dict.fromkeys(str(problem.message) for problem in warnings))
+    assumed = (f"{each.name}: {text}" for each in clusters.values() if (text := eviction_assumption(each)))
+    found["warnings"] = list(dict.fromkeys([*(str(problem.message) for problem in warnings), *assumed]))
     return {**found, "sentence": _sentence(found)}
 
 
