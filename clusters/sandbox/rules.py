@@ -338,6 +338,14 @@ def preempted_by_kueue(*, workload: str, job: str, cause: Cause, queues: tuple[s
     )
 
 
+PREEMPTS_IN_KUEUE: Final = "Pending the preemption of"
+
+
+def preempts_in_kueue(message: str) -> bool:
+    """Whether a job waits for its victims by this message."""
+    return PREEMPTS_IN_KUEUE in message
+
+
 def waiting_in_kueue(pend: PendingReason, *, queue: str, flavor: str, topology: str, pods: int, evicts: int) -> str:
     """Why a job of so many pods is held back. `evicts`: how many workloads have to end for it."""
     part = _dimension(pend)
@@ -351,7 +359,7 @@ def waiting_in_kueue(pend: PendingReason, *, queue: str, flavor: str, topology: 
     match pend.reason:
         case Reason.EVICTING:
             short = nowhere if pend.also else f"insufficient unused quota {there}"
-            return f"{head}{short}. Pending the preemption of {evicts} workload(s)"
+            return f"{head}{short}. {PREEMPTS_IN_KUEUE} {evicts} workload(s)"
         case Reason.NO_DOMAIN | Reason.NO_ROOM | Reason.NEVER_FITS | Reason.NO_SUCH_POOL:
             return f"{head}{nowhere}"
         case Reason.QUEUE_MISSING:

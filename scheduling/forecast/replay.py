@@ -337,6 +337,10 @@ class ClusterReplay:
             self._drop(group, wait.pend.reason)
         elif self._backlog is not None:
             self._keep(self._backlog, group, wait)
+        elif self._flavour == Flavour.KUEUE and wait.nominated:
+            pods = tuple([replace(pod, nominated=wait.nominated[pod.name]) for pod in group.pods])
+            if pods != group.pods:
+                self._come[group.name] = _with_pods(group, pods, group.started)
 
     def _drop(self, group: PodGroup, reason: Reason) -> None:
         run = self.runs[_owner(group)]

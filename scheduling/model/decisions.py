@@ -40,6 +40,10 @@ class Evict:
     moves_to: Final[Mapping[str, str]] = field(default_factory=dict)
 
 
+QUOTA: Final = "quota"
+"""Nomination of a workload that waits for its victims where the scheduler names no nodes (Kueue)."""
+
+
 @dataclass(slots=True, unsafe_hash=True)
 class Wait:
     """Wait, with the reason. nominated: node by pod name whose capacity is being freed (reason Evicting).

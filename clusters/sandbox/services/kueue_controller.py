@@ -58,7 +58,7 @@ from clusters.sandbox.services.scheduler import CycleCounts
 from clusters.sandbox.services.snapshot import nodes_of
 from clusters.sandbox.services.store import ObjectStore, set_condition
 from scheduling.forecast.cycle import cycle
-from scheduling.model.decisions import Decision, Evict, Start, Wait
+from scheduling.model.decisions import QUOTA, Decision, Evict, Start, Wait
 from scheduling.model.preemptibility import Cause
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot
 
@@ -173,7 +173,8 @@ def snapshot_of(store: ObjectStore, dialect: QueueDialect, entries: Mapping[str,
 def _group(name: str, entry: QueuedJob) -> PodGroup:
     """What was let go holds its places, else what its pods hold, or what it asks for until there are some."""
     reserved = condition(entry.workload, RESERVED) or {}
-    asked = tuple(Pod(entry.named(slot), requests_of(dict(slot.template))) for slot in entry.slots)
+    first = QUOTA if sandbox_rules.preempts_in_kueue(reserved.get("message", "")) else None
+    asked = tuple(Pod(entry.named(slot), requests_of(dict(slot.template)), nominated=first) for slot in entry.slots)
     return PodGroup(
         name=name,
         queue=entry.queue,

@@ -14,15 +14,17 @@ Source: Kueue 0.19, checked against recorded decisions (docs/model.md).
 - A request larger than queue and cohorts could ever provide never starts. A request larger than the queue's whole quota
   never evicts, not even in its own queue, unless a cohort below the root could hold it (`preemption`).
 - A workload that fits once the victims of this round are gone waits for them and reserves the capacity. Until it is
-  admitted Kueue decides about nothing else in its queue. Cycles over time do the same (`Until.CHANGES`); a forecast
-  decides about the rest as well, with that capacity taken.
+  admitted it is the head of its queue, and Kueue decides about nothing else there.
+- Cycles over time (`Until.CHANGES`) do the same: it is nominated to `QUOTA`, and in every round its quota is reserved
+  in its turn. What is admitted in one round may be evicted in the next, the first of its priority. Other cycles decide
+  about the rest of its queue as well, with that capacity taken, and evict nothing that starts in them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scheduling.model.decisions import Decision, Evict, Start, Until, Wait, up_to
+from scheduling.model.decisions import QUOTA, Decision, Evict, Start, Until, Wait, up_to
 from scheduling.model.preemptibility import QueuePreemptionPolicy
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import ZERO, Resources
@@ -98,7 +100,8 @@ class _Head:
 class _KueueCycle:
     """skips: whether it leaves out refusals that are certain, without a look at the workloads.
 
-    holds_queues: whether nothing else of a queue is decided while one of its workloads waits for victims.
+    over_time: whether other cycles follow, so that a workload that waits for its victims holds its queue.
+    preempting: those of this cycle; each round reserves quota for them in their turn. reserved: in the present round.
     """
 
     def __init__(self, snapshot: Snapshot, state: KueueState, until: Until) -> None:
@@ -107,8 +110,11 @@ class _KueueCycle:
         self._places: Final = state.places
         self._claims: Final = state.claims
         self._trees: Final = [*dict.fromkeys(state.trees.values())]
-        self._holds_queues: Final = until is Until.CHANGES
-        self._skips: Final = self._holds_queues and not (self._fair or state.counts_nodes)
+        self._over_time: Final = until is Until.CHANGES
+        self._now: Final = snapshot.now or 0
+        self._preempting: Final[list[_Plan]] = []
+        self._reserved: Final[list[KueueCandidate]] = []
+        self._skips: Final = self._over_time and not (self._fair or state.counts_nodes)
         self._refusals: Final[dict[QuotaTree, list[Wait]]] = {}
 
     def run(self) -> Iterator[Iterable[Decision]]:
@@ -134,19 +140,29 @@ class _KueueCycle:
             for head in heads.values():
                 head.at += in_vain + 1
             judged = [heads[name] for name, rounds in ahead.items() if rounds == in_vain]
-            for plan in self._in_turn([self._planned(head.line.turns[head.at - 1][3]) for head in judged]):
-                head = heads[plan.case.queue.name]
-                if plan.pend is not None:
-                    self._refusals[head.tree].append(Wait(plan.case.group, plan.pend))
-                elif self._still_holds(plan):
-                    yield self._carry_out(plan)
-                    if self._holds_queues and not plan.now:
-                        head.at = len(head.line.turns)
-                else:
-                    head.at -= 1
+            plans = [self._planned(head.line.turns[head.at - 1][-1]) for head in judged]
+            self._reserved.clear()
+            for plan in self._in_turn([*plans, *self._preempting]):
+                yield self._turn(plan, heads[plan.case.queue.name])
         for tree, version in zip(trees, versions, strict=True):
             unchanged = tree.version == version and not self._state.counts_nodes
             tree.waits = (version, None if self._skips else self._refusals[tree]) if unchanged else None
+
+    def _turn(self, plan: _Plan, head: _Head) -> Iterator[Decision]:
+        """Carry the plan out, or let its workload be judged again. Over time, what does not start holds its queue."""
+        if plan.pend is not None:
+            self._refusals[head.tree].append(Wait(plan.case.group, plan.pend))
+        elif any(plan is each for each in self._preempting):
+            if plan.case.share.has_free(plan.case.needed):
+                self._reserved.append(plan.case)
+        elif not self._still_holds(plan):
+            head.at -= 1
+        else:
+            fits = self._fits_beside_reserved(plan)
+            if fits:
+                yield from self._carry_out(plan)
+            if self._over_time and not (fits and plan.now):
+                head.at = len(head.line.turns)
 
     def _ahead(self, head: _Head) -> int | None:
         """Rounds until its next workload is judged; None if there is none left to judge."""
@@ -231,17 +247,33 @@ class _KueueCycle:
             return placed is not None
         return placed.now and case.share.has_free(case.needed, now=True)
 
+    def _fits_beside_reserved(self, plan: _Plan) -> bool:
+        """Whether it still holds beside what waits for its victims and had its turn in this round."""
+        for case in self._reserved:
+            case.share.charge(case.needed, leaving=ZERO - case.needed)
+        fits = not self._reserved or self._still_holds(plan)
+        for case in self._reserved:
+            case.share.charge(ZERO - case.needed, leaving=case.needed)
+        return fits
+
     def _carry_out(self, plan: _Plan) -> Iterator[Decision]:
         case = plan.case
         over_quota = not case.share.deserves(case.needed)
         self._state.evict([target.claim for target in plan.targets])
         yield from (_evict(target, case.group) for target in plan.targets if not target.claim.leaving)
-        self._state.charge(case.share, case.needed, leaving=ZERO if plan.now else ZERO - case.needed)
+        if not self._over_time or self._places.matter(case.group):
+            self._state.charge(case.share, case.needed, leaving=ZERO if plan.now else ZERO - case.needed)
+        elif plan.now:
+            self._state.admit(case.group, self._now)
+        else:
+            self._preempting.append(replace(plan, targets=()))
+            self._reserved.append(case)
         placed = self._places.take(case.group)
         if placed and plan.now:
             yield Start(case.group, placed.nodes, over_quota)
         else:
-            yield Wait(case.group, _coming(case, plan.lack))
+            nominated = {pod.name: QUOTA for pod in case.group.waiting} if self._over_time else {}
+            yield Wait(case.group, _coming(case, plan.lack), nominated)
 
 
 def _search(case: KueueCandidate) -> Search:

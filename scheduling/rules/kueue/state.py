@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Final
@@ -18,8 +18,8 @@ from scheduling.rules.kueue.preemption import AdmittedWorkload, Claims, KueueCan
 MOST_REFUSED: Final = 1000
 """Searches of a tree to remember: more than there are workloads that wait in it at one time."""
 _VICTIM_ORDER: Final = attrgetter("order")
-Turn = tuple[int, int, str, KueueCandidate]
-"""`turn_key` of a waiting workload, and itself."""
+Turn = tuple[bool, int, int, str, KueueCandidate]
+"""`line_key` of a waiting workload, and itself."""
 Search = tuple[str, int, int, int, int, int]
 """What a search for victims depends on beside the use of quotas. Plain numbers, because it is looked up very often."""
 
@@ -38,11 +38,11 @@ class WaitingLine:
 
     def add(self, case: KueueCandidate) -> None:
         for turns in (self.turns, self._alike(case)):
-            insort(turns, (*turn_key(case.group), case))
+            insort(turns, (*line_key(case.group), case))
 
     def remove(self, case: KueueCandidate) -> None:
         for turns in (self.turns, self._alike(case)):
-            del turns[bisect_left(turns, (*turn_key(case.group), case))]
+            del turns[bisect_left(turns, (*line_key(case.group), case))]
 
     def _alike(self, case: KueueCandidate) -> list[Turn]:
         return self.by_gpus[case.needed.gpu if case.needed.served_by(case.share.capacity) else 0]
@@ -56,13 +56,13 @@ class WaitingLine:
     def next_hope(self, begin: int, claims: Claims) -> int:
         """Index of the first workload from here on that may be admitted now; the length of the line if there is none.
 
-        Of those that ask for as many GPUs, the first has the best chance.
+        Of those that ask for as many GPUs, the first has the best chance, unless it goes first because it evicts.
         """
         first, found = self.turns[begin], list[Turn]()
-        reach = first[3].share.gpus_in_reach()
+        reach = first[-1].share.gpus_in_reach()
         for gpus, turns in self.by_gpus.items():
             place = bisect_left(turns, first)
-            if place < len(turns) and (not gpus or may_gain(turns[place][3], claims, reach)):
+            if place < len(turns) and (not (gpus and turns[place][0]) or may_gain(turns[place][-1], claims, reach)):
                 found.append(turns[place])
         return bisect_left(self.turns, min(found)) if found else len(self.turns)
 
@@ -132,8 +132,9 @@ class KueueState:
 
     def _claim(self, group: PodGroup) -> AdmittedWorkload | None:
         """The admitted workload; None if no queue of this tree admitted it."""
-        if group.queue not in self.rows or not admitted(group):
-            return None
+        return self._admitted(group) if group.queue in self.rows and admitted(group) else None
+
+    def _admitted(self, group: PodGroup) -> AdmittedWorkload:
         order = (group.priority, -group.age_key, group.name)
         return AdmittedWorkload(group, group.total, self.shares[group.queue], _leaving(group), self.places, order)
 
@@ -231,6 +232,11 @@ class KueueState:
         del self._waiting[case.group.name]
         tree.lines[case.queue.name].remove(case)
 
+    def admit(self, group: PodGroup, now: int) -> None:
+        """Charge a waiting workload, which later rounds may evict again; undone by `restore`."""
+        claim = self._admitted(replace(group, started=now))
+        self._do(claim.share, partial(self._know, claim), partial(self._forget, claim))
+
     def charge(self, share: QuotaShare, amount: Resources, *, leaving: Resources) -> None:
         """Charge as `QuotaShare.charge` does; undone by `restore`."""
         back = partial(share.charge, ZERO - amount, leaving=ZERO - leaving if leaving else ZERO)
@@ -288,8 +294,16 @@ def admitted(group: PodGroup) -> bool:
 
 
 def turn_key(group: PodGroup) -> tuple[int, int, str]:
-    """Sort key of waiting work of one queue."""
+    """Sort key of waiting work: by priority, then age."""
     return (-group.priority, group.created, group.name)
+
+
+def line_key(group: PodGroup) -> tuple[bool, int, int, str]:
+    """Sort key of waiting work of one queue: first what waits for its victims to stop.
+
+    Source: Kueue's `preemptorWorkload`, which is sticky at the head of a queue with the strategy BestEffortFIFO.
+    """
+    return (not any(pod.nominated for pod in group.pods), *turn_key(group))
 
 
 def _leaving(group: PodGroup) -> bool:

@@ -1,6 +1,7 @@
-"""A trace played on a real Kueue: each submission is a Job of one ClusterQueue, evicted and started again by Kueue."""
+"""A trace played on a real Kueue: each submission is a Job of a ClusterQueue, evicted and started again by Kueue."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from secrets import token_hex
 from typing import Any, Final
 
 from clusters.ports.gateway import Manifest
@@ -8,29 +9,32 @@ from scheduling.model.preemptibility import QueuePreemptionPolicy
 from scheduling.model.resources import Limit
 from scheduling.model.snapshot import Queue, Snapshot
 from tests.real.scenarios.objects import class_name
-from tests.real.scenarios.traces import QUOTA, SPACE, Player, Submission, pod_metadata, pod_spec
+from tests.real.scenarios.traces import QUOTA, SPACE, Player, Submission, pod_metadata, pod_spec, shares_of
 from tests.support.kube import KubeClient
 
 VERSION: Final = "kueue.x-k8s.io/v1beta2"
-JOBS: Final = "replayed-jobs"
-"""A namespace apart from that of plain pods."""
 WIDE: Final = "wide"
 """A pool of one node, larger than the quota: what Kueue admits never waits for a node."""
 
 
+ROOT: Final = "root"
+
+
 class KueuePlayer(Player):
-    """Jobs in one queue with preemption of lower priorities."""
+    """Jobs in queues that preempt lower priorities, and reclaim what others of their cohorts borrow."""
 
     def __init__(self, admin: KubeClient, submissions: Sequence[Submission]) -> None:
         super().__init__(admin, submissions)
-        self._workloads = f"/apis/{VERSION}/namespaces/{JOBS}/workloads"
+        self._namespace = f"{SPACE}-{token_hex(3)}"
+        """Of this play alone: its Jobs stay."""
+        self._workloads = f"/apis/{VERSION}/namespaces/{self._namespace}/workloads"
 
     def furnish(self) -> None:
-        """The node, the queue, and the priorities."""
+        """The node, the queues, and the priorities."""
         if not self.admin.call("GET", f"/api/v1/nodes?labelSelector=rung.dev/node-pool={WIDE}")["items"]:
             self.admin.gpu_nodes(1, 2 * QUOTA, WIDE)
-        self.admin.namespace(JOBS)
-        for manifest in _queue():
+        self.admin.namespace(self._namespace)
+        for manifest in _quota_objects(self.by_name.values(), self._namespace):
             self.admin.apply(manifest)
         for value in {each.priority for each in self.by_name.values()}:
             name = {"name": class_name(value, never=False)}
@@ -38,7 +42,7 @@ class KueuePlayer(Player):
             self.admin.apply({**kind, "metadata": name, "value": value})
 
     def submit(self, submission: Submission) -> None:
-        self.admin.call("POST", f"/apis/batch/v1/namespaces/{JOBS}/jobs", _job(submission))
+        self.admin.call("POST", f"/apis/batch/v1/namespaces/{self._namespace}/jobs", _job(submission))
 
     def look(self) -> None:
         for each in self.admin.call("GET", self._workloads)["items"]:
@@ -62,36 +66,56 @@ class KueuePlayer(Player):
             self.gone(name)
 
 
-def one_queue() -> Snapshot:
-    """As the model sees it."""
-    quota = Limit.of(gpu=QUOTA)
-    return Snapshot(queues=(Queue(SPACE, deserved=quota, limit=quota, preempts=QueuePreemptionPolicy.LOWER),))
+def quotas(submissions: Iterable[Submission]) -> Snapshot:
+    """As the model sees them."""
+    policies = {"preempts": QueuePreemptionPolicy.LOWER, "reclaims": QueuePreemptionPolicy.ANY}
+    shares = shares_of(submissions)
+    departments = {department for department, _gpus in shares.values()}
+    return Snapshot(
+        queues=tuple(
+            Queue(name, ROOT, deserved=Limit.of(gpu=gpus))
+            if name in departments
+            else Queue(name, department or None, deserved=Limit.of(gpu=gpus), **policies)
+            for name, (department, gpus) in shares.items()
+        )
+    )
 
 
-def _queue() -> list[Manifest]:
-    group = {"coveredResources": ["nvidia.com/gpu"]}
-    amount = {"name": "nvidia.com/gpu", "nominalQuota": str(QUOTA)}
-    spec = {
-        "namespaceSelector": {},
-        "queueingStrategy": "BestEffortFIFO",
-        "resourceGroups": [{**group, "flavors": [{"name": SPACE, "resources": [amount]}]}],
-        "preemption": {"withinClusterQueue": "LowerPriority"},
-    }
-    local = {"metadata": {"name": SPACE, "namespace": JOBS}, "spec": {"clusterQueue": SPACE}}
-    return [
-        {"apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": {"name": SPACE}, "spec": {}},
-        {"apiVersion": VERSION, "kind": "ClusterQueue", "metadata": {"name": SPACE}, "spec": spec},
-        {"apiVersion": VERSION, "kind": "LocalQueue", **local},
-    ]
+def _quota_objects(submissions: Iterable[Submission], namespace: str) -> Iterator[Manifest]:
+    """A ClusterQueue per queue, with a LocalQueue of the same name, and a Cohort per department below one for all.
+
+    The latter is named after the namespace: plays do not borrow from each other.
+    """
+    yield _object("ResourceFlavor", SPACE, {})
+    shares = shares_of(submissions)
+    for department in sorted({department for department, _gpus in shares.values()} - {""}):
+        yield _object("Cohort", department, {"parentName": namespace})
+        del shares[department]
+    for name, (department, gpus) in shares.items():
+        amount = {"name": "nvidia.com/gpu", "nominalQuota": str(gpus)}
+        flavors = [{"name": SPACE, "resources": [amount]}]
+        spec = {
+            "namespaceSelector": {},
+            "queueingStrategy": "BestEffortFIFO",
+            "resourceGroups": [{"coveredResources": ["nvidia.com/gpu"], "flavors": flavors}],
+            "preemption": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"},
+            **({"cohortName": department} if department else {}),
+        }
+        yield _object("ClusterQueue", name, spec)
+        yield _object("LocalQueue", name, {"clusterQueue": name}, namespace=namespace)
+
+
+def _object(kind: str, name: str, spec: dict[str, Any], **metadata: str) -> Manifest:
+    return {"apiVersion": VERSION, "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
 
 
 def _job(submission: Submission) -> Manifest:
-    priority = class_name(submission.priority, never=False)
-    labels = {"kueue.x-k8s.io/queue-name": SPACE, "kueue.x-k8s.io/priority-class": priority}
+    priority, pods = class_name(submission.priority, never=False), submission.workers
+    labels = {"kueue.x-k8s.io/queue-name": submission.queue, "kueue.x-k8s.io/priority-class": priority}
     template = {"metadata": pod_metadata(submission), "spec": pod_spec(submission, WIDE)}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": submission.name, "labels": labels},
-        "spec": {"template": template, "suspend": True},
+        "spec": {"template": template, "suspend": True, "parallelism": pods, "completions": pods},
     }

@@ -1,0 +1,78 @@
+"""Cycles that follow one another: who is the victim of what comes next, and who goes first once victims are gone."""
+
+from scheduling.forecast.cycle import cycle
+from scheduling.forecast.replay import ClusterReplay, RecordedSubmission
+from scheduling.model.decisions import Decision, Evict, Until
+from scheduling.model.resources import Resources
+from scheduling.model.snapshot import Snapshot
+from tests.builders import gang, queue, running, snapshot
+
+SHARED = (queue("root", deserved=8), queue("a", "root", deserved=4), queue("b", "root", deserved=4))
+BORROWS = gang("borrows", gpus=4, queue="a")
+LARGE = gang("large", gpus=5, queue="b")
+"""More than its queue deserves: it evicts nothing."""
+SMALL = gang("small", gpus=3, queue="b", created=1)
+
+
+def changes(cluster: Snapshot) -> list[Decision]:
+    return cycle(cluster, flavour="kueue", about=(), until=Until.CHANGES)
+
+
+def said(decisions: list[Decision]) -> list[tuple[str, str]]:
+    return [
+        (type(each).__name__, each.victim.name if isinstance(each, Evict) else each.group.name) for each in decisions
+    ]
+
+
+def test_what_has_just_been_admitted_is_the_first_victim_of_its_priority() -> None:
+    cluster = snapshot(*SHARED, running("old", "n", gpus=4, queue="a"), BORROWS, LARGE, SMALL)
+    assert said(changes(cluster)) == [("Start", "borrows"), ("Evict", "borrows"), ("Wait", "small")]
+    again = said(changes(cluster))
+    assert again[:1] == [("Start", "borrows")], "the state is as before the cycle"
+
+
+def test_a_forecast_does_not_evict_what_has_not_run() -> None:
+    cluster = snapshot(*SHARED, running("old", "n", gpus=4, queue="a"), BORROWS, LARGE, SMALL)
+    assert said(cycle(cluster, flavour="kueue"))[:2] == [("Start", "borrows"), ("Evict", "old")]
+
+
+def test_quota_is_reserved_for_a_preemptor_behind_what_borrows_less() -> None:
+    """`strong` evicts in its own queue, and borrows; `small` is within its own quota, for which 2 GPUs are free."""
+    there = (
+        running("low", "n", gpus=2, queue="a", priority=25),
+        running("high", "n", gpus=2, queue="a", priority=100),
+        running("other", "n", gpus=2, queue="b", priority=100),
+    )
+    small = gang("small", gpus=2, queue="b", created=1)
+    cluster = snapshot(*SHARED, *there, gang("strong", gpus=4, queue="a", priority=90), LARGE, small)
+    assert said(changes(cluster)) == [("Evict", "low"), ("Wait", "strong"), ("Start", "small")]
+
+
+def test_what_does_not_fit_beside_a_reservation_holds_its_queue() -> None:
+    """`equal` needs what `strong` waits for, `later` of its queue would fit."""
+    queues = (queue("root", deserved=8), queue("a", "root", deserved=8), queue("b", "root", deserved=0))
+    there = (running("low", "n", gpus=4, queue="a", priority=25), running("high", "n", gpus=1, queue="a", priority=100))
+    waiting = (
+        gang("strong", gpus=6, queue="a", priority=90),
+        gang("huge", gpus=8, queue="b", priority=90),
+        gang("equal", gpus=2, queue="b", priority=80),
+        gang("later", gpus=1, queue="b", priority=70),
+    )
+    cluster = snapshot(*queues, *there, *waiting)
+    assert said(changes(cluster)) == [("Evict", "low"), ("Wait", "strong")]
+
+
+def sent(name: str, gpus: int, queue: str, at: int = 0, priority: int = 80) -> RecordedSubmission:
+    return RecordedSubmission(name, at, 1000, queue, priority, preemptible=True, requests=Resources.of(gpu=gpus))
+
+
+def test_a_preemptor_goes_first_in_its_queue_once_its_victims_are_gone() -> None:
+    """Else `large`, which is older, would be refused first, and `borrows` would take the GPUs again and again."""
+    trace = [sent("old", 4, "a"), sent("borrows", 4, "a", 1), sent("large", 5, "b", 2), sent("small", 3, "b", 3)]
+    trace.append(sent("late", 1, "b", 20))
+    replay = ClusterReplay(snapshot(*SHARED), trace, flavour="kueue", grace=30)
+    while replay.advance(1):
+        pass
+    evictions = {name: run.evictions for name, run in replay.runs.items()}
+    assert evictions == {"old": 0, "borrows": 1, "large": 0, "small": 0, "late": 0}
+    assert replay.runs["small"].started == 33
