@@ -188,7 +188,9 @@ def replays(request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     require_dictionary(actor)
     today = timezone.now().date()
-    initial = {"start": today - 7 * DAY, "end": today - DAY}
+    clusters = list(Cluster.objects.values_list("pk", flat=True)[:2])
+    only = clusters[0] if len(clusters) == 1 else None
+    initial = {"start": today - 7 * DAY, "end": today - DAY, "cluster": only}
     form = ReplayForm(form_data(request), request.FILES if request.method == "POST" else None, initial=initial)
     if copied := form_snippets(request, form, lambda: _create_request(form)):
         return copied

@@ -9,6 +9,7 @@ from django.test import Client
 
 from tenants.access.models import User
 from tenants.organisation.models import Project
+from tests.factories.clusters import ClusterFactory
 from tests.factories.workloads import WorkloadFactory
 from workloads.dictionary.models import Priority
 from workloads.replay import services as replay_services
@@ -62,6 +63,13 @@ def test_an_admin_starts_one_watches_it_and_reads_the_report(person: Client, llm
     assert "Model: KAI Scheduler today, KAI Scheduler proposed. GPU use of 24 GPUs: 33.3 % before" in part
     assert "what if" in words(person)
     assert person.get(f"{PATH}{row.pk}/file/")["Content-Type"].startswith("text/csv")
+
+
+def test_the_only_cluster_is_chosen(person: Client, llm_team: Project) -> None:
+    chosen = f'<option value="{llm_team.cluster_id}" selected>'
+    assert chosen in words(person)
+    ClusterFactory(name="other")
+    assert chosen not in words(person)
 
 
 def test_the_report_names_what_is_evicted_again_and_again(person: Client, llm_team: Project) -> None:
