@@ -173,8 +173,8 @@ def snapshot_of(store: ObjectStore, dialect: QueueDialect, entries: Mapping[str,
 def _group(name: str, entry: QueuedJob) -> PodGroup:
     """What was let go holds its places, else what its pods hold, or what it asks for until there are some."""
     reserved = condition(entry.workload, RESERVED) or {}
-    first = QUOTA if sandbox_rules.preempts_in_kueue(reserved.get("message", "")) else None
-    asked = tuple(Pod(entry.named(slot), requests_of(dict(slot.template)), nominated=first) for slot in entry.slots)
+    preempts = QUOTA if sandbox_rules.preempts_in_kueue(reserved.get("message", "")) else None
+    asked = tuple(Pod(entry.named(slot), requests_of(dict(slot.template)), nominated=preempts) for slot in entry.slots)
     return PodGroup(
         name=name,
         queue=entry.queue,

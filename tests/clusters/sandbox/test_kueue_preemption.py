@@ -28,7 +28,7 @@ def two_queues() -> Sandbox:
 
 
 def test_a_job_that_reclaims_starts_before_an_older_one_of_its_queue_lets_others_borrow_again() -> None:
-    """`large` wants more than its queue deserves, so it evicts nothing; `borrows` would fit again before `small`."""
+    """`large` requests more than its queue deserves, so it evicts nothing; `borrows` would fit again before `small`."""
     sandbox = two_queues()
 
     def comes(job: Manifest) -> None:

@@ -27,8 +27,8 @@ def changes(cluster: Snapshot) -> list[Decision]:
 def comparable(decisions: list[Decision]) -> list[Decision]:
     """All but the refusals that others may end, without nominations."""
     lasting = {*FOREVER, Reason.EVICTING}
-    told = [each for each in decisions if not isinstance(each, Wait) or each.pend.reason in lasting]
-    return [replace(each, nominated={}) if isinstance(each, Wait) else each for each in told]
+    found = [each for each in decisions if not isinstance(each, Wait) or each.pend.reason in lasting]
+    return [replace(each, nominated={}) if isinstance(each, Wait) else each for each in found]
 
 
 def until_held(decisions: list[Decision]) -> Iterator[Decision]:

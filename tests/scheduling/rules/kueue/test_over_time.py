@@ -18,7 +18,7 @@ def changes(cluster: Snapshot) -> list[Decision]:
     return cycle(cluster, flavour="kueue", about=(), until=Until.CHANGES)
 
 
-def said(decisions: list[Decision]) -> list[tuple[str, str]]:
+def kinds_and_names(decisions: list[Decision]) -> list[tuple[str, str]]:
     return [
         (type(each).__name__, each.victim.name if isinstance(each, Evict) else each.group.name) for each in decisions
     ]
@@ -26,14 +26,14 @@ def said(decisions: list[Decision]) -> list[tuple[str, str]]:
 
 def test_what_has_just_been_admitted_is_the_first_victim_of_its_priority() -> None:
     cluster = snapshot(*SHARED, running("old", "n", gpus=4, queue="a"), BORROWS, LARGE, SMALL)
-    assert said(changes(cluster)) == [("Start", "borrows"), ("Evict", "borrows"), ("Wait", "small")]
-    again = said(changes(cluster))
+    assert kinds_and_names(changes(cluster)) == [("Start", "borrows"), ("Evict", "borrows"), ("Wait", "small")]
+    again = kinds_and_names(changes(cluster))
     assert again[:1] == [("Start", "borrows")], "the state is as before the cycle"
 
 
 def test_a_forecast_does_not_evict_what_has_not_run() -> None:
     cluster = snapshot(*SHARED, running("old", "n", gpus=4, queue="a"), BORROWS, LARGE, SMALL)
-    assert said(cycle(cluster, flavour="kueue"))[:2] == [("Start", "borrows"), ("Evict", "old")]
+    assert kinds_and_names(cycle(cluster, flavour="kueue"))[:2] == [("Start", "borrows"), ("Evict", "old")]
 
 
 def test_quota_is_reserved_for_a_preemptor_behind_what_borrows_less() -> None:
@@ -45,7 +45,7 @@ def test_quota_is_reserved_for_a_preemptor_behind_what_borrows_less() -> None:
     )
     small = gang("small", gpus=2, queue="b", created=1)
     cluster = snapshot(*SHARED, *there, gang("strong", gpus=4, queue="a", priority=90), LARGE, small)
-    assert said(changes(cluster)) == [("Evict", "low"), ("Wait", "strong"), ("Start", "small")]
+    assert kinds_and_names(changes(cluster)) == [("Evict", "low"), ("Wait", "strong"), ("Start", "small")]
 
 
 def test_what_does_not_fit_beside_a_reservation_holds_its_queue() -> None:
@@ -59,7 +59,7 @@ def test_what_does_not_fit_beside_a_reservation_holds_its_queue() -> None:
         gang("later", gpus=1, queue="b", priority=70),
     )
     cluster = snapshot(*queues, *there, *waiting)
-    assert said(changes(cluster)) == [("Evict", "low"), ("Wait", "strong")]
+    assert kinds_and_names(changes(cluster)) == [("Evict", "low"), ("Wait", "strong")]
 
 
 def sent(name: str, gpus: int, queue: str, at: int = 0, priority: int = 80) -> RecordedSubmission:
