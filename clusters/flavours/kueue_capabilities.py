@@ -206,7 +206,9 @@ def assumption(facts: Facts) -> str:
 
 
 def forecast_warnings(facts: Facts, foretold: str) -> tuple[str, ...]:
-    """Notes for owners of workloads that take quota from other projects."""
+    """Notes for owners of workloads that wait for quota, or take it from other projects."""
+    if not _is_known(facts):
+        return () if foretold == OutcomeKind.PLACED else (assumption(facts),)
     reclaims = foretold in {OutcomeKind.RECLAIMS, OutcomeKind.PREEMPTS_AND_RECLAIMS}
     return (RANDOM,) if facts.get("fair") and reclaims else ()
 

@@ -7,6 +7,7 @@ import yaml
 
 from clusters.flavours.kueue import Kueue
 from clusters.flavours.kueue_capabilities import (
+    FAIR_SHARING_ASSUMED,
     GUARANTEES,
     IMPATIENT,
     INTEGRATIONS,
@@ -164,6 +165,8 @@ def test_what_cannot_be_read_is_not_known_and_nothing_is_refused(found: Manifest
 def test_what_other_queues_say_tells_nothing_of_a_configuration_that_was_not_read() -> None:
     facts = {"other_queues": {"members": 0, "lending": False, "checks": []}}
     assert (unmanaged(facts, "Deployment"), admin_warnings(facts)) == ("", (UNREAD,))
+    for_waiting, for_placed = (forecast_warnings(facts, each) for each in (OutcomeKind.PENDING, OutcomeKind.PLACED))
+    assert (for_waiting, for_placed) == ((FAIR_SHARING_ASSUMED,), ())
     assert kind_warnings(facts, "Deployment") == kind_warnings({}, "Deployment")
     assert guarantees_of(facts) == guarantees_of({})
 
