@@ -139,3 +139,15 @@ def test_a_stopped_program_stays_away_until_it_is_started_on_the_same_port(own: 
     eventually(lambda: is_ready(admin), seconds=30)
     with pytest.raises(AssertionError, match="no program kubelet in cluster own; there are: etcd kube-apiserver"):
         lab.run("restart", "own", "kubelet")
+
+
+@pytest.mark.enable_socket
+def test_a_program_that_does_not_end_when_asked_is_killed_before_another_starts(
+    own: tuple[Lab, KubeClient],
+) -> None:
+    lab, admin = own
+    before = pid_of(lab, "own", "etcd")
+    os.kill(before, signal.SIGSTOP)
+    lab.run("restart", "own", "etcd", "TERM")
+    assert pid_of(lab, "own", "etcd") not in {0, before}
+    eventually(lambda: is_ready(admin), seconds=30)
