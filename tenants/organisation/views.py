@@ -142,7 +142,7 @@ def _over_time(unit: Project | Department, projects: Sequence[Project], access: 
         "span": span,
         "spans": TITLES.items(),
         "back": _("%(span)s ago") % {"span": TITLES[span]},
-        "borrowing": borrowing_of(projects, unit.cluster_id, visible=visible, span=span, now=now),
+        "borrowing": borrowing_of(projects, unit.cluster, visible=visible, span=span, now=now),
         "borrowing_basis": basis_of_borrowing(unit.cluster),
     }
 

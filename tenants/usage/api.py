@@ -135,7 +135,7 @@ def _borrowing(request: Request, projects: Collection[Project], cluster: Cluster
     if span not in SPANS:
         raise BadRequest.at("/span", "unknown", f"{span[:20]!r} is not a valid span.", allowed=SPANS)
     visible = dict(visible_projects(actor_of(request)).filter(cluster=cluster).values_list("pk", "name"))
-    found = borrowing_of(projects, cluster.pk, visible=visible, span=span, now=timezone.now())
+    found = borrowing_of(projects, cluster, visible=visible, span=span, now=timezone.now())
     return Response(borrowing_json(found, basis_of_borrowing(cluster)))
 
 

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from clusters.flavours.registry import flavour_for
+from clusters.connection.services.scheduler_config import guarantee_on
 from clusters.inventory.models import Cluster, NodePool
 from clusters.watch.selectors import (
     ALL,
@@ -71,7 +71,7 @@ class UsageProvider:
     pool_usage: per (cluster id, pool name), of all projects of these clusters together.
     live_workloads: how many workloads that are not finished or deleted each project has; missing is none.
     priority_names, category_names: names of the priority dictionary and of its categories.
-    preemptible_work: what these projects hold in the pool of that name and may lose, in the order in which it is taken.
+    evictable_work: what these projects hold in the pool of that name and may lose, in the order in which it is taken.
     """
 
     usage: Callable[[Collection[int]], UsageByQueue] = lambda _ids: {}
@@ -80,7 +80,7 @@ class UsageProvider:
     allocated: Callable[[QuerySet[Project]], UsageByQueue] = lambda _projects: {}
     pool_usage: Callable[[Collection[UUID]], UsageByPool] = lambda _clusters: {}
     category_names: Callable[[], Collection[str]] = tuple
-    preemptible_work: Callable[[Collection[int], str], Sequence[EvictableWork]] = lambda _ids, _pool: ()
+    evictable_work: Callable[[Collection[int], str], Sequence[EvictableWork]] = lambda _ids, _pool: ()
 
 
 _registered: list[UsageProvider] = [UsageProvider()]
@@ -128,9 +128,9 @@ def category_names() -> frozenset[str]:
     return frozenset(_registered[0].category_names())
 
 
-def preemptible_work(project_ids: Collection[int], pool: str) -> Sequence[EvictableWork]:
-    """What these projects hold in a pool and may lose: lowest priority first, of equals the youngest."""
-    return _registered[0].preemptible_work(project_ids, pool)
+def evictable_work(project_ids: Collection[int], pool: str) -> Sequence[EvictableWork]:
+    """What these projects hold in a pool and may lose: lowest priority first, of equals the newest."""
+    return _registered[0].evictable_work(project_ids, pool)
 
 
 DEPARTMENT: Final = "department"
@@ -227,7 +227,7 @@ class Borrowing:
     """Loans of some projects. start, end: first and last sample; None: there is none.
 
     every: how far samples are apart. reclaimed: by pool, the running workloads that cover what is borrowed now, in the
-    order in which the scheduler takes them.
+    order in which the scheduler takes them; empty where it takes nothing back.
     """
 
     rows: tuple[LoanRow, ...]
@@ -238,7 +238,7 @@ class Borrowing:
 
 
 def borrowing_of(
-    projects: Collection[Project], cluster: UUID, *, visible: Mapping[int, str], span: str, now: datetime
+    projects: Collection[Project], cluster: Cluster, *, visible: Mapping[int, str], span: str, now: datetime
 ) -> Borrowing:
     """What these projects, of one cluster, borrowed from others and lent to them. visible: names by project id.
 
@@ -247,8 +247,9 @@ def borrowing_of(
     own, start = {each.pk for each in projects}, now - SPANS[span][0]
     grain = _ledger_grain(Project.objects.filter(cluster=cluster).count(), SPANS[span][0])
     every = RESOLUTIONS[grain].every
-    samples = samples_of(SampleOwner(QUOTA_BALANCE, str(cluster)), start=start, grain=grain)
+    samples = samples_of(SampleOwner(QUOTA_BALANCE, str(cluster.pk)), start=start, grain=grain)
     parties = Parties(set(map(str, own)), {str(key): name for key, name in visible.items()}, str(OTHERS))
+    reclaims = guarantee_on(cluster, RECLAIM).enforced != "no"
     rows: list[LoanRow] = []
     reclaimed: dict[str, Sequence[EvictableWork]] = {}
     for pool in NodePool.objects.filter(cluster=cluster).order_by("name").values_list("name", flat=True):
@@ -257,8 +258,8 @@ def borrowing_of(
         found = _loan_rows(ledger, pool, current=current)
         rows += found
         over = sum(each.gpu for each in found if each.direction == BORROWED)
-        if over:
-            reclaimed[pool] = _covering(preemptible_work(own, pool), over)
+        if over and reclaims:
+            reclaimed[pool] = _covering(evictable_work(own, pool), over)
     ends = (samples[0][0], samples[-1][0]) if samples else ()
     return Borrowing(tuple(rows), reclaimed, every, *ends)
 
@@ -270,11 +271,11 @@ def basis_of_borrowing(cluster: Cluster) -> str:
         "of the cluster leave unused counts as lent in proportion, because schedulers do not say which idle GPU went "
         "to whom."
     )
-    if flavour_for(cluster.flavour).traits.queues_by_pool:
-        return words
-    return f"{words} {_('The scheduler of this cluster neither lends nor reclaims quota: nothing is taken back.')}"
+    promise = guarantee_on(cluster, RECLAIM)
+    return words if promise.enforced != "no" else f"{words} {_('Nothing is taken back.')} {promise.explanation}"
 
 
+RECLAIM: Final = "over_quota_and_reclaim"
 OTHERS: Final = gettext_lazy("other projects")
 NOBODYS: Final = gettext_lazy("capacity that no project deserves")
 

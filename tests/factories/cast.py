@@ -186,7 +186,7 @@ def ledger() -> Iterator[Ledger]:
             },
             pool_usage=ledger.of_pools,
             priority_names=lambda: ("low", "high", "very-high"),
-            preemptible_work=lambda ids, pool: [row for pk in ids for row in ledger.work.get((pk, pool), [])],
+            evictable_work=lambda ids, pool: [row for pk in ids for row in ledger.work.get((pk, pool), [])],
         )
     )
     yield ledger

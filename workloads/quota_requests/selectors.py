@@ -16,7 +16,7 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from clusters.connection.services.scheduler_config import guarantee_on
-from clusters.flavours.registry import flavour_for
+from clusters.flavours.registry import KEEPS_NON_PREEMPTIBLE, flavour_for
 from clusters.inventory.models import NodePool
 from clusters.sync.models import SyncRun
 from clusters.watch.selectors import free_by_pool
@@ -285,8 +285,9 @@ def _over_quota(project: Project, node_pool: NodePool) -> dict[int, int]:
     others = Project.objects.filter(cluster=node_pool.cluster_id).exclude(pk=project.pk)
     deserved = dict(ProjectQuota.objects.filter(node_pool=node_pool).values_list("project_id", "gpu_deserved"))
     used = usage_by_queue(list(others.values_list("pk", flat=True)))
+    keeps = node_pool.cluster.flavour in KEEPS_NON_PREEMPTIBLE
     found = {
-        pk: min(use.allocated.gpu - deserved.get(pk, 0), use.allocated.gpu - use.non_preemptible.gpu)
+        pk: use.allocated.gpu - max(deserved.get(pk, 0), use.non_preemptible.gpu if keeps else 0)
         for (pk, pool), use in used.items()
         if pool == node_pool.name
     }

@@ -36,7 +36,7 @@ from tenants.quotas.services.quota_values import (
     value_problems,
     weights_without_effect,
 )
-from tenants.usage.selectors import EvictableWork, Usage, preemptible_work, priority_names, usage_by_queue, usage_of
+from tenants.usage.selectors import EvictableWork, Usage, evictable_work, priority_names, usage_by_queue, usage_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +332,7 @@ def newly_reclaimable(
         used = getattr(allocated, dimension)
         was, over = (_over(used, getattr(limit, dimension)) for limit in (before, after))
         if over > was:
-            work = _taken(preemptible_work(projects, node_pool.name), dimension, was, over)
+            work = _taken(evictable_work(projects, node_pool.name), dimension, was, over)
             yield _problem(node_pool, dimension, over=over, deserved=used - over, work=work)
 
 

@@ -176,10 +176,22 @@ def test_old_samples_say_nothing_of_now(lent: None, robot: Robot, llm_team: Proj
     assert mine["gpuHours"] > 0
 
 
-def test_a_scheduler_that_takes_nothing_back_is_named(lent: None, robot: Robot, llm_team: Project) -> None:
-    Cluster.objects.update(flavour="kube")
-    said = robot.get(f"v1/org-unit/projects/{llm_team.pk}/borrowing").json()["basis"]
-    assert "nothing is taken back" in said
+@pytest.mark.parametrize(
+    ("flavour", "why"),
+    [
+        ("kube", "no borrowing, no reclaim"),
+        ("volcano", "Assumption: default configuration, because it cannot be read on this cluster."),
+    ],
+)
+def test_where_a_scheduler_takes_nothing_back_no_work_is_listed_as_reclaimed(
+    lent: None, robot: Robot, llm_team: Project, h100: NodePool, ledger: Ledger, flavour: str, why: str
+) -> None:
+    Cluster.objects.update(flavour=flavour)
+    ledger.work[llm_team.pk, "h100"] = [EvictableWork("llm-team/a, low 40", Resources.of(gpu=4), "a")]
+    found = robot.get(f"v1/org-unit/projects/{llm_team.pk}/borrowing").json()
+    assert found["loans"][0]["gpus"] == 2
+    assert found["reclaimOrder"] == []
+    assert why in found["basis"].partition("Nothing is taken back. ")[2]
 
 
 def test_an_unknown_span_is_400_at_its_parameter(robot: Robot, llm_team: Project) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusters.inventory.models import DirtyOwner, NodePool
+from clusters.inventory.models import Cluster, DirtyOwner, NodePool
 from portal.audit.models import AuditRecord
 from portal.kit.security.actors import Actor
 from scheduling.model.resources import Resources
@@ -66,6 +66,16 @@ def test_only_preemptible_work_over_quota_beyond_the_free_gpus_becomes_reclaimab
     h100.nodes.update(unschedulable=False)
     free = impact_of(llm_team, h100, 3 * GPU)["reclaim"]
     assert (free["gpus"], free["free"], free["projects"]) == (0, 16, []), "free GPUs come first"
+
+
+@pytest.mark.parametrize(("flavour", "over"), [("kai", 2), ("kueue", 8)])
+def test_non_preemptible_work_is_reclaimed_where_the_scheduler_does_not_know_it(
+    llm_team: Project, vision_team: Project, h100: NodePool, ledger: Ledger, flavour: str, over: int
+) -> None:
+    Cluster.objects.update(flavour=flavour)
+    pool = NodePool.objects.get(pk=h100.pk)
+    ledger.holds(vision_team, pool, preemptible(12, fixed=10))
+    assert impact_of(llm_team, pool, 3 * GPU)["reclaim"]["overQuota"] == over
 
 
 @pytest.fixture

@@ -139,10 +139,17 @@ def _amount(row: Mapping[str, Any]) -> Resources:
     return Resources(row["gpu"] or 0, row["cpu"] or 0, row["memory"] or 0)
 
 
-def preemptible_work(project_ids: Collection[int], pool: str) -> list[EvictableWork]:
-    """Running preemptible workloads of these projects in a pool: lowest priority first, of equals the youngest."""
+NEVER_EVICTED: Final = Q(
+    preemptibility=Preemptibility.NON_PREEMPTIBLE, project__cluster__flavour__in=KEEPS_NON_PREEMPTIBLE
+)
+
+
+def evictable_work(project_ids: Collection[int], pool: str) -> list[EvictableWork]:
+    """Running workloads of these projects in a pool that their schedulers may evict: lowest priority first, of equals
+    the newest.
+    """
     rows = live(project_ids).filter(pool_name=pool, running_pods__gt=0)
-    rows = rows.exclude(preemptibility=Preemptibility.NON_PREEMPTIBLE).order_by("priority_value", "-started_at")
+    rows = rows.exclude(NEVER_EVICTED).order_by("priority_value", "-started_at")
     columns = ("pk", "project__name", "name", "priority__name", "priority_value")
     return [
         EvictableWork(f"{project}/{name}, {priority} {value}", Resources(*held), str(pk))
@@ -174,7 +181,7 @@ PROVIDER: Final = UsageProvider(
     live_workloads=live_workloads,
     priority_names=priority_names,
     category_names=category_names,
-    preemptible_work=preemptible_work,
+    evictable_work=evictable_work,
 )
 
 
@@ -351,8 +358,7 @@ def _is_kept(row: Workload) -> bool:
 def gpu_seconds_at_risk(rows: QuerySet[Workload]) -> list[int]:
     """What an eviction now would lose of each that holds GPUs and may be evicted, in GPU-seconds. Two queries."""
     now = timezone.now()
-    kept = Q(preemptibility=Preemptibility.NON_PREEMPTIBLE, project__cluster__flavour__in=KEEPS_NON_PREEMPTIBLE)
-    running = rows.exclude(kept).filter(phase__in=HOLDING, started_at__isnull=False, allocated_gpu_milli__gt=0)
+    running = rows.exclude(NEVER_EVICTED).filter(phase__in=HOLDING, started_at__isnull=False, allocated_gpu_milli__gt=0)
     running = running.order_by()
     found = list(running.values_list("allocated_gpu_milli", "spec__annotations", "category", "started_at"))
     medians = known_medians(now) if found else CheckpointMedians({})
