@@ -205,11 +205,11 @@ def assumption(facts: Facts) -> str:
     return "" if _is_known(facts) else FAIR_SHARING_ASSUMED
 
 
-def forecast_warnings(facts: Facts, foretold: str) -> tuple[str, ...]:
+def forecast_warnings(facts: Facts, outcome: str) -> tuple[str, ...]:
     """Notes for owners of workloads that wait for quota, or take it from other projects."""
     if not _is_known(facts):
-        return () if foretold == OutcomeKind.PLACED else (assumption(facts),)
-    reclaims = foretold in {OutcomeKind.RECLAIMS, OutcomeKind.PREEMPTS_AND_RECLAIMS}
+        return () if outcome == OutcomeKind.PLACED else (assumption(facts),)
+    reclaims = outcome in {OutcomeKind.RECLAIMS, OutcomeKind.PREEMPTS_AND_RECLAIMS}
     return (RANDOM,) if facts.get("fair") and reclaims else ()
 
 

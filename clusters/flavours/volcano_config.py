@@ -265,14 +265,14 @@ def assumption(facts: Facts) -> str:
     return NO_EVICTIONS_ASSUMED if conf_of(facts) is None else ""
 
 
-def forecast_warnings(facts: Facts, foretold: str) -> tuple[str, ...]:
+def forecast_warnings(facts: Facts, outcome: str) -> tuple[str, ...]:
     """Notes for owners of workloads that wait or evict others."""
     conf = conf_of(facts)
-    if foretold == OutcomeKind.PLACED:
+    if outcome == OutcomeKind.PLACED:
         return ()
     if conf is None:
         return (ASSUMED,)
-    return tuple(_why_none(conf) if foretold == OutcomeKind.PENDING else _doubts(conf))
+    return tuple(_why_none(conf) if outcome == OutcomeKind.PENDING else _doubts(conf))
 
 
 def _why_none(conf: VolcanoConfig) -> Iterator[str]:

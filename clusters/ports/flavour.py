@@ -171,7 +171,7 @@ class SchedulerConfiguration:
     warnings_of: Callable[[Facts], tuple[str, ...]]  # what it misses, for admins
     cautions_of: Callable[
         [Facts, str], tuple[str, ...]
-    ]  # for who is foretold this (`scheduling.decisions.OutcomeKind`)
+    ]  # for forecasts with this outcome (`scheduling.model.decisions.OutcomeKind`)
     promises_of: Callable[[Facts], tuple[Guarantee, ...]]  # as this configuration keeps them
     exemptions: Callable[[Facts], EvictionExemptions] = lambda _facts: NO_EXEMPTIONS  # what it never evicts
     fair_sharing: Callable[[Facts], tuple[FairSharingStrategy, ...]] = lambda _facts: ()  # as Kueue is configured
@@ -317,3 +317,5 @@ NOT_HELD: Final = "and the cluster's option Defer preemptors is off."
 
 MIN_RUNTIME: Final = "min_runtime"
 """Code of the guarantee of minimum runtimes; every flavour gives it or says that it does not."""
+RECLAIM: Final = "over_quota_and_reclaim"
+"""The same of over-quota use, which others reclaim."""

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy
 
 from clusters.connection.services.scheduler_config import guarantee_on
 from clusters.inventory.models import Cluster, NodePool
+from clusters.ports.flavour import RECLAIM
 from clusters.watch.selectors import (
     ALL,
     CLUSTER,
@@ -275,7 +276,6 @@ def basis_of_borrowing(cluster: Cluster) -> str:
     return words if promise.enforced != "no" else f"{words} {_('Nothing is taken back.')} {promise.explanation}"
 
 
-RECLAIM: Final = "over_quota_and_reclaim"
 OTHERS: Final = gettext_lazy("other projects")
 NOBODYS: Final = gettext_lazy("capacity that no project deserves")
 

@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _
 from clusters.connection.services.scheduler_config import guarantee_on
 from clusters.flavours.registry import KEEPS_NON_PREEMPTIBLE, flavour_for
 from clusters.inventory.models import NodePool
+from clusters.ports.flavour import RECLAIM
 from clusters.sync.models import SyncRun
 from clusters.watch.selectors import free_by_pool
 from portal.kit.api.parsers import rfc3339
@@ -51,7 +52,6 @@ PENDING: Final = "pending"
 NOT_CHANGED: Final = "unchanged"
 MOST_TRIED: Final = 25
 """Waiting workloads that the model is asked about."""
-RECLAIM: Final = "over_quota_and_reclaim"
 DECISION: Final = Permission.MANAGE_PROJECT_QUOTA
 
 

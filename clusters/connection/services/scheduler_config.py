@@ -331,19 +331,19 @@ def eviction_settings(cluster: Cluster) -> EvictionSettings:
 
 
 def with_scheduler(cluster: Cluster, flavour: str, facts: Facts | None = None) -> Cluster:
-    """A copy of the row as if it had this scheduler. facts: of its configuration, where known; by default what is known
-    of the scheduler that it has, and nothing of another.
+    """A copy of the row as if it had this scheduler. facts: what its configuration says; None: what is known of it on
+    this cluster, which is nothing unless the cluster runs it.
     """
     found = copy(cluster)
-    if flavour != cluster.flavour:
-        found.flavour, found.configured = flavour, facts or {}
+    known = cluster.configured if flavour == cluster.flavour else {}
+    found.flavour, found.configured = flavour, known if facts is None else facts
     return found
 
 
-def forecast_warnings(cluster: Cluster, foretold: str) -> tuple[str, ...]:
+def forecast_warnings(cluster: Cluster, outcome: str) -> tuple[str, ...]:
     """Warnings of its configuration for a workload with this forecast outcome."""
     by = flavour_for(cluster.flavour).traits.configuration
-    return () if by is None else by.cautions_of(cluster.configured, foretold)
+    return () if by is None else by.cautions_of(cluster.configured, outcome)
 
 
 def domains_ignored_because(cluster: Cluster) -> str:

@@ -12,6 +12,7 @@ from clusters.connection.services.scheduler_config import guarantee_on
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Node, NodePool
 from clusters.inventory.services.inventory import mark_dirty
+from clusters.ports.flavour import RECLAIM
 from portal.audit.services import record
 from portal.kit.api.routes import PlannedWrite
 from portal.kit.db.validation import MAX_REASON_LENGTH, raise_problems, unique_or_conflict, validate_text
@@ -326,7 +327,7 @@ def newly_reclaimable(
 
     Reads what runs only where something is.
     """
-    if guarantee_on(node_pool.cluster, "over_quota_and_reclaim").enforced == "no":
+    if guarantee_on(node_pool.cluster, RECLAIM).enforced == "no":
         return
     for dimension in DIMENSIONS:
         used = getattr(allocated, dimension)

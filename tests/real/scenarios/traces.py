@@ -359,7 +359,7 @@ class KubePlayer(Player):
 
 
 def _is_deleted(pod: Manifest) -> bool:
-    """By the scheduler, if its submission has not finished: nobody else deletes one."""
+    """By the scheduler, if its submission has not finished: nothing else deletes one."""
     return "deletionTimestamp" in pod["metadata"]
 
 

@@ -58,10 +58,11 @@ def test_it_decides_as_a_cycle_that_tells_all_refusals(
     queues = [replace(each, preempts=own, reclaims=within, reclaims_over_quota=over) for each in cluster.queues]
     there = replace(cluster, queues=tuple(queues))
     found, expected = comparable(changes(there)), comparable(cycle(there, flavour="kueue"))
-    alike = list(zip(until_held(found), until_held(expected), strict=False))
-    assert all(each == other for each, other in alike)
-    if [*until_held(found)] == found and [*until_held(expected)] == expected:
-        assert found == expected
+    mine, theirs = [*until_held(found)], [*until_held(expected)]
+    number = min(len(mine), len(theirs))
+    assert mine[:number] == theirs[:number]
+    assert len(mine) == number or len(theirs) < len(expected), "the other was cut"
+    assert len(theirs) == number or len(mine) < len(found), "this one was cut"
 
 
 def test_a_queue_is_held_while_one_of_its_workloads_waits_for_its_victims() -> None:

@@ -1,11 +1,10 @@
 """Cycles that follow one another: who is the victim of what comes next, and who goes first once victims are gone."""
 
 from scheduling.forecast.cycle import cycle
-from scheduling.forecast.replay import ClusterReplay, RecordedSubmission
 from scheduling.model.decisions import Decision, Evict, Until
-from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Snapshot
 from tests.builders import gang, queue, running, snapshot
+from tests.scheduling.forecast.test_replay import replayed, sent
 
 SHARED = (queue("root", deserved=8), queue("a", "root", deserved=4), queue("b", "root", deserved=4))
 BORROWS = gang("borrows", gpus=4, queue="a")
@@ -62,17 +61,15 @@ def test_what_does_not_fit_beside_a_reservation_holds_its_queue() -> None:
     assert kinds_and_names(changes(cluster)) == [("Evict", "low"), ("Wait", "strong")]
 
 
-def sent(name: str, gpus: int, queue: str, at: int = 0, priority: int = 80) -> RecordedSubmission:
-    return RecordedSubmission(name, at, 1000, queue, priority, preemptible=True, requests=Resources.of(gpu=gpus))
-
-
 def test_a_preemptor_goes_first_in_its_queue_once_its_victims_are_gone() -> None:
     """Else `large`, which is older, would be refused first, and `borrows` would take the GPUs again and again."""
-    trace = [sent("old", 4, "a"), sent("borrows", 4, "a", 1), sent("large", 5, "b", 2), sent("small", 3, "b", 3)]
-    trace.append(sent("late", 1, "b", 20))
-    replay = ClusterReplay(snapshot(*SHARED), trace, flavour="kueue", grace=30)
-    while replay.advance(1):
-        pass
-    evictions = {name: run.evictions for name, run in replay.runs.items()}
-    assert evictions == {"old": 0, "borrows": 1, "large": 0, "small": 0, "late": 0}
-    assert replay.runs["small"].started == 33
+    trace = (
+        sent("old", 0, 1000, 4, queue="a"),
+        sent("borrows", 1, 1000, 4, queue="a"),
+        sent("large", 2, 1000, 5, queue="b"),
+        sent("small", 3, 1000, 3, queue="b"),
+        sent("late", 20, 1000, 1, queue="b"),
+    )
+    found = replayed(snapshot(*SHARED), *trace, flavour="kueue", grace=30)
+    assert {name: run.evictions for name, run in found.items() if run.evictions} == {"borrows": 1}
+    assert found["small"].started == 33
