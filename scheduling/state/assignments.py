@@ -1,7 +1,10 @@
 """Pods on nodes, the evictions that several of them amount to, and the GPUs that evictions may free, by node."""
 
+from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from scheduling.model.decisions import Evict
 from scheduling.model.preemptibility import Cause
@@ -9,6 +12,11 @@ from scheduling.model.resources import Resources, sum_of
 from scheduling.model.snapshot import Pod, PodGroup
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity
 from scheduling.state.workspace import add, copied
+
+Key = TypeVar("Key")
+Entries = Sequence[tuple[Any, Any]]
+"""Pairs of a sort key, which no other has, and what is sorted by it."""
+ONE_LINE: Final = ""
 
 
 class Assignment:
@@ -22,6 +30,14 @@ class Assignment:
         self.capacity = capacity
         self.leaving = pod.terminating
         self.device = pod.device
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPods:
+    """Node by pod name. now: all of them can start at once; else some wait for capacity to be freed."""
+
+    nodes: Mapping[str, str]
+    now: bool
 
 
 def held(assignments: Sequence[Assignment]) -> Resources:
@@ -54,6 +70,51 @@ def _evict(assignments: list[Assignment], cause: Cause, group: PodGroup, moves: 
         },
         moves_to={assignment.pod.name: moves[assignment] for assignment in assignments if assignment in moves},
     )
+
+
+def amounts_by(amounts: Iterable[tuple[Key, Resources]]) -> dict[Key, list[Resources]]:
+    found: dict[Key, list[Resources]] = {}
+    for key, amount in amounts:
+        found.setdefault(key, []).append(amount)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """In which line the pods of a group are, None for none, and what is made of them there."""
+
+    line: Callable[[PodGroup], str | None]
+    make: Callable[[Sequence[Assignment]], Entries]
+
+
+class RankedPods:
+    """What a ranking makes of the pods of all groups, in order. Changed group by group: to sort takes longer."""
+
+    def __init__(self, ranking: Ranking, groups: Iterable[Sequence[Assignment]]) -> None:
+        self._ranking = ranking
+        self.lines: dict[str, list[tuple[Any, Any]]] = defaultdict(list)
+        for pods in groups:
+            if pods and (line := ranking.line(pods[0].group)) is not None:
+                self.lines[line] += ranking.make(pods)
+        for entries in self.lines.values():
+            entries.sort()
+
+    def copy(self) -> "RankedPods":
+        found = RankedPods(self._ranking, ())
+        found.lines.update((line, entries.copy()) for line, entries in self.lines.items())
+        return found
+
+    def add(self, pods: Sequence[Assignment]) -> None:
+        """Add the pods of a group."""
+        if (line := self._ranking.line(pods[0].group)) is not None:
+            for each in self._ranking.make(pods):
+                insort(self.lines[line], each)
+
+    def remove(self, pods: Sequence[Assignment]) -> None:
+        """Remove the pods of a group."""
+        if (line := self._ranking.line(pods[0].group)) is not None:
+            for each in self._ranking.make(pods):
+                del self.lines[line][bisect_left(self.lines[line], each[:1])]
 
 
 class ReclaimableGpus:

@@ -5,30 +5,20 @@ Rules try decisions here (evict, place, undo); the snapshot itself never changes
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import ZERO, Resources, sum_of
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, SnapshotNode, Strategy, total
-from scheduling.state.assignments import Assignment
+from scheduling.state.assignments import ONE_LINE, Assignment, Entries, PlacedPods, RankedPods, Ranking, amounts_by
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, matches, selection, wants_part
 from scheduling.state.queue_usage import QueueUsageTracker, UsageEntry
 from scheduling.state.shortage import Shortage, Space, shortage
 from scheduling.state.topology_domains import KaiDomains, TopologyDomains
 from scheduling.state.workspace import Scope, ScopedCache, Value, add, check_time, copied
-
-Key = TypeVar("Key")
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedPods:
-    """Node by pod name. now: all of them can start at once; else some wait for capacity to be freed."""
-
-    nodes: Mapping[str, str]
-    now: bool
 
 
 class SchedulingState:
@@ -38,7 +28,14 @@ class SchedulingState:
     domains: how it finds topology domains.
     """
 
-    tables: ClassVar[tuple[str, ...]] = ("assignments_on", "holders", "_priorities", "_pods_of_kin", "_pods_by_domain")
+    tables: ClassVar[tuple[str, ...]] = (
+        "assignments_on",
+        "holders",
+        "_priorities",
+        "_ranked",
+        "_pods_of_kin",
+        "_pods_by_domain",
+    )
 
     def __init__(
         self,
@@ -69,6 +66,7 @@ class SchedulingState:
         self.holders: dict[str, dict[str, PodGroup]] = defaultdict(dict)
         """Pod groups that have pods on nodes, by queue and name."""
         self._priorities: dict[str, dict[int, int]] = defaultdict(dict)  # how many of these are preemptible
+        self._ranked: dict[Ranking, RankedPods] = {}
         self.about: Collection[str] | None = None
         """Names of the pod groups whose refusals need their numbers; None: all."""
         for node in self._domains.nodes:
@@ -155,7 +153,7 @@ class SchedulingState:
         if assignments:
             self._cache.forget(group)
             del self.holders[group.queue][name]
-            self._count_priority(group, -1)
+            self._count_holder(group, assignments, -1)
         for assignment in assignments:
             places.append(0)
             if assignment.capacity is not None:
@@ -170,11 +168,13 @@ class SchedulingState:
         if assignments:
             self._cache.forget(group)
             self.holders[group.queue][group.name] = group
-            self._count_priority(group, 1)
+            self._count_holder(group, assignments, 1)
 
-    def _count_priority(self, group: PodGroup, number: int) -> None:
+    def _count_holder(self, group: PodGroup, pods: Sequence[Assignment], number: int) -> None:
         if group.preemptible:
             add(self._priorities[group.queue], group.priority, number)
+        for ranked in self._ranked.values():
+            (ranked.add if number > 0 else ranked.remove)(pods)
 
     def _occupy(self, assignment: Assignment, capacity: NodeCapacity, sign: int) -> None:
         """Take (sign 1) or give back (-1) the capacity of a pod that is on a node."""
@@ -197,6 +197,12 @@ class SchedulingState:
     def has_weaker(self, group: PodGroup) -> bool:
         """Whether preemptible work of lower priority in the same queue has pods on nodes."""
         return min(self._priorities[group.queue], default=group.priority) < group.priority
+
+    def ranked(self, ranking: Ranking, line: str = ONE_LINE) -> Entries:
+        """One line of the pods on nodes, maintained from now on."""
+        if ranking not in self._ranked:
+            self._ranked[ranking] = RankedPods(ranking, self.assignments_of.values())
+        return self._ranked[ranking].lines[line]
 
     def usable(self, group: PodGroup) -> list[SnapshotNode]:
         """Nodes that the group may use, ready or not."""
@@ -251,9 +257,9 @@ class SchedulingState:
             self._mark_out(assignment, leaving=leaving)
             self.active[assignment.group.name] += sign
         counted = assignments if self._counts_on_leaving else ()
-        by_node = _by_key((each.capacity, each.pod.requests) for each in counted if each.capacity is not None)
+        by_node = amounts_by((each.capacity, each.pod.requests) for each in counted if each.capacity is not None)
         charged = (each for each in assignments if not each.group.made)
-        by_queue = _by_key(((each.group.queue, each.group.preemptible), each.pod.requests) for each in charged)
+        by_queue = amounts_by(((each.group.queue, each.group.preemptible), each.pod.requests) for each in charged)
         steps = [*map(self.capacities.undo_step, by_node), self.usage.undo_step(queue for queue, _fixed in by_queue)]
 
         def undo() -> None:
@@ -386,13 +392,6 @@ class SchedulingState:
         """Free resources and pod slots of each node that the group may use."""
         part = wants_part(group)
         return [(capacity.free(now=now, part=part), capacity.pods_left) for capacity in self.capacities.matching(group)]
-
-
-def _by_key(amounts: Iterable[tuple[Key, Resources]]) -> dict[Key, list[Resources]]:
-    found: dict[Key, list[Resources]] = {}
-    for key, amount in amounts:
-        found.setdefault(key, []).append(amount)
-    return found
 
 
 def packed_state(snapshot: Snapshot) -> SchedulingState:

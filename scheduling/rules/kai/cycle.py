@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from heapq import merge
 from itertools import islice
 from operator import itemgetter
 from typing import Final
@@ -28,9 +27,9 @@ from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
 from scheduling.rules.kai.order import KaiQueueShares, ScheduleOrder, WaitingLeaf, groups_by_queue
 from scheduling.rules.kai.reclaim import ReclaimCheck, may_reclaim
 from scheduling.rules.kai.solver import FailureMemo, Solution, Solver, VictimSearchMemo
-from scheduling.rules.kai.victims import Piece, VictimQueue, by_unit, of_pieces, pieces_of
-from scheduling.state.assignments import Assignment, evictions
-from scheduling.state.cluster_state import PlacedPods, SchedulingState, packed_state
+from scheduling.rules.kai.victims import LAST_VICTIMS_FIRST, WEAKEST_FIRST, VictimQueue, by_unit, of_pieces
+from scheduling.state.assignments import Assignment, PlacedPods, evictions
+from scheduling.state.cluster_state import SchedulingState, packed_state
 from scheduling.state.min_runtime import MinRuntimeProtection
 from scheduling.state.node_capacity import wants_part
 from scheduling.state.queue_usage import fits_quota
@@ -287,25 +286,19 @@ class _KaiCycle:
         """Work that consolidation may move, of any queue; computed again after an eviction."""
         if self._moves is None:
             chosen: dict[str, list[PodGroup]] = {}
-            ranked = merge(*map(self._weakest_first, self._held_queues), key=_weakness)
-            for each in islice(filter(self._runs, ranked), MOST_MOVED):
+            weakest = map(itemgetter(1), self.state.ranked(WEAKEST_FIRST))
+            for each in islice(filter(self._may_move, weakest), MOST_MOVED):
                 chosen.setdefault(each.queue, []).append(each)
             self._moves = {name: by_unit(map(self._staying, found)) for name, found in chosen.items()}
         if not self.state.assignments_of[group.name] or group.queue not in self._moves:
             return self._moves
         return {**self._moves, group.queue: self._moves[group.queue].without([group.name])}
 
-    def _weakest_first(self, queue: str) -> list[PodGroup]:
-        """A queue's preemptible work."""
-        return self.state.cached(
-            ("queue", queue), "weakest first", lambda: sorted(self._preemptible(queue), key=_weakness)
-        )
-
     def _preemptible(self, queue: str) -> list[PodGroup]:
         return [group for group in self.state.holders[queue].values() if group.preemptible]
 
-    def _runs(self, group: PodGroup) -> bool:
-        return self.state.active[group.name] > 0
+    def _may_move(self, group: PodGroup) -> bool:
+        return self.state.active[group.name] > 0 and group.queue in self.snapshot.queue_by_name
 
     def _staying(self, group: PodGroup) -> list[Assignment]:
         """Its pods that are not terminating."""
@@ -328,20 +321,12 @@ class _KaiCycle:
         if any(map(self._is_robbed_of_some, robbed)):
             return by_unit(map(self._staying, self._preemptible(queue)))
         units = self.state.cached(
-            ("queue", queue), "units", lambda: of_pieces(map(self._pieces, self._preemptible(queue)))
+            ("queue", queue), "units", lambda: of_pieces(self.state.ranked(LAST_VICTIMS_FIRST, queue))
         )
         if not robbed:
             return units
         key = ("units left", queue, frozenset(robbed))  # orders of victims are kept by the identity of their queues
         return self.state.cached(ALL_PODS, key, lambda: units.without(robbed))
-
-    def _lasting(self, group: PodGroup) -> list[Assignment]:
-        """Its pods that were not terminating before this cycle."""
-        return [assignment for assignment in self.state.assignments_of[group.name] if not assignment.pod.terminating]
-
-    def _pieces(self, group: PodGroup) -> list[Piece]:
-        """What it loses at once, before this cycle; cached while it has the same pods."""
-        return self.state.cached(("group", group.name), "pieces", lambda: pieces_of(self._lasting(group)))
 
     def _is_robbed_of_some(self, group: str) -> bool:
         """Whether it lost some but not all pods in this cycle: the others then go in other units."""
@@ -375,8 +360,3 @@ def _moves_all(_asked: Resources, gone: Sequence[Assignment]) -> bool:
 
 def _always(_asked: Resources, _gone: Sequence[Assignment]) -> bool:
     return True
-
-
-def _weakness(group: PodGroup) -> tuple[int, int, str]:
-    """Sort key: consolidation moves the smallest first."""
-    return (group.priority, -group.created, group.name)

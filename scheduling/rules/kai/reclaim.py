@@ -39,20 +39,25 @@ class ReclaimCheck:
 
     def losing(self, names: Iterable[str], asked: Resources) -> list[str]:
         """The queues of these that are searched for victims. Work of other queues is not moved either."""
-        found, known = [], self._losing
+        found, known, inside = [], self._losing, dict[str, bool]()
         for name in names:
             mine, theirs = self._partings.get(name) or self._parting(name)
             if theirs.name not in known:
-                known[theirs.name] = self._may_lose(mine, theirs, asked)
+                if mine.name not in inside:
+                    inside[mine.name] = self._stays_inside(mine, asked)
+                known[theirs.name] = self._may_lose(theirs, asked, inside=inside[mine.name])
             if known[theirs.name]:
                 found.append(name)
         return found
 
-    def _may_lose(self, mine: Queue, theirs: Queue, asked: Resources) -> bool:
+    def _may_lose(self, theirs: Queue, asked: Resources, *, inside: bool) -> bool:
+        """inside: whether the reclaimer stays inside its deserved quota where the paths part."""
         used = self._used(theirs.name)
-        if not (self._used(mine.name) + asked).within(mine.deserved):
-            return self._shares.over_allocatable(theirs, used)
-        return _beyond_deserved(asked, used, theirs.deserved)
+        return _beyond_deserved(asked, used, theirs.deserved) if inside else self._shares.over_allocatable(theirs, used)
+
+    def _stays_inside(self, mine: Queue, asked: Resources) -> bool:
+        """Whether this queue of the reclaimer's path stays inside its deserved quota."""
+        return (self._used(mine.name) + asked).within(mine.deserved)
 
     def comes_first(self, name: str, asked: Resources) -> bool:
         """Whether this queue would be served again before the candidate."""
@@ -89,8 +94,7 @@ class ReclaimCheck:
         """Whether it is over its fair share, or over its deserved quota while the reclaimer stays inside its own."""
         if self._shares.over_allocatable(theirs, used):
             return True
-        stays_inside = (self._used(mine.name) + asked).within(mine.deserved)
-        return stays_inside and not used.within(theirs.deserved)
+        return self._stays_inside(mine, asked) and not used.within(theirs.deserved)
 
     def _stays_below_siblings(self, asked: Resources, remaining: Mapping[str, Resources]) -> bool:
         """A reclaimer above its fair share must be less saturated than each queue it reclaims from, at every level."""
@@ -134,8 +138,13 @@ def _beyond_deserved(asked: Resources, used: Resources, deserved: Limit) -> bool
         (asked.cpu, used.cpu, deserved.cpu),
         (asked.memory, used.memory, deserved.memory),
     )
-    counted = [(theirs, bound) for part, theirs, bound in dimensions if part and bound is not None]
-    return any(theirs > bound for theirs, bound in counted) or all(theirs >= bound for theirs, bound in counted)
+    below = False
+    for part, theirs, bound in dimensions:
+        if part and bound is not None:
+            if theirs > bound:
+                return True
+            below = below or theirs < bound
+    return not below
 
 
 def _by_queue(gone: Sequence[Assignment]) -> dict[str, list[Resources]]:

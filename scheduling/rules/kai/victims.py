@@ -21,7 +21,7 @@ import numpy.typing as npt
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import PodGroup, Queue
 from scheduling.rules.kai.order import Amounts, KaiQueueShares
-from scheduling.state.assignments import Assignment, held
+from scheduling.state.assignments import ONE_LINE, Assignment, Ranking, held
 from scheduling.state.workspace import ALL_PODS, check_time
 
 Unit = tuple[Assignment, ...]
@@ -146,14 +146,13 @@ def by_unit(
 
     Lowest priority first; extra pods one by one before whole gangs; then the latest.
     """
-    return of_pieces(pieces_of(found)[spares(found[0].group) :] for found in groups if found)
+    pieces = (pieces_of(found)[spares(found[0].group) :] for found in groups if found)
+    return of_pieces(sorted(chain.from_iterable(pieces), key=itemgetter(0)))
 
 
-def of_pieces(pieces: Iterable[Sequence["Piece"]]) -> VictimQueue:
-    """The same from what `pieces_of` says of each group."""
-    return VictimQueue(
-        [victim for _key, victim in sorted(chain.from_iterable(pieces), key=itemgetter(0), reverse=True)]
-    )
+def of_pieces(pieces: Sequence["Piece"]) -> VictimQueue:
+    """The same of these, which are in order, the last victim first."""
+    return VictimQueue([victim for _rank, victim in reversed(pieces)])
 
 
 Piece = tuple[tuple[int, int, int, str, int], Victim]
@@ -174,7 +173,27 @@ def pieces_of(assignments: Sequence[Assignment]) -> list[Piece]:
     ]
 
 
+def _lasting_pieces(assignments: Sequence[Assignment]) -> list[Piece]:
+    """The same without pods that were terminating before the cycle."""
+    return pieces_of([assignment for assignment in assignments if not assignment.pod.terminating])
+
+
+def _rank(pods: Sequence[Assignment]) -> list[tuple[tuple[int, int, str], PodGroup]]:
+    group = pods[0].group
+    return [((group.priority, -group.created, group.name), group)]
+
+
+LAST_VICTIMS_FIRST: Final = Ranking(lambda group: group.queue if group.preemptible else None, _lasting_pieces)
+"""By queue, what each of its preemptible groups loses at once, before this cycle."""
+
+WEAKEST_FIRST: Final = Ranking(lambda group: ONE_LINE if group.preemptible else None, _rank)
+"""Preemptible groups of all queues in the order in which consolidation moves them: the weakest, then the latest."""
+
+
 def _victim(piece: Unit) -> Victim:
+    capacity, asked = piece[0].capacity, piece[0].pod.requests
+    if len(piece) == 1 and capacity is not None:
+        return Victim(piece, asked, ((capacity.index, asked.gpu),))
     return Victim(piece, held(piece), _gpus_by_room(piece))
 
 

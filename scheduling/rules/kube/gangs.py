@@ -25,9 +25,9 @@ gang is; pods that differ are placed one by one, each on the emptiest node that 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
+from typing import Final
 
 from scheduling.model.decisions import Decision, Evict, Start, Until, Wait, up_to
 from scheduling.model.preemptibility import Cause
@@ -35,11 +35,11 @@ from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
 from scheduling.rules.kube.preemption import KubePreemption, Nominations, kube_state, schedule_order, start_time
-from scheduling.state.assignments import Assignment, evictions
+from scheduling.state.assignments import ONE_LINE, Assignment, Ranking, evictions
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NO_LIMIT, NodeCapacity, Selection, empty, selection
 from scheduling.state.refusals import impossible, never_fits, no_room
-from scheduling.state.workspace import ALL_PODS, NODES, check_time, workspace
+from scheduling.state.workspace import NODES, check_time, workspace
 
 Space = tuple[Resources, int]
 """Free resources of a node, and how many more pods its kubelet accepts."""
@@ -59,10 +59,6 @@ class EvictionUnit:
     assignments: tuple[Assignment, ...]
     parts: tuple[Part, ...]
     importance: tuple[int, bool, int, int]
-
-    @property
-    def priority(self) -> int:
-        return self.assignments[0].group.priority
 
 
 def _spaces(capacities: Mapping[str, NodeCapacity]) -> dict[str, Space]:
@@ -184,18 +180,6 @@ def alike_request(pods: Sequence[Pod]) -> Resources | None:
     return pods[0].requests if len({pod.requests for pod in pods}) == 1 else None
 
 
-def all_units(state: SchedulingState) -> Sequence[EvictionUnit]:
-    """All units that hold capacity, the most important first."""
-    return state.cached(ALL_PODS, "eviction units", lambda: _all_units(state))
-
-
-def _all_units(state: SchedulingState) -> list[EvictionUnit]:
-    found: list[EvictionUnit] = []
-    for name, assignments in state.assignments_of.items():
-        found += state.cached(("group", name), "eviction units", partial(_units, assignments))
-    return sorted(found, key=attrgetter("importance"))
-
-
 def _units(assignments: Sequence[Assignment]) -> list[EvictionUnit]:
     """The units of one pod group."""
     whole = len(assignments) > 1 and assignments[0].group.gang and assignments[0].group.whole
@@ -216,6 +200,15 @@ def _importance(assignments: Sequence[Assignment]) -> tuple[int, bool, int, int]
         for assignment in assignments
     )
     return (-owner.priority, not owner.gang, -size, start)
+
+
+def _ranked_units(assignments: Sequence[Assignment]) -> list[tuple[tuple[int, bool, int, int, str, int], EvictionUnit]]:
+    name = assignments[0].group.name
+    return [((*unit.importance, name, number), unit) for number, unit in enumerate(_units(assignments))]
+
+
+BY_IMPORTANCE: Final = Ranking(lambda _group: ONE_LINE, _ranked_units)
+"""All units that hold capacity, the most important first."""
 
 
 def minimal_victims(trial: GangTrial, units: Sequence[EvictionUnit], needed: int) -> list[EvictionUnit] | None:
@@ -370,8 +363,9 @@ class _Gangs:
 
     def _weaker(self, group: PodGroup) -> Sequence[EvictionUnit]:
         """Units of lower priority, the most important first."""
-        units = all_units(self.state)
-        return units[bisect_right(units, -group.priority, key=lambda unit: -unit.priority) :]
+        units = self.state.ranked(BY_IMPORTANCE)
+        weaker = units[bisect_right(units, -group.priority, key=lambda entry: entry[0][0]) :]
+        return [unit for _rank, unit in weaker]
 
     def _stays(self, group: PodGroup, least: tuple[Pod, ...], *, could: bool) -> PendingReason:
         """Why no pod is evicted: too large for empty nodes, bound to a domain, policy Never, or no lower priority."""

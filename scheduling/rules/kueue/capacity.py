@@ -21,7 +21,8 @@ from typing import Final
 from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import DIMENSIONS, UNLIMITED, ZERO, Limit, Resources, per_dimension, sum_of
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot, SnapshotNode, Strategy, total
-from scheduling.state.cluster_state import PlacedPods, SchedulingState
+from scheduling.state.assignments import PlacedPods
+from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, slots
 from scheduling.state.refusals import impossible, no_room, pods_without_node
 from scheduling.state.topology_domains import KueueDomains

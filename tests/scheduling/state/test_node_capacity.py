@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scheduling.model.resources import ZERO, Resources, sum_of
 from scheduling.model.snapshot import PodGroup, Snapshot, SnapshotNode, Strategy
 from scheduling.state import node_capacity
-from scheduling.state.cluster_state import PlacedPods, SchedulingState
+from scheduling.state.assignments import PlacedPods
+from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import MOST_LOGGED, by_size, slots, wants_part
 from tests.builders import gang, node, running, snapshot
 from tests.scheduling.test_invariants import modest

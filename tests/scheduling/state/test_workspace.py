@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from scheduling.forecast.cycle import FLAVOURS, cycle, preview
 from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
+from scheduling.rules.kai.victims import LAST_VICTIMS_FIRST, WEAKEST_FIRST
+from scheduling.rules.kube.gangs import BY_IMPORTANCE
 from scheduling.rules.kube.preemption import kube_state
 from scheduling.state.cluster_state import SchedulingState, packed_state
 from scheduling.state.workspace import (
@@ -128,6 +130,31 @@ def test_a_successor_decides_as_a_snapshot_that_was_never_another(
     assert cycle(second, flavour=flavour) == cycle(alone, flavour=flavour)
     assert preview(second, asked, flavour=flavour) == preview(alone, asked, flavour=flavour)
     assert preview(first, asked, flavour=flavour) == preview(replace(first), asked, flavour=flavour)
+
+
+def ranked(cluster: Snapshot) -> list[object]:
+    """What the rankings of victims say: their sort keys, in order."""
+    queues = [(LAST_VICTIMS_FIRST, each.name) for each in cluster.queues]
+    with workspace(cluster, packed_state) as state:
+        lines = [state.ranked(*each) for each in (*queues, (WEAKEST_FIRST,), (BY_IMPORTANCE,))]
+        return [[rank for rank, _value in line] for line in lines]
+
+
+@modest
+@given(clusters(), newcomers, flavours, st.data())
+def test_victims_are_ranked_as_in_a_new_state_whatever_has_come_and_gone(
+    cluster: Snapshot, asked: PodGroup, flavour: str, data: st.DataObject
+) -> None:
+    first = settled(cluster, flavour)
+    before, saved = ranked(first), SavedSnapshot(first)
+    names = data.draw(st.sets(st.sampled_from([group.name for group in first.groups]), min_size=1))
+    come = replace(asked, pods=tuple(replace(pod, node=first.nodes[0].name) for pod in asked.pods))
+    derived = first.changed(names, [come], now=7)
+    assert ranked(derived) == ranked(replace(derived))
+    assert ranked(first) == before
+    later = successor(first, names, [come], now=7)
+    assert ranked(later) == ranked(replace(later))
+    assert ranked(saved.rewind(later)) == before
 
 
 def test_after_many_changes_it_holds_the_same_groups_in_the_same_order() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scheduling.model.resources import ZERO, Resources
 from scheduling.model.snapshot import Pod
-from scheduling.rules.kube.gangs import EvictionUnit, GangTrial, all_units, minimal_victims
+from scheduling.rules.kube.gangs import BY_IMPORTANCE, EvictionUnit, GangTrial, minimal_victims
 from scheduling.rules.kube.preemption import kube_state
 from tests.builders import gang, node, snapshot
 from tests.scheduling.test_invariants import modest
@@ -30,7 +30,8 @@ def units_and_spaces(chance: Random) -> tuple[list[EvictionUnit], Spaces]:
         )
         for number in range(chance.randrange(1, 12))
     ]
-    units = list(all_units(kube_state(snapshot(*(node(name, 8) for name in names), *groups))))
+    state = kube_state(snapshot(*(node(name, 8) for name in names), *groups))
+    units = [unit for _rank, unit in state.ranked(BY_IMPORTANCE)]
     free = [Resources.of(gpu=chance.randrange(3), cpu=chance.randrange(9)) for _name in names[1:]]
     return units, {name: (amount, chance.randrange(4)) for name, amount in zip(names[1:], free, strict=True)}
 
