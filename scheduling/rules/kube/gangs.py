@@ -342,12 +342,11 @@ class _Gangs:
 
     def _given_up(self, group: PodGroup, pods: tuple[Pod, ...], missing: int) -> list[EvictionUnit]:
         """First for the missing pods, then for one more pod at a time."""
-        alike = alike_request(pods)
-        if alike and self._hopeless.get((selection(group), alike), NO_LIMIT) <= missing:
+        alike, units = alike_request(pods), self._weaker(group)
+        if not units or (alike and self._hopeless.get((selection(group), alike), NO_LIMIT) <= missing):
             return []
         capacities = {capacity.node.name: capacity for capacity in self.state.capacities.matching(group)}
         trial = GangTrial(_spaces(capacities), pods)
-        units = self._weaker(group)
         gone: list[EvictionUnit] = []
         needed = missing
         while needed <= len(pods):
