@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
@@ -29,6 +30,7 @@ from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.selectors.waiting import why_waiting
 from workloads.lifecycle.selectors import applied_objects
 from workloads.lifecycle.services.actions import change_priority
+from workloads.plans.services.plans import plan_change
 from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import Workload
 
@@ -166,6 +168,27 @@ def test_no_finding_calls_a_lowered_quota_pinned_since_kueue_reclaims_non_preemp
     (record,) = PreemptionRecord.objects.all()
     assert record.victim in {older, newer}
     assert record.cause == "reclaim"
+
+
+def test_a_plan_names_the_non_preemptible_work_that_kueue_then_reclaims(product: Product) -> None:
+    """What it proposes is written to the rows, as in `let_deserve`."""
+    one, two = two_projects(product, deserved=16)
+    with streaming(product.cluster, product.gateway) as watching:
+        older = running(product, watching, one, a_job("older"), priority="high")
+        watching.until(lambda: timezone.now() - (fresh(older).started_at or timezone.now()) > timedelta(seconds=2))
+        fixed = product.submit(one, a_job("fixed"), priority="high", preemptibility="non-preemptible")
+        watching.until(in_phase(fixed, "Running"), seconds=PATIENCE)
+        change = {"project": one.name, "pool": "lab", "values": {"gpu_deserved": 8 * GPU}, "reason": "Less is needed"}
+        plan = plan_change(kind="project_quota", change=change, actor=SYSTEM)
+        assert [each["name"] for each in plan.effect["workloads"]["becomes_reclaimable"]["examples"]] == ["fixed"]
+        one.quotas.update(gpu_deserved=8 * GPU)
+        product.department.quotas.update(gpu_deserved=24 * GPU)
+        product.reconcile()
+        for name in ("claim-1", "claim-2"):
+            watching.until(in_phase(product.submit(two, a_job(name), **LOW), "Running"), seconds=PATIENCE)
+        watching.until(PreemptionRecord.objects.exists, seconds=PATIENCE)
+    (record,) = PreemptionRecord.objects.all()
+    assert (record.victim, record.cause) == (fixed, "reclaim")
 
 
 def scheduling_of(workload: Workload) -> dict[str, object]:

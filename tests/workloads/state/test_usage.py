@@ -24,6 +24,7 @@ def test_evictable_work_is_listed_in_the_order_in_which_it_is_taken(
     high = {"priority": Priority.objects.get(name="high"), "priority_value": 125}
     WorkloadFactory(**common, name="old", started_at=now - timedelta(hours=2))
     WorkloadFactory(**common, **high, name="strong", started_at=now)
+    WorkloadFactory(**common, name="earlier", started_at=now)  # in the same second
     WorkloadFactory(**common, name="young", started_at=now)
     WorkloadFactory(**common, name="fixed", preemptibility="non-preemptible", started_at=now + timedelta(seconds=1))
     WorkloadFactory(**{**common, "running_pods": 0}, name="waits")
@@ -33,6 +34,7 @@ def test_evictable_work_is_listed_in_the_order_in_which_it_is_taken(
     assert [(each.label, each.held.gpu) for each in work] == [
         *also,
         ("llm-team/young, low 40", 2000),
+        ("llm-team/earlier, low 40", 2000),
         ("llm-team/old, low 40", 2000),
         ("llm-team/strong, high 125", 2000),
     ]

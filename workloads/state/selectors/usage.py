@@ -149,7 +149,7 @@ def evictable_work(project_ids: Collection[int], pool: str) -> list[EvictableWor
     the newest.
     """
     rows = live(project_ids).filter(pool_name=pool, running_pods__gt=0)
-    rows = rows.exclude(NEVER_EVICTED).order_by("priority_value", "-started_at")
+    rows = rows.exclude(NEVER_EVICTED).order_by("priority_value", "-started_at", "-created_at")
     columns = ("pk", "project__name", "name", "priority__name", "priority_value")
     return [
         EvictableWork(f"{project}/{name}, {priority} {value}", Resources(*held), str(pk))
