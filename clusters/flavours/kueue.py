@@ -97,6 +97,7 @@ class Kueue:
             assumption=kueue_capabilities.assumption,
             unmanaged=kueue_capabilities.unmanaged,
             kind_cautions_of=kueue_capabilities.kind_warnings,
+            proposals=kueue_capabilities.PROPOSALS,
         ),
     )
 

@@ -168,6 +168,13 @@ def _integration(kind: str) -> str:
     return QUEUED_WHOLE.get(kind) or BY_JOBS.get(kind) or BY_PODS
 
 
+PROPOSALS: Final[Mapping[str, Facts]] = {
+    "classical": _facts({}),
+    "fair-sharing": _facts({"fairSharing": {"enable": True}}),
+}
+"""As Kueue ships, and the same with fair sharing."""
+
+
 def _is_known(facts: Facts) -> bool:
     """The configuration was read. Facts also hold what other objects say, and may hold nothing else."""
     return "integrations" in facts

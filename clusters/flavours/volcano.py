@@ -281,6 +281,7 @@ class Volcano:
             promises_of=guarantees_of,
             ignores_domains=volcano_config.ignores_domains,
             domain_cautions_of=volcano_config.domain_warnings,
+            proposals={"recommended": volcano_config.RECOMMENDED},
         ),
         topologies=VOLCANO_HYPER_NODE,
         names_domains=True,

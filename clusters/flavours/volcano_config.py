@@ -190,6 +190,21 @@ SHIPPED: Final = VolcanoConfig(
 )
 
 
+RECOMMENDED: Final[Facts] = {
+    "actions": ["allocate", "preempt", "reclaim", "backfill"],
+    "plugins": {
+        "priority": {},
+        "gang": {"enablePreemptable": False},
+        "capacity": {"enableHierarchy": True},
+        TOPOLOGY: {},
+        CDP: {},
+    },
+    "spares": [Cause.PREEMPT, Cause.RECLAIM],
+    "opens": [],
+}
+"""What is kept of the configuration in docs/clusters.md."""
+
+
 def facts_of(found: Manifest | None) -> Facts:
     """What is kept of a ConfigMap; empty where there is none or it says nothing readable."""
     value = config_document(found, KEY)

@@ -180,6 +180,7 @@ class SchedulerConfiguration:
     domain_cautions_of: Callable[[Facts], tuple[str, ...]] = lambda _facts: ()  # what is not known of that
     unmanaged: Callable[[Facts, str], str] = lambda _facts, _kind: ""  # why it leaves a kind alone; "": it does not
     kind_cautions_of: Callable[[Facts, str], tuple[str, ...]] = lambda _facts, _kind: ()  # what is not known of that
+    proposals: Mapping[str, Facts] = field(default_factory=dict)  # other configurations that may be tried in a replay
 
 
 @dataclass(frozen=True, slots=True)

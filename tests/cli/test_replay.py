@@ -28,11 +28,13 @@ def started(rung: Rung, project: Project, trace: str, *more: str) -> Rung:
 
 
 def test_it_is_started_listed_shown_and_written(admin: Rung, llm_team: Project, trace: str, tmp_path: Path) -> None:
-    asked = ("--priority", "high=30", "--quota", "llm-team/h100=8:16", "--proposed-scheduler", "kai")
+    asked = ("--priority", "high=30", "--quota", "llm-team/h100=8:16", "--proposed-scheduler", "volcano")
+    asked += ("--proposed-configuration", "recommended")
     made = started(admin, llm_team, trace, *asked, "-o", "json")
     assert made.code == 0, made.err
     assert made.data["request"]["priorities"] == [{"name": "high", "value": 30}]
     assert made.data["request"]["quotas"][0]["limitGpus"] == 16
+    assert made.data["request"]["proposedConfiguration"] == "recommended"
     assert admin("replay", "list").out.splitlines()[1].split()[:3] == ["what", "if", "Pending"]
     replay_services.sweep()
     file = tmp_path / "rows.csv"

@@ -10,6 +10,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from clusters.connection.services.scheduler_config import proposals_of
+from clusters.flavours.registry import FLAVOURS
 from clusters.inventory.models import Cluster
 from portal.kit.api.lists import Column, Columns, as_time, filters, ordering, without_cursor
 from portal.kit.api.parsers import csv_response
@@ -26,7 +28,6 @@ from portal.kit.api.serializers import (
 )
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.request_identity import actor_of
-from scheduling.forecast.cycle import FLAVOURS
 from workloads.dictionary.models import HIGHEST_VALUE, LOWEST_VALUE
 from workloads.dictionary.selectors import require_dictionary
 from workloads.replay import services as replay_services
@@ -34,6 +35,9 @@ from workloads.replay.models import Replay, ReplayStatus
 from workloads.replay.rules import MOST_BYTES, MOST_ROWS
 
 ADMIN: Final = RoutePermission("manage_dictionary", "installation")
+CONFIGURATIONS: Final = "; ".join(
+    f"{flavour.title}: {', '.join(names)}" for flavour in FLAVOURS.values() if (names := proposals_of(flavour))
+)
 LISTED: Final[Columns] = {
     "name": Column("name"),
     "createdAt": Column("created_at", as_time),
@@ -101,6 +105,11 @@ class ReplayBody(serializers.Serializer[Any]):
     end = serializers.DateTimeField(required=False, allow_null=True)
     trace = TraceBody(required=False, allow_null=True)
     proposedScheduler = serializers.CharField(required=False, allow_null=True, help_text="Default: the same.")
+    proposedConfiguration = serializers.CharField(
+        required=False,
+        allow_null=True,
+        help_text=f"Default: that of the cluster, or the scheduler's own. {CONFIGURATIONS}.",
+    )
     priorities = ProposedPriority(many=True, required=False)
     quotas = ProposedQuota(many=True, required=False)
 
@@ -113,6 +122,7 @@ class ReplayProposalSchema(serializers.Serializer[Any]):
     start = serializers.DateTimeField(required=False, allow_null=True)
     end = serializers.DateTimeField(required=False, allow_null=True)
     proposedScheduler = serializers.CharField(required=False, allow_null=True)
+    proposedConfiguration = serializers.CharField(required=False, allow_null=True)
     priorities = ProposedPriority(many=True, required=False)
     quotas = ProposedQuota(many=True, required=False)
 
@@ -169,6 +179,7 @@ class ReplayResultSchema(serializers.Serializer[Any]):
     endless = ReplayEndlessSchema(required=False)
     scheduler = serializers.CharField()
     proposedScheduler = serializers.CharField()
+    proposedConfiguration = serializers.CharField(required=False, allow_blank=True)
     leftOut = serializers.IntegerField(required=False)
     intervalSeconds = serializers.FloatField(required=False)
     assumptions = serializers.ListField(

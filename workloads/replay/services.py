@@ -17,7 +17,7 @@ import structlog
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from clusters.connection.services.scheduler_config import eviction_assumption, with_scheduler
+from clusters.connection.services.scheduler_config import eviction_assumption, proposals_of, with_scheduler
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from portal.audit.services import audited_transaction, record
@@ -142,6 +142,9 @@ def _check_proposal(cluster: Cluster, body: Body) -> None:
     owners: dict[str, Collection[str]] = {"project": _projects(cluster), "department": _departments(cluster)}
     problems = list(problems_of_proposal(body, known=_values(), owners=owners, pools=pools))
     flavour = FLAVOURS.get(body.get("proposedScheduler") or body.get("scheduler") or cluster.flavour)
+    if flavour and (asked := body.get("proposedConfiguration")) and asked not in (proposals := proposals_of(flavour)):
+        text = f"Configurations of {flavour.title} to choose from: {', '.join(proposals) or 'none'}."
+        problems.append(Problem("/proposedConfiguration", "unknown", text))
     if flavour and not flavour.traits.queues_by_pool:
         text = f"{flavour.title} has no quotas of departments."
         named = [each.get("department") for each in body.get("quotas") or []]
@@ -239,15 +242,16 @@ def _run(row: Replay) -> None:
         raise _Stopped
     today = row.request.get("scheduler") or row.cluster.flavour
     proposed = row.request.get("proposedScheduler") or today
-    models = [with_scheduler(row.cluster, flavour) for flavour in (today, proposed)]
+    facts = proposals_of(flavour_for(proposed)).get(configuration := row.request.get("proposedConfiguration") or "")
+    models = [with_scheduler(row.cluster, today), with_scheduler(row.cluster, proposed, facts)]
     sides = [replay_on(model, rows, proposal=each) for model, each in zip(models, ({}, row.request), strict=True)]
     if not _advance(row, sides):
         return
     capacity = sum(node.capacity.gpu for node in sides[0][1].nodes if node.ready)
     before, after = (replay for replay, _base in sides)
     result = comparison(rows, before, after, capacity)
-    result |= {"scheduler": today, "proposedScheduler": proposed, "leftOut": left_out}
-    result["intervalSeconds"] = max(interval_of(rows, flavour) for flavour in (today, proposed))
+    result |= {"scheduler": today, "proposedScheduler": proposed, "proposedConfiguration": configuration}
+    result |= {"leftOut": left_out, "intervalSeconds": max(interval_of(rows, each) for each in (today, proposed))}
     result["assumptions"] = list(dict.fromkeys(filter(None, map(eviction_assumption, models))))
     text = csv_text(HEAD, table_of(rows, before.runs, after.runs))
     _end(row, status=ReplayStatus.READY, result=result, content=text, done=2 * len(rows))

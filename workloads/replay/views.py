@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _lazy
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from clusters.connection.services.scheduler_config import proposals_of
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster
 from clusters.watch.selectors import Metric, SeriesPoint, TimeWindow
@@ -43,11 +44,20 @@ TONES: Final = {
     ReplayStatus.CANCELLED.value: "wait",
 }
 SCHEDULERS: Final = (("", _lazy("as the cluster")), *((name, flavour.title) for name, flavour in FLAVOURS.items()))
+CONFIGURATIONS: Final = (
+    ("", _lazy("as known, else its default")),
+    *((name, f"{flavour.title}: {name}") for flavour in FLAVOURS.values() for name in proposals_of(flavour)),
+)
 QUOTA_LINE: Final = _lazy(
     "One per line: project (or department NAME), node pool, deserved GPUs, limit (may be empty), over-quota weight."
 )
 WORD_LINE: Final = _lazy("One per line: word in the file = priority.")
-POINTERS: Final = {"/start": "start", "/end": "end", "/trace/csv": "csv"}
+POINTERS: Final = {
+    "/start": "start",
+    "/end": "end",
+    "/trace/csv": "csv",
+    "/proposedConfiguration": "proposed_configuration",
+}
 
 
 class ReplayForm(PageForm):
@@ -68,6 +78,9 @@ class ReplayForm(PageForm):
     )
     scheduler = forms.ChoiceField(label=_lazy("Scheduler today"), choices=SCHEDULERS, required=False)
     proposed_scheduler = forms.ChoiceField(label=_lazy("Proposed scheduler"), choices=SCHEDULERS, required=False)
+    proposed_configuration = forms.ChoiceField(
+        label=_lazy("Configuration of the proposed scheduler"), choices=CONFIGURATIONS, required=False
+    )
     quotas = forms.CharField(
         label=_lazy("Proposed quotas"), help_text=QUOTA_LINE, widget=forms.Textarea(attrs={"rows": 3}), required=False
     )
@@ -123,6 +136,7 @@ class ReplayForm(PageForm):
         body: dict[str, Any] = {
             "scheduler": found["scheduler"] or None,
             "proposedScheduler": found["proposed_scheduler"] or None,
+            "proposedConfiguration": found["proposed_configuration"] or None,
             "priorities": [
                 {"name": name, "value": value}
                 for name, value in changed.items()
@@ -265,6 +279,8 @@ def _report(row: Replay) -> dict[str, Any]:
         (_("GPUs waiting"), "waiting", _trend(found["waitingGpus"], found["seconds"])),
     ]
     models = {side: flavour_for(found[side]).title for side in ("scheduler", "proposedScheduler")}
+    if configuration := found.get("proposedConfiguration"):
+        models["proposedScheduler"] += f" ({configuration})"
     return {"result": found, "models": models, "whole": whole, "groups": groups, "plots": plots}
 
 

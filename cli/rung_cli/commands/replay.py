@@ -82,6 +82,12 @@ ProposedDepartmentQuota = Annotated[
     list[str] | None,
     typer.Option("--department-quota", metavar="DEPARTMENT/POOL=GPUS[:LIMIT]", help="The same of a department."),
 ]
+ProposedConfiguration = Annotated[
+    str,
+    typer.Option(
+        help="Configuration of the proposed scheduler: recommended (Volcano), classical or fair-sharing (Kueue)."
+    ),
+]
 InCluster = Annotated[str, typer.Option(help="Cluster, by name or id.", autocompletion=completions.cluster_names)]
 Timeout = Annotated[float | None, typer.Option(min=0, help="Timeout in seconds; default: none.")]
 
@@ -123,6 +129,7 @@ def run(
     department_quota: ProposedDepartmentQuota = None,
     scheduler: Annotated[str, typer.Option(help="Scheduler today; default: that of the cluster.")] = "",
     proposed_scheduler: Annotated[str, typer.Option(help="Proposed scheduler.")] = "",
+    proposed_configuration: ProposedConfiguration = "",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it has ended.")] = True,
     timeout: Timeout = None,
     output: OutputFlag = None,
@@ -139,6 +146,7 @@ def run(
         "clusterId": known.get(cluster, cluster),
         "scheduler": scheduler or None,
         "proposedScheduler": proposed_scheduler or None,
+        "proposedConfiguration": proposed_configuration or None,
         "priorities": [{"name": key, "value": _number(value)} for key, value in _pairs(priority)],
         "quotas": [
             *(_quota("project", key, value) for key, value in _pairs(quota)),

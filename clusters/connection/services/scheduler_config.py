@@ -298,6 +298,11 @@ def refresh_scheduler_config(cluster: Cluster, gateway: ObjectReader) -> None:
         cluster.configured = facts
 
 
+def proposals_of(flavour: SchedulerFlavour) -> Mapping[str, Facts]:
+    """What a replay may assume that its configuration says, by name."""
+    return {} if flavour.traits.configuration is None else flavour.traits.configuration.proposals
+
+
 def eviction_exemptions(cluster: Cluster) -> EvictionExemptions:
     """What its scheduler never evicts by its configuration, as far as Rung knows.
 

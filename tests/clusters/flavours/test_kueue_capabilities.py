@@ -13,9 +13,11 @@ from clusters.flavours.kueue_capabilities import (
     INTEGRATIONS,
     KEY,
     NARROWED,
+    PROPOSALS,
     RANDOM,
     UNREAD,
     admin_warnings,
+    assumption,
     facts_of,
     fair_sharing,
     forecast_warnings,
@@ -129,6 +131,13 @@ def test_a_selector_that_spares_the_systems_namespaces_leaves_out_no_project() -
 )
 def test_the_strategies_of_fair_sharing_are_read(fields: dict[str, Any], strategies: tuple[str, ...]) -> None:
     assert fair_sharing(configured(*INTEGRATIONS, **fields)) == strategies
+
+
+def test_configurations_to_propose_differ_in_fair_sharing_alone_and_are_known() -> None:
+    classical, fair = PROPOSALS["classical"], PROPOSALS["fair-sharing"]
+    assert (fair_sharing(classical), fair_sharing(fair)) == ((), tuple(FairSharingStrategy))
+    assert {**classical, "fair": fair["fair"]} == fair
+    assert [assumption(each) for each in (classical, fair)] == ["", ""]
 
 
 @pytest.mark.parametrize("kind", [OutcomeKind.RECLAIMS, OutcomeKind.PREEMPTS_AND_RECLAIMS])

@@ -20,6 +20,7 @@ from clusters.flavours.volcano_config import (
     NO_PRIORITY,
     NO_RECLAIM,
     ONLY_ABOVE,
+    RECOMMENDED,
     UNREAD,
     admin_warnings,
     domain_warnings,
@@ -33,6 +34,7 @@ from clusters.ports.flavour import Facts
 from clusters.ports.gateway import Manifest
 from scheduling.model.decisions import OutcomeKind
 from scheduling.model.preemptibility import NO_EXEMPTIONS, Cause, EvictionExemptions
+from tests.support.repository import ROOT
 
 BOTH = EvictionExemptions(frozenset({Cause.PREEMPT, Cause.RECLAIM}))
 NEAR = "network-topology-aware"
@@ -60,6 +62,11 @@ def test_one_that_has_everything_says_nothing_and_leaves_nothing_out() -> None:
     assert (admin_warnings(facts()), exemptions(facts())) == ((), NO_EXEMPTIONS)
     assert [forecast_warnings(facts(), each) for each in OutcomeKind] == [()] * len(OutcomeKind)
     assert not any(each.remedy for each in guarantees_of(facts()) if each.code == "over_quota_and_reclaim")
+
+
+def test_the_recommended_one_is_that_of_the_lab_and_misses_nothing() -> None:
+    assert facts_of(conf((ROOT / "lab" / "volcano.conf").read_text(encoding="utf-8"))) == RECOMMENDED
+    assert admin_warnings(RECOMMENDED) == ()
 
 
 def test_the_shipped_one_neither_preempts_nor_reclaims() -> None:

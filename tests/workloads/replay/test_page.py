@@ -72,6 +72,14 @@ def test_the_only_cluster_is_chosen(person: Client, llm_team: Project) -> None:
     assert chosen not in words(person)
 
 
+def test_the_report_names_the_proposed_configuration(person: Client, llm_team: Project) -> None:
+    person.post(PATH, sent(llm_team, proposed_scheduler="kueue", proposed_configuration="fair-sharing"))
+    replay_services.sweep()
+    row = Replay.objects.get()
+    assert "Kueue (fair-sharing) proposed" in words(person, f"{PATH}{row.pk}/")
+    assert row.result["assumptions"] == []
+
+
 def test_the_report_names_what_is_evicted_again_and_again(person: Client, llm_team: Project) -> None:
     person.post(PATH, sent(llm_team))
     replay_services.sweep()
@@ -130,6 +138,9 @@ def test_the_record_of_some_days_needs_no_file(person: Client, llm_team: Project
         pytest.param({"quotas": "nobody, h100, 1"}, "Not a project of this cluster", id="a project"),
         pytest.param({"words": "HP = high\nLP"}, "Line 2: One per line: word", id="a line without a priority"),
         pytest.param({"words": "HP = urgent"}, "which is not one of", id="a priority"),
+        pytest.param(
+            {"scheduler": "kai", "proposed_configuration": "recommended"}, "to choose from: none", id="a configuration"
+        ),
     ],
 )
 def test_what_is_wrong_is_shown_and_nothing_stored(

@@ -114,6 +114,25 @@ def test_a_scheduler_whose_configuration_is_known_is_replayed_with_it(ask: Ask, 
     assert (replay.result["all"]["before"]["evictions"], replay.result["assumptions"]) == (1, [])
 
 
+def test_volcano_evicts_in_a_replay_once_it_is_configured_as_rung_recommends(ask: Ask) -> None:
+    evictions = {}
+    for configuration in (None, "recommended"):
+        replay = ask(proposedScheduler="volcano", proposedConfiguration=configuration)
+        replay_services.run(replay.pk)
+        replay.refresh_from_db()
+        evictions[replay.result["proposedConfiguration"]] = replay.result["all"]["after"]["evictions"]
+    assert (evictions, replay.result["assumptions"]) == ({"": 0, "recommended": 1}, [])
+
+
+@pytest.mark.parametrize(("scheduler", "known"), [("kai", "none"), ("kueue", "classical, fair-sharing")])
+def test_a_configuration_that_a_scheduler_does_not_have_is_refused(ask: Ask, scheduler: str, known: str) -> None:
+    with pytest.raises(ValidationFailed) as refused:
+        ask(proposedScheduler=scheduler, proposedConfiguration="recommended")
+    (problem,) = refused.value.problems
+    assert (problem.pointer, problem.message.endswith(f"to choose from: {known}.")) == ("/proposedConfiguration", True)
+    assert not Replay.objects.exists()
+
+
 def test_a_larger_limit_ends_a_wait(ask: Ask) -> None:
     """With 12 GPUs at most the second waits until the first has ended; with 16 both run at once."""
     replay = ask(quotas=[quota(limit=16)], scheduler="kai", priorities=[{"name": "medium", "value": 40}])
