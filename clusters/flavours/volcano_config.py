@@ -202,7 +202,7 @@ RECOMMENDED: Final[Facts] = {
     "spares": [Cause.PREEMPT, Cause.RECLAIM],
     "opens": [],
 }
-"""What is kept of the configuration in docs/clusters.md."""
+"""The facts of the configuration in docs/clusters.md."""
 
 
 def facts_of(found: Manifest | None) -> Facts:

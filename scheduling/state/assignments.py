@@ -17,6 +17,7 @@ Key = TypeVar("Key")
 Entries = Sequence[tuple[Any, Any]]
 """Pairs of a sort key, which no other has, and what is sorted by it."""
 ONE_LINE: Final = ""
+"""The line of a ranking that has only one."""
 
 
 class Assignment:
@@ -73,6 +74,7 @@ def _evict(assignments: list[Assignment], cause: Cause, group: PodGroup, moves: 
 
 
 def amounts_by(amounts: Iterable[tuple[Key, Resources]]) -> dict[Key, list[Resources]]:
+    """The amounts by key."""
     found: dict[Key, list[Resources]] = {}
     for key, amount in amounts:
         found.setdefault(key, []).append(amount)

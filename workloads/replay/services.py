@@ -142,7 +142,7 @@ def _check_proposal(cluster: Cluster, body: Body) -> None:
     owners: dict[str, Collection[str]] = {"project": _projects(cluster), "department": _departments(cluster)}
     problems = list(problems_of_proposal(body, known=_values(), owners=owners, pools=pools))
     flavour = FLAVOURS.get(body.get("proposedScheduler") or body.get("scheduler") or cluster.flavour)
-    if flavour and (asked := body.get("proposedConfiguration")) and asked not in (proposals := proposals_of(flavour)):
+    if flavour and (name := body.get("proposedConfiguration")) and name not in (proposals := proposals_of(flavour)):
         text = f"Configurations of {flavour.title} to choose from: {', '.join(proposals) or 'none'}."
         problems.append(Problem("/proposedConfiguration", "unknown", text))
     if flavour and not flavour.traits.queues_by_pool:
