@@ -135,21 +135,29 @@ def _reach_text(count: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ReclaimLine:
-    """One arrow of the drawing: heights of the taker at the left and of the giver at the right."""
+class ReclaimDrawing:
+    """Heights of each arrow at the left and at the right, and names by height: takers at the left, givers opposite."""
 
-    arrow: ReclaimArrow
-    left: int
-    right: int
+    arrows: Sequence[tuple[int, int]]
+    takers: Mapping[int, str]
+    givers: Mapping[int, str]
+
+    @property
+    def height(self) -> int:
+        return TOP + max(len(self.takers), len(self.givers)) * STEP
 
 
-def draw_reclaims(arrows: Sequence[ReclaimArrow]) -> tuple[list[ReclaimLine], int]:
-    """The first arrows, and the height of the drawing; a queue is drawn once at each side."""
+def draw_reclaims(arrows: Sequence[ReclaimArrow]) -> ReclaimDrawing:
+    """Draw the first arrows; a queue has one place at each side."""
     shown = arrows[:DRAWN]
-    takers = {key: TOP + at * STEP for at, key in enumerate(dict.fromkeys((each.pool, each.taker) for each in shown))}
-    givers = {key: TOP + at * STEP for at, key in enumerate(dict.fromkeys((each.pool, each.giver) for each in shown))}
-    lines = [ReclaimLine(each, takers[each.pool, each.taker], givers[each.pool, each.giver]) for each in shown]
-    return lines, TOP + max(len(takers), len(givers)) * STEP
+    takers, givers = (
+        {queue: TOP + at * STEP for at, queue in enumerate(dict.fromkeys(queues))}
+        for queues in ([(each.pool, each.taker) for each in shown], [(each.pool, each.giver) for each in shown])
+    )
+    return ReclaimDrawing(
+        [(takers[each.pool, each.taker], givers[each.pool, each.giver]) for each in shown],
+        *({height: queue.name for (_pool, queue), height in side.items()} for side in (takers, givers)),
+    )
 
 
 @login_required
@@ -171,7 +179,6 @@ def eviction_matrix(request: HttpRequest) -> HttpResponse:
     if named:
         cluster = get_object_or_404(Cluster, name=named)
         matrix, reclaims = matrix_on(cluster), reclaims_on(cluster, actor, project=project)
-        lines, height = draw_reclaims(reclaims.arrows)
         context |= {
             "cluster": cluster,
             "scheduler": flavour_for(cluster.flavour).title,
@@ -180,8 +187,7 @@ def eviction_matrix(request: HttpRequest) -> HttpResponse:
             "numbers": {rule: number for number, rule in enumerate(matrix.rules, start=1)},
             "places": PLACES,
             "reclaims": reclaims,
-            "lines": lines,
-            "reclaims_height": height,
+            "drawing": draw_reclaims(reclaims.arrows),
             "notes": matrix_notes(cluster, matrix, project),
         }
     return render(request, "workloads/dictionary/eviction_matrix.html", context)

@@ -214,6 +214,16 @@ class TestReclaims:
         (arrow,) = matrix(head, clusterId=str(over.pk))["reclaims"]
         assert (arrow["giver"]["gpusUsed"], arrow["taker"]["name"]) == (10, "another department")
 
+    def test_a_queue_has_one_place_in_the_drawing_however_many_arrows_begin_there(
+        self, kai: Cluster, llm_team: Project, h100: NodePool, admin: User, client_of: Clients
+    ) -> None:
+        for name in ("first", "second"):
+            runs(ProjectFactory(department=llm_team.department, name=name), h100, 4)
+        page = client_of(admin).get("/eviction-matrix/", {"cluster": kai.name}).content.decode()
+        drawing = page[page.index('id="reclaims-title"') :]
+        assert [drawing.count(f">{name}</text>") for name in ("llm-team", "first", "second")] == [1, 1, 1]
+        assert drawing.count('class="arc"') == 2
+
     @pytest.mark.parametrize("flavour", ["kai", "kueue", "volcano"])
     def test_the_forecast_on_the_same_cluster_agrees(
         self, flavour: str, over: Cluster, llm_team: Project, vision_team: Project, h100: NodePool,
