@@ -40,6 +40,7 @@ def test_it_is_started_listed_shown_and_written(admin: Rung, llm_team: Project, 
     file = tmp_path / "rows.csv"
     shown = admin("replay", "show", "what if", "--file", str(file))
     assert shown.out.splitlines()[1].split()[:2] == ["all", "2"]
+    assert "volcano (recommended) proposed." in shown.err
     assert file.read_text().startswith("submission,project")
     assert admin("replay", "show", "nothing").code == 1
 

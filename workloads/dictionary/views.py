@@ -150,13 +150,12 @@ class ReclaimDrawing:
 def draw_reclaims(arrows: Sequence[ReclaimArrow]) -> ReclaimDrawing:
     """Draw the first arrows; a queue has one place at each side."""
     shown = arrows[:DRAWN]
-    takers, givers = (
-        {queue: TOP + at * STEP for at, queue in enumerate(dict.fromkeys(queues))}
-        for queues in ([(each.pool, each.taker) for each in shown], [(each.pool, each.giver) for each in shown])
-    )
+    takers = {key: TOP + at * STEP for at, key in enumerate(dict.fromkeys((each.pool, each.taker) for each in shown))}
+    givers = {key: TOP + at * STEP for at, key in enumerate(dict.fromkeys((each.pool, each.giver) for each in shown))}
     return ReclaimDrawing(
-        [(takers[each.pool, each.taker], givers[each.pool, each.giver]) for each in shown],
-        *({height: queue.name for (_pool, queue), height in side.items()} for side in (takers, givers)),
+        arrows=[(takers[each.pool, each.taker], givers[each.pool, each.giver]) for each in shown],
+        takers={height: queue.name for (_pool, queue), height in takers.items()},
+        givers={height: queue.name for (_pool, queue), height in givers.items()},
     )
 
 

@@ -109,8 +109,7 @@ def cancel_replay(*, key: UUID, actor: Actor) -> Replay:
     with audited_transaction(actor=actor, action="replay.cancel", entity_type="replay", entity_name=str(key)):
         require_dictionary(actor)
         row = replay_of(key=key)
-        ending = {"status": ReplayStatus.CANCELLED, "status_at": timezone.now(), "due_at": None}
-        if _unfinished(row).update(**ending) != 1:
+        if _unfinished(row).update(status=ReplayStatus.CANCELLED, status_at=timezone.now(), due_at=None) != 1:
             raise Conflict(f"This replay has ended: {row.status}.", code="ended")
         record(actor, "replay.cancel", row, detail={"done": row.done, "total": row.total})
         row.refresh_from_db()
@@ -242,7 +241,7 @@ def _run(row: Replay) -> None:
         raise _Stopped
     today = row.request.get("scheduler") or row.cluster.flavour
     proposed = row.request.get("proposedScheduler") or today
-    facts = proposals_of(flavour_for(proposed)).get(configuration := row.request.get("proposedConfiguration") or "")
+    facts = proposals_of(flavour_for(proposed)).get(name := row.request.get("proposedConfiguration") or "")
     models = [with_scheduler(row.cluster, today), with_scheduler(row.cluster, proposed, facts)]
     sides = [replay_on(model, rows, proposal=each) for model, each in zip(models, ({}, row.request), strict=True)]
     if not _advance(row, sides):
@@ -250,8 +249,9 @@ def _run(row: Replay) -> None:
     capacity = sum(node.capacity.gpu for node in sides[0][1].nodes if node.ready)
     before, after = (replay for replay, _base in sides)
     result = comparison(rows, before, after, capacity)
-    result |= {"scheduler": today, "proposedScheduler": proposed, "proposedConfiguration": configuration}
-    result |= {"leftOut": left_out, "intervalSeconds": max(interval_of(rows, each) for each in (today, proposed))}
+    result |= {"scheduler": today, "proposedScheduler": proposed, "leftOut": left_out}
+    result["proposedConfiguration"] = name if facts else ""  # another scheduler by now may have none of that name
+    result["intervalSeconds"] = max(interval_of(rows, each) for each in (today, proposed))
     result["assumptions"] = list(dict.fromkeys(filter(None, map(eviction_assumption, models))))
     text = csv_text(HEAD, table_of(rows, before.runs, after.runs))
     _end(row, status=ReplayStatus.READY, result=result, content=text, done=2 * len(rows))

@@ -211,6 +211,8 @@ def _print(out: Any, found: Replay) -> None:
         result = found["result"]
         lines = [{"name": "all", **result["all"]}, *result["priorities"], *result["projects"]]
         out.rows(lines, FIGURES, name=_name, empty="")
+        configured = f" ({name})" if (name := result.get("proposedConfiguration")) else ""
+        note(f"Model: {result['scheduler']} today, {result['proposedScheduler']}{configured} proposed.")
         for text in result.get("assumptions", ()):
             warn(text)
         for side, names in result.get("endless", {}).items():

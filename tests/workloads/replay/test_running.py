@@ -124,6 +124,16 @@ def test_volcano_evicts_in_a_replay_once_it_is_configured_as_rung_recommends(ask
     assert (evictions, replay.result["assumptions"]) == ({"": 0, "recommended": 1}, [])
 
 
+def test_a_configuration_that_a_new_scheduler_lacks_is_not_in_the_report(ask: Ask, cluster: Cluster) -> None:
+    Cluster.objects.update(flavour="volcano")
+    cluster.refresh_from_db()
+    replay = ask(proposedConfiguration="recommended")
+    Cluster.objects.update(flavour="kai")
+    replay_services.run(replay.pk)
+    replay.refresh_from_db()
+    assert (replay.result["proposedScheduler"], replay.result["proposedConfiguration"]) == ("kai", "")
+
+
 @pytest.mark.parametrize(("scheduler", "known"), [("kai", "none"), ("kueue", "classical, fair-sharing")])
 def test_a_configuration_that_a_scheduler_does_not_have_is_refused(ask: Ask, scheduler: str, known: str) -> None:
     with pytest.raises(ValidationFailed) as refused:
