@@ -127,6 +127,7 @@ class WatchedCluster:
     turn: Future[None] | None = None
     failures: int = 0
     not_before: float = 0.0
+    ended: bool = False
 
     def is_due(self) -> bool:
         """Its last turn is over, and there is something to do."""
@@ -136,9 +137,14 @@ class WatchedCluster:
 
     def close(self) -> None:
         """Start over the next time, from the stored versions."""
-        if self.sight is not None:
-            self.sight.close()
-        self.sight = None
+        sight, self.sight = self.sight, None
+        if sight is not None:
+            sight.close()
+
+    def end(self) -> None:
+        """Watch it no longer. What a turn is opening at this moment, that turn closes."""
+        self.ended = True
+        self.close()
 
 
 @dataclass
@@ -167,7 +173,7 @@ class Observer:
                 self._bell.wait(min(self.pause / 4, 0.1))
                 self._bell.clear()
             for each in self._watched.values():
-                each.close()
+                each.end()
         with self._database():
             release(holder=self.holder)
         for open_one in (connection, *self._connections):
@@ -202,7 +208,7 @@ class Observer:
     def _watch(self, clusters: Mapping[UUID, Cluster]) -> None:
         """Those that are no longer ours are let go."""
         for pk in [pk for pk in self._watched if pk not in clusters]:
-            self._watched.pop(pk).close()
+            self._watched.pop(pk).end()
         for pk, cluster in clusters.items():
             self._watched.setdefault(pk, WatchedCluster(cluster)).cluster = cluster
 
@@ -214,9 +220,9 @@ class Observer:
 
     def _turn(self, watched: WatchedCluster) -> None:
         try:
-            if watched.sight is None:
-                watched.sight = watcher_for(watched.cluster, self._bell, pause=self.pause)
-            watched.sight.turn()
+            sight = watched.sight or watcher_for(watched.cluster, self._bell, pause=self.pause)
+            watched.sight = sight
+            sight.turn()
             watched.failures = 0
         except ConcurrentObserver:
             watched.close()
@@ -226,6 +232,9 @@ class Observer:
             log.exception("observer.failed", cluster=watched.cluster.name)
             self._failed(watched, type(error).__name__, "", after=None)
             connection.close()  # this thread's own; the next turn makes another
+        finally:
+            if watched.ended:
+                watched.close()
 
     def _failed(self, watched: WatchedCluster, code: str, message: str, *, after: int | None) -> None:
         """Nothing that was taken is lost: it comes again from the versions that are kept."""

@@ -17,6 +17,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
 
+from clusters.backends.memory import MemoryGateway, store_of
 from clusters.connection.services import gateways
 from clusters.inventory.models import Cluster, ClusterState, Node
 from clusters.ports.gateway import ClusterGateway, ClusterUnreachable
@@ -28,6 +29,7 @@ from clusters.watch.services.observer import LEASE, Observer, acquire, balance_l
 from clusters.watch.tasks import observe, observe_all
 from portal.kit.messaging import heartbeats
 from tests.clusters.sandboxes import Sandbox, furnished, job
+from tests.factories.clusters import build_cluster
 from tests.support.processes import environment, eventually, running
 
 SECONDS = 20.0
@@ -99,6 +101,25 @@ def test_of_two_observers_one_holds_the_cluster_and_the_other_takes_over() -> No
         sandbox.node()
         eventually(lambda: ObserverLease.objects.filter(holder=second.holder).exists() and Node.objects.exists())
     assert ObserverLease.objects.get().holder == ""
+
+
+@pytest.mark.postgres
+def test_watches_that_open_while_the_observer_ends_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    opening, go = threading.Event(), threading.Event()
+
+    def slow(cluster: Cluster) -> ClusterGateway:
+        opening.set()
+        go.wait(SECONDS)
+        return MemoryGateway(store_of(str(cluster.pk)))
+
+    monkeypatch.setattr(gateways, "BACKENDS", {"memory": slow})
+    build_cluster(name="opening", flavour="kube", backend="memory")
+    with watching(Observer(pause=0.05)) as observer:
+        assert opening.wait(SECONDS)
+        observer.stop.set()
+        time.sleep(0.5)
+        go.set()
+    eventually(lambda: not [each.name for each in threading.enumerate() if "-opening" in each.name], seconds=SECONDS)
 
 
 @pytest.mark.postgres
