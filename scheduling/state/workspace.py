@@ -148,6 +148,8 @@ class SavedSnapshot:
 
     def rewind(self, later: Snapshot) -> Snapshot:
         """The snapshot again. It takes over the states of `later`; those made since then are dropped."""
+        if later is self.snapshot:  # nothing has changed since, and its states are its own
+            return later
         for make, shared in list(later.workspaces.items()):
             with shared.lock:
                 shared.root = None

@@ -90,6 +90,14 @@ def test_what_never_ends_is_waited_for_until_the_horizon(flavour: str) -> None:
     assert moments(there, "mine", ends={"old": 3 * HOUR}, until=2 * HOUR, flavour=flavour) == (None,)
 
 
+@pytest.mark.parametrize("flavour", list(FLAVOURS))
+def test_a_sample_in_which_nothing_ends_leaves_the_next_ones_as_they_are(flavour: str) -> None:
+    there = cluster(node("n", 8), running("old", "n", gpus=8, start=-1), gang("mine", gpus=8, created=-1))
+    samples = [RunSample({"old": end} if end else {}, {}) for end in (0, HOUR, 2 * HOUR, 0, 3 * HOUR)]
+    found = start_times(there, awaiting("mine"), samples, flavour=flavour, until=100 * HOUR)
+    assert [*found] == [(None,), (HOUR,), (2 * HOUR,), (None,), (3 * HOUR,)]
+
+
 def test_what_fits_starts_at_once_and_what_is_overdue_ends_now() -> None:
     there = cluster(node("n", 8), running("old", "n", gpus=4, start=-9), gang("mine", gpus=4), gang("next", gpus=4))
     assert moments(there, "mine", "next", ends={"old": -5}) == (0, 0)

@@ -11,8 +11,11 @@ from tenants.organisation.models import Project
 from tenants.quotas.models import TimeLimit
 from tests.factories.workloads import WorkloadFactory
 from tests.workloads.sandbox_lab import Lab, fresh
+from workloads.dictionary.models import WorkloadType
+from workloads.forecast.rules.estimates import RunLengths
 from workloads.forecast.selectors import start_estimate as module
 from workloads.forecast.selectors.start_estimate import start_estimate, start_estimates
+from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.state.models import Phase, Workload
 
 pytestmark = pytest.mark.django_db
@@ -118,7 +121,67 @@ def test_other_kinds_of_runs_are_used_where_its_own_are_few(full: Full) -> None:
     assert "in another project with up to 8 GPUs" in own.basis.text({}), "who may not see the project gets no name"
 
 
-def test_evicted_runs_and_old_ones_say_nothing(full: Full) -> None:
+def test_runs_of_another_category_say_nothing_of_its_end(full: Full) -> None:
+    """A training among inferences: those are stopped by people, or never."""
+    service = WorkloadType.objects.get(name="Inference")
+    ended(full.team, full.holder, *[900] * 10, type=service, category="Deploy")
+    found = start_estimate(full.mine)
+    assert found
+    assert found.code == "thin_history"
+    ended(full.team, full.holder, *[900] * 10, type=WorkloadType.objects.get(name="MPIJob"))
+    again = start_estimate(full.mine)
+    assert again
+    assert again.median
+    assert again.basis.text({}) == (
+        "10 ended runs of all types of category Train in all projects (1 running workload)"
+    )
+
+
+def test_runs_that_still_go_on_count_as_longer_than_they_are(full: Full) -> None:
+    ended(full.team, full.holder, *[900] * 10)
+    since = timezone.now() - timedelta(days=5)
+    going = {"phase": Phase.RUNNING, "completed_at": None, "started_at": since, "phase_at": since}
+    ended(full.team, full.holder, *[0] * 40, **going)
+    found = start_estimate(full.mine)
+    assert found
+    assert not found.is_known
+    assert found.code == "beyond_horizon"
+
+
+def test_evicted_runs_count_as_longer_than_they_were(full: Full) -> None:
+    ended(full.team, full.holder, *[900] * 10)
+    for number in range(40):
+        PreemptionRecord.objects.create(
+            cluster=full.lab.cluster,
+            victim=full.holder,
+            pod_uid=f"evicted-{number}",
+            at=timezone.now(),
+            cause=PreemptionCause.PREEMPT,
+            ran_seconds=5000,
+        )
+    found = start_estimate(full.mine)
+    assert found
+    assert found.code == "beyond_horizon"
+
+
+@pytest.mark.parametrize(
+    ("chance", "lasts"),
+    [(0.99, 6), (0.86, 6), (0.85, 7), (0.8, 10), (0.7, 13), (0.6, 22), (0.45, 23), (0.447, None), (0.0, None)],
+)
+def test_lengths_are_those_of_kaplan_and_meier(chance: float, lasts: int | None) -> None:
+    """The trial of Freireich et al. (1963), as in textbooks: of 21, 44.8 % last longer than 23 weeks."""
+    ended, unended = [6, 6, 6, 7, 10, 13, 16, 22, 23], [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
+    assert RunLengths(ended, unended).drawn(0, chance) == lasts
+
+
+def test_a_run_lasts_longer_than_it_has() -> None:
+    lengths = RunLengths([60, 120, 180, 240])
+    assert [lengths.drawn(0, chance) for chance in (0.99, 0.74, 0.49, 0.24, 0.0)] == [60, 120, 180, 240, 240]
+    assert [lengths.drawn(120, chance) for chance in (0.99, 0.51, 0.49, 0.0)] == [180, 180, 240, 240]
+    assert lengths.drawn(240, 0.5) is None
+
+
+def test_sums_of_evicted_runs_and_old_runs_say_nothing(full: Full) -> None:
     ended(full.team, full.holder, *[900] * 10, phase=Phase.STOPPED, completed_at=None, preempted_count=1)
     ended(full.team, full.holder, *[900] * 10, phase_at=timezone.now() - timedelta(days=91))
     found = start_estimate(full.mine)

@@ -1,8 +1,9 @@
 """Estimates from what happened: when a waiting workload starts, and how likely a running one is evicted. Pure."""
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -121,56 +122,92 @@ def size_class(gpu_milli: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunKind:
-    """What runs are compared by."""
+    """What runs are compared by. category: of the type; empty: it has none."""
 
     project_id: int
     type_name: str
     size: str
+    category: str = ""
 
     def classes(self) -> tuple["RunClass", ...]:
-        """From its own kind to every run of the cluster."""
-        return (
+        """From its own kind to every run of its category: a service does not end as a training does."""
+        of_type = (
             RunClass(self.project_id, self.type_name, self.size),
             RunClass(self.project_id, self.type_name),
             RunClass(None, self.type_name, self.size),
             RunClass(None, self.type_name),
-            RunClass(),
         )
+        return (*of_type, RunClass(category=self.category)) if self.category else of_type
 
 
 @dataclass(frozen=True, slots=True)
 class RunClass:
-    """Runs of one project, type and size; None or empty: of any."""
+    """Runs of one project, type and size, or of one category of types; None or empty: of any."""
 
     project_id: int | None = None
     type_name: str = ""
     size: str = ""
+    category: str = ""
 
     def text(self, projects: Mapping[int, str]) -> str:
         """ "Training in llm-team with up to 8 GPUs". A project that is not among these is not named."""
-        if not self.type_name:
-            return "all types and projects"
+        if self.category:
+            return f"all types of category {self.category} in all projects"
         where = "all projects" if self.project_id is None else projects.get(self.project_id, "another project")
         return f"{self.type_name} in {where}" + (f" with {self.size}" if self.size else "")
 
 
+class RunLengths:
+    """How long runs of a class last, by the estimator of Kaplan and Meier.
+
+    A run that has not ended, or that an eviction ended, counts as one that lasts longer than it had by then. Without
+    those, a class whose long runs still go on would seem to end early.
+    """
+
+    def __init__(self, ended: Iterable[int], unended: Iterable[int] = ()) -> None:
+        """Seconds of each run."""
+        self._ended, lasting = sorted(ended), sorted(unended)
+        self._over: list[float] = []  # by then, the share of the runs that is over
+        going = 1.0
+        for place, seconds in enumerate(self._ended):
+            at_risk = len(self._ended) - place + len(lasting) - bisect_left(lasting, seconds)
+            going *= 1 - 1 / at_risk
+            self._over.append(1 - going)
+
+    def longer(self, ran: int) -> int:
+        """How many of the ended runs lasted longer than so many seconds."""
+        return len(self._ended) - bisect_right(self._ended, ran)
+
+    def drawn(self, ran: int, chance: float) -> int | None:
+        """Seconds in all of a run that has lasted `ran`. None: longer than any that ended. chance: from [0, 1)."""
+        first = bisect_right(self._ended, ran)
+        going = 1 - self._over[first - 1] if first else 1.0
+        place = bisect_left(self._over, 1 - going * chance, lo=first)
+        return self._ended[place] if place < len(self._ended) else None
+
+
 class RunHistory:
-    """Ended runs of one cluster: their kinds and how long they lasted, in seconds."""
+    """Runs of one cluster by their kinds, each with the seconds that it lasted, or has lasted so far."""
 
-    def __init__(self, runs: Iterable[tuple[RunKind, int]]) -> None:
-        found: dict[RunClass, list[int]] = defaultdict(list)
-        for kind, seconds in runs:
-            for each in kind.classes():
-                found[each].append(seconds)
-        self._seconds = {each: sorted(lasted) for each, lasted in found.items()}
+    def __init__(self, ended: Iterable[tuple[RunKind, int]], unended: Iterable[tuple[RunKind, int]] = ()) -> None:
+        over, going = _by_class(ended), _by_class(unended)
+        self._lengths = {each: RunLengths(lasted, going.get(each, ())) for each, lasted in over.items()}
 
-    def longer(self, kind: RunKind, ran: int) -> tuple[RunClass, Sequence[int]] | None:
-        """The runs that lasted longer than `ran` seconds, of the narrowest class with enough of them; None: of none."""
+    def longer(self, kind: RunKind, ran: int) -> tuple[RunClass, RunLengths] | None:
+        """The narrowest class in which enough runs that ended had lasted longer than `ran` seconds; None: there is none."""
         for each in kind.classes():
-            longer = [seconds for seconds in self._seconds.get(each, ()) if seconds > ran]
-            if len(longer) >= ENOUGH_RUNS:
-                return each, longer
+            lengths = self._lengths.get(each)
+            if lengths and lengths.longer(ran) >= ENOUGH_RUNS:
+                return each, lengths
         return None
+
+
+def _by_class(runs: Iterable[tuple[RunKind, int]]) -> dict[RunClass, list[int]]:
+    found: dict[RunClass, list[int]] = defaultdict(list)
+    for kind, seconds in runs:
+        for each in kind.classes():
+            found[each].append(seconds)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +223,13 @@ class EstimateBasis:
 
     def as_json(self) -> dict[str, Any]:
         """What `of_json` reads."""
-        classes = [[one.project_id, one.type_name, one.size, *counts] for one, counts in self.classes.items()]
+        classes = [[*astuple(one), *counts] for one, counts in self.classes.items()]
         return {"classes": classes, "limits": self.limits, "unknown": self.unknown}
 
     @classmethod
     def of_json(cls, said: Mapping[str, Any]) -> "EstimateBasis":
         """As `as_json` has written it; empty: nothing."""
-        classes = {RunClass(*row[:3]): (row[3], row[4]) for row in said.get("classes", ())}
+        classes = {RunClass(*row[:-2]): (row[-2], row[-1]) for row in said.get("classes", ())}
         return cls(classes, said.get("limits", 0), said.get("unknown", 0))
 
     def text(self, projects: Mapping[int, str]) -> str:

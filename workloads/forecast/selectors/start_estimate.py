@@ -1,7 +1,7 @@
 """When waiting workloads will probably start: the model run forward from the observed cluster.
 
-A running workload ends when comparable runs did that lasted at least as long (`rules.start_estimates`), at the latest
-at its time limit. What has neither history nor limit is taken to go on, as are pods that Rung did not create.
+A running workload ends when comparable runs did that lasted longer (`rules.estimates`), at the latest at its time limit.
+What has neither history nor limit is taken to go on, as are pods that Rung did not create.
 """
 
 import random
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from django.utils import timezone
 
@@ -32,6 +32,7 @@ from workloads.forecast.rules.estimates import (
     RunClass,
     RunHistory,
     RunKind,
+    RunLengths,
     StartEstimate,
     quantile,
     size_class,
@@ -40,8 +41,9 @@ from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pod_groups import groups_of, pod_group_request
 from workloads.forecast.selectors.snapshot import observed_cluster
 from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget, too_long
+from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import DesiredPhase, Phase, Workload
-from workloads.state.rules import HELD, NO_CONTROLLER
+from workloads.state.rules import HELD, HOLDING, NO_CONTROLLER
 from workloads.state.selectors.workloads import workload_ids
 
 SECOND: Final = 1_000_000  # microseconds, the unit of time stamps in a snapshot
@@ -161,22 +163,23 @@ def _snapshot(cluster: Cluster, asked: Sequence[Workload]) -> tuple[Snapshot, li
 class _Runner:
     """A workload that runs or will: its pod groups, when its run began, what comparable runs lasted, its time limit.
 
-    longer: seconds in all of runs that lasted at least as long as it has run; whole: of any.
+    ran: seconds so far. longer: of runs, enough of which lasted longer than that; whole: of any.
     """
 
     groups: tuple[str, ...]
     started: int | None
-    longer: Sequence[int]
-    whole: Sequence[int]
+    ran: int
+    longer: RunLengths | None
+    whole: RunLengths | None
     limit: int | None
 
     def lasts(self, chance: random.Random) -> int | None:
         """Seconds of a run that begins later; None: no end is known."""
-        return _at_most(chance.choice(self.whole) if self.whole else None, self.limit)
+        return _at_most(self.whole.drawn(0, chance.random()) if self.whole else None, self.limit)
 
     def ends(self, chance: random.Random) -> int | None:
         """Seconds from its start on, of the run that it has begun."""
-        return _at_most(chance.choice(self.longer) if self.longer else None, self.limit)
+        return _at_most(self.longer.drawn(self.ran, chance.random()) if self.longer else None, self.limit)
 
 
 def _at_most(seconds: int | None, limit: int | None) -> int | None:
@@ -207,7 +210,7 @@ class _Runs:
         history: RunHistory,
         limits: Mapping[tuple[int, str], Allowance],
     ) -> _Runner:
-        kind = RunKind(row.project_id, row.type.name, size_class(row.gpu_milli))
+        kind = RunKind(row.project_id, row.type.name, size_class(row.gpu_milli), row.category)
         starts = [group.started for group in groups if group.holding and group.started is not None]
         started = min(starts, default=None)
         allowance = limits.get((row.project_id, row.category))
@@ -215,19 +218,20 @@ class _Runs:
         ran = 0 if started is None else max(int(self._now.timestamp()) - started // SECOND, 0)
         longer, whole = history.longer(kind, ran), history.longer(kind, 0)
         if started is not None:
-            self._note(longer, limit)
+            self._note(longer, ran, limit)
         return _Runner(
             tuple(group.name for group in groups),
             started,
-            longer[1] if longer else (),
-            whole[1] if whole else (),
+            ran,
+            longer[1] if longer else None,
+            whole[1] if whole else None,
             limit,
         )
 
-    def _note(self, longer: tuple[RunClass, Sequence[int]] | None, limit: int | None) -> None:
+    def _note(self, longer: tuple[RunClass, RunLengths] | None, ran: int, limit: int | None) -> None:
         if longer:
             runs, workloads = self._classes.get(longer[0], (0, 0))
-            self._classes[longer[0]] = max(runs, len(longer[1])), workloads + 1
+            self._classes[longer[0]] = max(runs, longer[1].longer(ran)), workloads + 1
         else:
             self._count["unknown" if limit is None else "limits"] += 1
 
@@ -259,19 +263,33 @@ ENDED_RUNS: Final = (Phase.COMPLETED, Phase.FAILED, Phase.STOPPED, Phase.STOPPIN
 
 
 def run_history(cluster: Cluster, now: datetime) -> RunHistory:
-    """Of the newest workloads that have ended, been stopped or deleted in the last 90 days; without evicted runs."""
-    rows = Workload.objects.filter(
-        project__cluster=cluster, phase__in=ENDED_RUNS, phase_at__gte=now - HISTORY, started_at__isnull=False
-    )
-    columns = ("project_id", "type__name", "gpu_milli", "started_at", "completed_at", "running_seconds")
-    values = rows.order_by("-phase_at").values_list(*columns, "preempted_count")[:MOST_RUNS]
-    return RunHistory(_lasted(values))
+    """Of the newest workloads that have ended, been stopped or deleted in the last 90 days, beside what has not ended.
+
+    That is what runs now, and each run of the 90 days that an eviction ended.
+    """
+    workloads, since = Workload.objects.filter(project__cluster=cluster, started_at__isnull=False), now - HISTORY
+    ended = workloads.filter(phase__in=ENDED_RUNS, phase_at__gte=since).order_by("-phase_at")
+    lasted = ended.values_list(*KIND, "started_at", "completed_at", "running_seconds", "preempted_count")[:MOST_RUNS]
+    running = workloads.filter(phase__in=HOLDING).values_list(*KIND, "started_at")
+    records = PreemptionRecord.objects.filter(cluster=cluster, first=None, at__gte=since, ran_seconds__gt=0)
+    evicted = records.values_list(*(f"victim__{name}" for name in KIND), "ran_seconds")[:MOST_RUNS]
+    unended = [(_kind(*kind), int((now - started).total_seconds())) for *kind, started in running]
+    return RunHistory(_lasted(lasted), [*unended, *((_kind(*kind), ran) for *kind, ran in evicted)])
 
 
-def _lasted(rows: Iterable[tuple[int, str, int, datetime, datetime | None, int, int]]) -> Iterator[tuple[RunKind, int]]:
-    for project, type_name, gpu_milli, started, completed, running_seconds, evictions in rows:
+KIND: Final = ("project_id", "type__name", "gpu_milli", "category")
+"""What `_kind` takes, as columns of a workload."""
+
+
+def _kind(project_id: int, type_name: str, gpu_milli: int, category: str) -> RunKind:
+    return RunKind(project_id, type_name, size_class(gpu_milli), category)
+
+
+def _lasted(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[RunKind, int]]:
+    """rows: `KIND`, start, completion, seconds in all, and how often it was evicted."""
+    for *kind, started, completed, running_seconds, evictions in rows:
         if completed is None and evictions:
             continue  # the sum of several runs
         seconds = running_seconds if completed is None else int((completed - started).total_seconds())
         if seconds > 0:
-            yield RunKind(project, type_name, size_class(gpu_milli)), seconds
+            yield _kind(*kind), seconds
