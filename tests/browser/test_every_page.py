@@ -1,7 +1,7 @@
 """Every page, in both themes, narrow and wide: no axe finding, no foreign request, no complaint, no sideways scroll,
 nothing covered.
 
-A page is seen in each theme and each width once, and the next page in the other two pairs: pages share their parts.
+A page is seen in each theme and each size once, and the next page in the other two pairs: pages share their parts.
 """
 
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tenants.access.models import User
 from tests.browser.conftest import Visit, Visitor, name_of
@@ -38,6 +38,20 @@ return hit && !each.contains(hit) && !hit.contains(each);
 }).map((each) => `covered: ${each.outerHTML.slice(0, 200)}`);
 }"""
 """What a mouse cannot reach because another element lies above its middle."""
+
+SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+WIDTHS = (320, 768, 991, 1024, 1199, 1200, 1399, 1400, 1440, 1920)
+"""Widths of windows, on both sides of those at which the layout changes."""
+
+OVERLAPS = """() => {
+const reached = document.querySelectorAll('header :is(.navbar-brand, .nav-link, button)');
+const boxes = [...reached].filter((each) => each.checkVisibility())
+.map((each) => [each.innerText.trim() || each.ariaLabel, each.getBoundingClientRect()]);
+const apart = (one, other) => one.right <= other.left + 1 || one.bottom <= other.top + 1;
+return boxes.flatMap(([name, one], place) => boxes.slice(place + 1)
+.filter(([, other]) => !apart(one, other) && !apart(other, one)).map(([other]) => `${name} overlaps ${other}`));
+}"""
 
 PATIENCE = 600  # all pages: half a minute on two idle cores
 
@@ -72,6 +86,21 @@ def test_signing_in_is_accessible(visit: Visitor, db: None, theme: str, size: st
     assert window.foreign == []
 
 
+@pytest.mark.parametrize("name", ["alice", "maximiliana.featherstonehaugh@research.example.com"])
+def test_the_menu_fits_at_every_width(visit: Visitor, admin: User, name: str) -> None:
+    admin.username = name
+    admin.save()
+    page = visit(admin).open("/")
+    wrong: dict[int, object] = {}
+    for width in range(320, 1921, 20):
+        page.set_viewport_size({"width": width, "height": 900})
+        if found := [*page.evaluate(OVERLAPS), *(["scrolls sideways"] if page.evaluate(SIDEWAYS) > 0 else [])]:
+            wrong[width] = found
+    assert wrong == {}
+    page.get_by_role("button", name=f"Account {name}").click()
+    expect(page.get_by_role("link", name="Access keys")).to_be_visible()
+
+
 def _look_at(window: Visit, pages: dict[str, str]) -> None:
     """Open page after page, and see each in one pair of looks; findings are listed by the name of the page.
 
@@ -83,9 +112,13 @@ def _look_at(window: Visit, pages: dict[str, str]) -> None:
         for theme, size in looks:
             window.look(theme, size)
             picture(page, f"{name_of(name)}-{theme}-{size}")
-            width = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            if found := [*findings(page), *page.evaluate(COVERED), *(["scrolls sideways"] if width > 0 else [])]:
+            sideways = ["scrolls sideways"] if page.evaluate(SIDEWAYS) > 0 else []
+            if found := [*findings(page), *page.evaluate(COVERED), *sideways]:
                 wrong[f"{name}, {theme} {size}"] = found
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            if page.evaluate(SIDEWAYS) > 0:
+                wrong[f"{name}, {width} wide"] = "scrolls sideways"
         if complaints := [said for said in window.complaints if "404" not in said or name != "absent"]:
             wrong[name] = complaints
         window.complaints.clear()

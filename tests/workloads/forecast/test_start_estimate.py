@@ -132,9 +132,7 @@ def test_runs_of_another_category_say_nothing_of_its_end(full: Full) -> None:
     again = start_estimate(full.mine)
     assert again
     assert again.median
-    assert again.basis.text({}) == (
-        "10 ended runs of all types of category Train in all projects (1 running workload)"
-    )
+    assert again.basis.text({}) == ("10 ended runs of all types of category Train in all projects (1 running workload)")
 
 
 def test_runs_that_still_go_on_count_as_longer_than_they_are(full: Full) -> None:

@@ -194,7 +194,7 @@ class RunHistory:
         self._lengths = {each: RunLengths(lasted, going.get(each, ())) for each, lasted in over.items()}
 
     def longer(self, kind: RunKind, ran: int) -> tuple[RunClass, RunLengths] | None:
-        """The narrowest class in which enough runs that ended had lasted longer than `ran` seconds; None: there is none."""
+        """The narrowest class in which enough runs have ended after more than `ran` seconds; None: there is none."""
         for each in kind.classes():
             lengths = self._lengths.get(each)
             if lengths and lengths.longer(ran) >= ENOUGH_RUNS:

@@ -1,7 +1,7 @@
 """When waiting workloads will probably start: the model run forward from the observed cluster.
 
-A running workload ends when comparable runs did that lasted longer (`rules.estimates`), at the latest at its time limit.
-What has neither history nor limit is taken to go on, as are pods that Rung did not create.
+A running workload ends when comparable runs did that lasted longer (`rules.estimates`), at the latest at its time
+limit. What has neither history nor limit is taken to go on, as are pods that Rung did not create.
 """
 
 import random
