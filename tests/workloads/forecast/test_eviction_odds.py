@@ -78,8 +78,10 @@ def test_they_are_of_runs_that_started_over_quota_with_both_numbers_and_the_peri
 
 def test_what_is_not_yet_decided_or_of_elsewhere_does_not_count(recorded: Project) -> None:
     run(recorded, ago=HOUR, phase=Phase.RUNNING)
-    run(recorded, ago=HOUR, pool_name="a100")
-    run(recorded, ago=HOUR, preemptibility="non-preemptible")
+    run(recorded, ago=HOUR)
+    evicted(recorded, ago=HOUR, ran=2 * HOUR, started_over_quota=True)
+    run(recorded, ago=5 * HOUR, pool_name="a100")
+    run(recorded, ago=5 * HOUR, preemptibility="non-preemptible")
     run(recorded, ago=timedelta(days=8))
     assert odds(recorded) == RECORDED
     run(recorded, ago=5 * HOUR, phase=Phase.RUNNING, started_over_quota=True)

@@ -26,7 +26,7 @@ from workloads.forecast.rules.forecast import ForecastBasis, ForecastVictim
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.state.models import Workload
-from workloads.state.rules import HOLDING, CheckpointMedians, cost_at_risk
+from workloads.state.rules import CheckpointMedians, cost_at_risk
 from workloads.state.selectors.usage import known_medians
 from workloads.state.selectors.workloads import workload_ids
 
@@ -40,8 +40,9 @@ Fate = tuple[str, bool | None]
 
 
 def eviction_odds(cluster: Cluster, pool: str, preemptibility: str) -> EvictionOdds | None:
-    """Of runs with this preemptibility; None: its scheduler never evicts it. Runs that may still be evicted in time do
-    not count.
+    """Of runs with this preemptibility; None: its scheduler never evicts it.
+
+    Runs that began within the hours do not count, whatever became of them: of those only the evicted ones are decided.
     """
     fixed = preemptibility == Preemptibility.NON_PREEMPTIBLE
     if fixed and cluster.flavour in KEEPS_NON_PREEMPTIBLE:
@@ -62,19 +63,17 @@ def _evicted_runs(cluster: Cluster, runs: QuerySet[Workload], now: datetime) -> 
     ended = PreemptionRecord.objects.filter(cluster=cluster, at__gte=now - PERIOD, first=None)
     rows = ended.filter(victim__in=runs, cause__in=CAUSES)
     for at, ran, cause, over in rows.values_list("at", "ran_seconds", "cause", "started_over_quota")[:MOST_RUNS]:
-        if at - timedelta(seconds=ran) >= now - PERIOD:
+        if now - PERIOD <= at - timedelta(seconds=ran) <= now - WITHIN:
             yield cause if timedelta(seconds=ran) <= WITHIN else "", over
 
 
 def _other_runs(cluster: Cluster, runs: QuerySet[Workload], now: datetime) -> Iterator[Fate]:
     """Each newest run of a workload that was not evicted within the hours."""
-    rows = runs.filter(started_at__gte=now - PERIOD).order_by("-started_at")
-    known = list(rows.values_list("pk", "started_at", "phase", "started_over_quota")[:MOST_RUNS])
+    rows = runs.filter(started_at__range=(now - PERIOD, now - WITHIN)).order_by("-started_at")
+    known = list(rows.values_list("pk", "started_at", "started_over_quota")[:MOST_RUNS])
     last = _last_evictions(cluster, now)
-    for pk, started, phase, over in known:
-        if started is None or (phase in HOLDING and now - started < WITHIN):
-            continue  # it is not decided yet
-        if last.get(pk, started) <= started:
+    for pk, started, over in known:
+        if started and last.get(pk, started) <= started:
             yield "", over
 
 
