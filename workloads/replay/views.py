@@ -201,11 +201,9 @@ def replays(request: HttpRequest) -> HttpResponse:
     """All replays, newest first, and a form for another one."""
     actor = actor_of(request)
     require_dictionary(actor)
-    today = timezone.now().date()
-    clusters = list(Cluster.objects.values_list("pk", flat=True)[:2])
-    only = clusters[0] if len(clusters) == 1 else None
-    initial = {"start": today - 7 * DAY, "end": today - DAY, "cluster": only}
-    form = ReplayForm(form_data(request), request.FILES if request.method == "POST" else None, initial=initial)
+    form = ReplayForm(
+        form_data(request), request.FILES if request.method == "POST" else None, initial=_initial(request)
+    )
     if copied := form_snippets(request, form, lambda: _create_request(form)):
         return copied
     if request.method == "POST" and form.is_valid():
@@ -218,6 +216,18 @@ def replays(request: HttpRequest) -> HttpResponse:
             return redirect("workloads:replay", replay_id=row.pk)
     context = {"form": form, "rows": replay_services.replays()[:LISTED], "tones": TONES, "kept_days": KEPT.days}
     return render_page(request, "workloads/replay/list.html", context, status=422 if form.errors else 200)
+
+
+def _initial(request: HttpRequest) -> dict[str, Any]:
+    """The last seven days, and what a link proposes: `cluster` by name, `proposed_scheduler`."""
+    today, named = timezone.now().date(), request.GET.get("cluster")
+    clusters = list(Cluster.objects.filter(name=named) if named else Cluster.objects.all()[:2])
+    return {
+        "start": today - 7 * DAY,
+        "end": today - DAY,
+        "cluster": clusters[0].pk if len(clusters) == 1 else None,
+        "proposed_scheduler": request.GET.get("proposed_scheduler", ""),
+    }
 
 
 def _create_request(form: ReplayForm) -> ApiRequest:

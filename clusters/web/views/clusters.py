@@ -287,6 +287,7 @@ def scheduler(request: HttpRequest, name: str) -> HttpResponse:
         "chosen": chosen,
         "leavings": former_schedulers_of(cluster),
         "refusal": refusal,
+        "may_replay": can(actor, Permission.MANAGE_DICTIONARY),
         **_planned(cluster, chosen),
     }
     return render(request, "clusters/sync/scheduler_switch.html", context, status=409 if refusal else 200)

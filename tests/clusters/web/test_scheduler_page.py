@@ -1,5 +1,6 @@
 """The page that gives a cluster another scheduler: who may, what it says before, and that it does what it said."""
 
+import re
 from collections.abc import Callable, Mapping
 from html import unescape
 from typing import Any
@@ -61,6 +62,14 @@ def test_it_tells_first_and_switches_then(client_of: Clients, admin: User, clust
     applied(client_of(admin), answer)
     assert Cluster.objects.get().flavour == "kueue"
     assert "This cluster ran KAI Scheduler until" in words(client_of(admin).get("/clusters/lab/?tab=sync").content)
+
+
+def test_a_switch_links_to_a_replay_under_the_new_scheduler(client_of: Clients, admin: User, cluster: Cluster) -> None:
+    page = unescape(client_of(admin).get(PAGE, {"to": "volcano"}).content.decode())
+    (link,) = re.findall(r'href="(/replay/[^"]*)"', page)
+    form = client_of(admin).get(link).context["form"]
+    chosen = {name: form[name].value() for name in ("cluster", "proposed_scheduler")}
+    assert chosen == {"cluster": cluster.pk, "proposed_scheduler": "volcano"}
 
 
 def test_a_plan_that_is_no_longer_true_is_shown_anew(client_of: Clients, admin: User, cluster: Cluster) -> None:

@@ -70,6 +70,8 @@ def test_the_only_cluster_is_chosen(person: Client, llm_team: Project) -> None:
     assert chosen in words(person)
     ClusterFactory(name="other")
     assert chosen not in words(person)
+    assert chosen in words(person, f"{PATH}?cluster={llm_team.cluster.name}")
+    assert chosen not in words(person, f"{PATH}?cluster=none-of-these&proposed_scheduler=slurm")
 
 
 def test_the_report_names_the_proposed_configuration(person: Client, llm_team: Project) -> None:
