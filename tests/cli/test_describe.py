@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from clusters.backends.memory import MemoryGateway, forget_all, store_of
+from portal.kit.pages.formatting import duration_text
 from rung_cli.commands.logs import fresh
 from rung_cli.http.pagination import each as rows_of
+from rung_cli.output.units import span
 from rung_cli.session import Session
 from tenants.access.models import Role
 from tenants.organisation.models import Project
@@ -51,6 +53,18 @@ def test_quota_per_pool_in_the_unit_that_was_asked_for(signed_in: Rung) -> None:
     assert h100["startable"] in " ".join(out.split())
     assert "Project limit: 12 GPUs (0 in use)." in h100["startable"]
     assert signed_in("quota", "--resource", "cpu", "-A").code == 0
+
+
+def test_what_can_start_in_several_projects_is_said_by_project(admin: Rung) -> None:
+    found = {(row["project"], row["startable"]) for row in admin("quota", "-o", "json").data if row["startable"]}
+    assert {project for project, _sentence in found} == {"llm-team", "vision-team"}
+    out = " ".join(admin("quota").out.split())
+    assert [f"{project}: {sentence}" in out for project, sentence in found] == [True] * len(found)
+
+
+@pytest.mark.parametrize("seconds", [0, 45, 60, 3599, 3600, 23_310, 86_400, 97_300])
+def test_durations_read_as_on_the_pages(seconds: int) -> None:
+    assert span(seconds) == duration_text(seconds)
 
 
 def test_lists_filter_and_say_when_there_is_more(signed_in: Rung, running: Workload, vision_team: Project) -> None:

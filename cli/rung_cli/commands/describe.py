@@ -17,7 +17,7 @@ from rung_cli.lookup import workload as find_workload
 from rung_cli.output.formats import Columns, Format, Output, TableColumn
 from rung_cli.output.stderr import note
 from rung_cli.output.submission import SOURCES, remarks
-from rung_cli.output.units import PHASES, age, amount, clock, gpu_time, phase_style
+from rung_cli.output.units import PHASES, age, amount, clock, gpu_time, phase_style, span
 from rung_cli.session import session
 from rung_cli.watch import ChangeFeed, fetch_workload
 
@@ -300,8 +300,8 @@ def _values(found: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("GPUs", f"{amount(asked['gpu']['request'])} requested, {held} allocated"),
         ("Node pools", f"{pools} (now {at})" if at and at != pools else pools),
         ("Pods", f"{found['runningPods']} of {found['requestedPods']['number']} running"),
-        ("Waited", f"{found['totalPendingTimeSeconds']} s"),
-        ("Ran", f"{found['totalRunningTimeSeconds']} s"),
+        ("Waited", span(found["totalPendingTimeSeconds"])),
+        ("Ran", span(found["totalRunningTimeSeconds"])),
     ]
 
 

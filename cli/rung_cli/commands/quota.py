@@ -150,8 +150,9 @@ def quota(
         out.line(f"In {UNITS[resource.value]}, from the last observation.", style="dim")
     out.rows(lines, QUOTA, name=lambda row: f"{row['project']}/{row['pool']}", empty="No project has a node pool.")
     if out.format is Format.TABLE and not everywhere:
-        for sentence in filter(None, (row["startable"] for row in lines)):
-            out.line(sentence)
+        for row in lines:
+            if row["startable"]:
+                out.line(row["startable"] if len(found) == 1 else f"{row['project']}: {row['startable']}")
 
 
 def quota_of(project: Mapping[str, Any], resource: str) -> list[dict[str, Any]]:

@@ -70,6 +70,16 @@ def duration(seconds: float) -> str:
     return f"{max(0, int(seconds))}s"
 
 
+def span(seconds: float) -> str:
+    """How long something took, as on the pages: `45 s`, `38 min`, `6 h 28 m`, `1 d 3 h`."""
+    left = max(0, int(seconds))
+    if left < 3600:
+        return f"{left // 60} min" if left >= 60 else f"{left} s"
+    size, unit, part, rest = (86_400, "d", 3600, "h") if left >= 86_400 else (3600, "h", 60, "m")
+    more = left % size // part
+    return f"{left // size} {unit}" + (f" {more} {rest}" if more else "")
+
+
 def clock(text: str | None) -> str:
     """Local date and time to the second."""
     then = moment(text)
