@@ -7,7 +7,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from clusters.connection.services.scheduler_config import guarantee_on
@@ -36,7 +35,7 @@ from tenants.quotas.selectors.quota_rows import PoolQuota, quota_changes, starta
 from tenants.quotas.selectors.runtime_rules import guarantee_of, limits_of
 from tenants.quotas.services.pool_quotas import entry_json
 from tenants.quotas.services.quotas import planned_rule
-from tenants.usage.selectors import SPANS, TITLES, basis_of_borrowing, borrowing_of, trend_of
+from tenants.usage.selectors import basis_of_borrowing, borrowing_of, chosen_span, trend_context
 
 PAGE_SIZE: Final = 20
 
@@ -134,14 +133,11 @@ def _department_or_404(access: Access, department_id: int) -> Department:
 
 def _over_time(unit: Project | Department, projects: Sequence[Project], access: Access, span: str) -> dict[str, Any]:
     """Use and loans of a project, or of a department with all its projects, for `trend.html` and `borrowing.html`."""
-    span, now = span if span in SPANS else next(iter(SPANS)), timezone.now()
+    span, now = chosen_span(span), timezone.now()
     visible = dict(access.projects().filter(cluster=unit.cluster_id).values_list("pk", "name"))
     return {
         "cluster": unit.cluster,
-        "trend": trend_of(unit, span=span, now=now),
-        "span": span,
-        "spans": TITLES.items(),
-        "back": _("%(span)s ago") % {"span": TITLES[span]},
+        **trend_context(unit, span, now=now),
         "borrowing": borrowing_of(projects, unit.cluster, visible=visible, span=span, now=now),
         "borrowing_basis": basis_of_borrowing(unit.cluster),
     }

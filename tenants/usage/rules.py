@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from scheduling.model.resources import MILLI
+
 BORROWED: Final = "borrowed"
 LENT: Final = "lent"
 UNDESERVED: Final = None
@@ -101,3 +103,22 @@ def ledger_of(moments: Sequence[tuple[datetime, Balances]], parties: Parties, *,
             loan.gpu, loan.since = amount, loan.since or at
         found.start, found.end = found.start or at, at
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class LoanRow:
+    """A loan of what the ledger is about. direction: borrowed or lent. counterparty: a name that the reader may see.
+
+    gpu: now, in thousandths. since: the first sample of the loan that is there now. gpu_hours: in the whole period.
+    """
+
+    pool: str
+    direction: str
+    counterparty: str
+    gpu: float
+    since: datetime | None
+    gpu_hours: float
+
+    @property
+    def gpus_now(self) -> float:
+        return self.gpu / MILLI

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -31,7 +31,7 @@ from clusters.watch.selectors import (
 from scheduling.model.resources import MILLI, ZERO, Resources
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
-from tenants.usage.rules import BORROWED, BorrowLedger, Parties, ledger_of
+from tenants.usage.rules import BORROWED, BorrowLedger, LoanRow, Parties, ledger_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,25 +205,6 @@ def _add(figures: Mapping[str, dict[str, float]], pool: str, names: Iterable[Met
 
 
 @dataclass(frozen=True, slots=True)
-class LoanRow:
-    """A loan of what the ledger is about. direction: borrowed or lent. counterparty: a name that the reader may see.
-
-    gpu: now, in thousandths. since: the first sample of the loan that is there now. gpu_hours: in the whole period.
-    """
-
-    pool: str
-    direction: str
-    counterparty: str
-    gpu: float
-    since: datetime | None
-    gpu_hours: float
-
-    @property
-    def gpus_now(self) -> float:
-        return self.gpu / MILLI
-
-
-@dataclass(frozen=True, slots=True)
 class Borrowing:
     """Loans of some projects. start, end: first and last sample; None: there is none.
 
@@ -318,14 +299,14 @@ GAP: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class TrendPoint:
-    """One part: GPU thousandths, and its place in SVG units."""
+    """One part: GPU thousandths held and on the dashed reference line, and their places in SVG units."""
 
     at: datetime
     held: int
-    deserved: int
+    reference: int
     x: float
     held_y: float
-    deserved_y: float
+    reference_y: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,9 +327,9 @@ class Trend:
         return [" ".join(f"{mark.x:.1f},{mark.held_y:.1f}" for mark in run) for run in self.runs]
 
     @property
-    def deserved_lines(self) -> list[str]:
-        """Corners of the line of what was deserved."""
-        return [" ".join(f"{mark.x:.1f},{mark.deserved_y:.1f}" for mark in run) for run in self.runs]
+    def reference_lines(self) -> list[str]:
+        """Corners of the reference line."""
+        return [" ".join(f"{mark.x:.1f},{mark.reference_y:.1f}" for mark in run) for run in self.runs]
 
     @property
     def mean(self) -> int:
@@ -362,31 +343,44 @@ class Trend:
         return round(max((mark.held for mark in self.marks), default=0), -2)
 
 
-def trend_of(unit: Project | Department, *, span: str, now: datetime) -> Trend:
-    """The trend of a project or department over all node pools. One query."""
+def chosen_span(text: str) -> str:
+    """A span by its name in the address; the first where there is none of that name."""
+    return text if text in SPANS else next(iter(SPANS))
+
+
+def trend_context(unit: Project | Department | Cluster, span: str, *, now: datetime) -> dict[str, Any]:
+    """What `trend.html` shows."""
+    words = _("GPUs of the nodes") if isinstance(unit, Cluster) else _("deserved quota")
+    shown = {"trend": trend_of(unit, span=span, now=now), "reference": words}
+    return {**shown, "span": span, "spans": TITLES.items(), "back": _("%(span)s ago") % {"span": TITLES[span]}}
+
+
+def trend_of(unit: Project | Department | Cluster, *, span: str, now: datetime) -> Trend:
+    """The trend over all node pools, beside what is deserved, or what a cluster's nodes have. One query."""
     back, parts = SPANS[span]
-    kind = PROJECT if isinstance(unit, Project) else DEPARTMENT
+    kind = {Project: PROJECT, Department: DEPARTMENT, Cluster: CLUSTER}[type(unit)]
     window, owner = TimeWindow(now - back, now, parts), SampleOwner(kind, str(unit.pk))
-    return draw(series_of([owner], window).get(owner, []), window)
+    reference = Metric.GPU_TOTAL if kind == CLUSTER else Metric.GPU_DESERVED
+    return draw(series_of([owner], window).get(owner, []), window, reference)
 
 
-def draw(points: Sequence[SeriesPoint], window: TimeWindow) -> Trend:
+def draw(points: Sequence[SeriesPoint], window: TimeWindow, reference: Metric = Metric.GPU_DESERVED) -> Trend:
     """Points as marks; where samples are missing the line is broken."""
-    top = max((max(_of(point, Metric.GPU_HELD), _of(point, Metric.GPU_DESERVED)) for point in points), default=0)
+    top = max((max(_of(point, Metric.GPU_HELD), _of(point, reference)) for point in points), default=0)
     runs: list[list[TrendPoint]] = []
     longest = (window.end - window.start) / max(window.parts, 1) * GAP
     for point in points:
-        mark = _point(point, window, top)
+        mark = _point(point, window, reference, top)
         if not runs or mark.at - runs[-1][-1].at > longest:
             runs.append([])
         runs[-1].append(mark)
     return Trend(tuple(tuple(run) for run in runs), top)
 
 
-def _point(point: SeriesPoint, window: TimeWindow, top: int) -> TrendPoint:
-    held, deserved = _of(point, Metric.GPU_HELD), _of(point, Metric.GPU_DESERVED)
+def _point(point: SeriesPoint, window: TimeWindow, reference: Metric, top: int) -> TrendPoint:
+    held, beside = _of(point, Metric.GPU_HELD), _of(point, reference)
     x = (point.at - window.start) / (window.end - window.start) * WIDTH
-    return TrendPoint(point.at, held, deserved, x, _height(held, top), _height(deserved, top))
+    return TrendPoint(point.at, held, beside, x, _height(held, top), _height(beside, top))
 
 
 def _height(milli: int, top: int) -> float:

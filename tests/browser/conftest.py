@@ -173,6 +173,7 @@ def organisation(
         "nodes": "/clusters/lab/",
         "sync runs": "/clusters/lab/?tab=sync",
         "drift": "/clusters/lab/?tab=drift",
+        "cluster usage": "/clusters/lab/?tab=usage",
         "promises": "/clusters/lab/?tab=promises",
         "forecasts": "/clusters/lab/?tab=forecasts",
         "connection": "/clusters/lab/connection/",

@@ -8,6 +8,7 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -56,6 +57,7 @@ from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import can, require
+from tenants.usage.selectors import chosen_span, trend_context
 from workloads.forecast.selectors.accuracy import in_words, missed_forecasts, start_calibration, tallies, together
 from workloads.plans.services.plans import plan_page
 
@@ -71,6 +73,7 @@ TABS: Final = {
     "nodes": gettext_lazy("Nodes"),
     "sync": gettext_lazy("Sync runs"),
     "drift": gettext_lazy("Drift"),
+    "usage": gettext_lazy("Usage"),
     "promises": gettext_lazy("Scheduler support"),
 }
 ADMIN_TABS: Final = {**TABS, "forecasts": gettext_lazy("Forecasts")}
@@ -118,8 +121,14 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
         "tabs": tabs.items(),
         "may_reconcile": may,
         **(_forecasts(request, cluster, after) if tab == "forecasts" else {}),
+        **(_usage(request, cluster) if tab == "usage" else {}),
     }
     return render_page(request, "clusters/detail.html", context, parts=("cluster",))
+
+
+def _usage(request: HttpRequest, cluster: Cluster) -> dict[str, Any]:
+    """GPUs in use over time."""
+    return trend_context(cluster, chosen_span(request.GET.get("span", "")), now=timezone.now())
 
 
 def _compared(actor: Actor, cluster: Cluster, tab: str, after: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from clusters.inventory.models import Cluster
 from clusters.watch.models import Sample
 from clusters.watch.selectors import ALL, SeriesPoint, TimeWindow
 from tenants.access.models import User
@@ -25,7 +26,7 @@ def point(hours: float, held: float, deserved: float = 4000) -> SeriesPoint:
 def test_the_highest_of_both_lines_touches_the_upper_edge() -> None:
     trend = draw([point(0, 1000), point(1, 8000)], WINDOW)
     first, second = trend.marks
-    assert (first.x, first.held_y, first.deserved_y) == (0, HEIGHT * 7 / 8, HEIGHT / 2)
+    assert (first.x, first.held_y, first.reference_y) == (0, HEIGHT * 7 / 8, HEIGHT / 2)
     assert (second.x, second.held_y, trend.top) == (WIDTH / 10, 0, 8000)
     assert trend.held_lines == [f"0.0,{HEIGHT * 7 / 8:.1f} {WIDTH / 10:.1f},0.0"]
 
@@ -65,3 +66,15 @@ def test_a_project_that_was_not_measured_says_so(
 ) -> None:
     page = client_of(bob).get(f"/projects/{llm_team.name}/?span=nonsense").content.decode()
     assert "No data for this period" in page
+
+
+def test_the_page_of_a_cluster_shows_gpus_in_use_beside_those_of_its_nodes(
+    client_of: Callable[[User], Client], bob: User, cluster: Cluster
+) -> None:
+    figures = {ALL: {"gpu_held": 2500, "gpu_deserved": 4000, "gpu_total": 8000}}
+    at = timezone.now() - HOUR
+    Sample.objects.create(cluster=cluster, kind="cluster", owner=str(cluster.pk), at=at, figures=figures)
+    page = client_of(bob).get(f"/clusters/{cluster.name}/?tab=usage").content.decode()
+    assert "2.5 GPUs allocated on average, 2.5 GPUs at most; dashed: GPUs of the nodes." in page
+    assert "<td>8 GPUs</td>" in page
+    assert 'href="?tab=usage&amp;span=7d#use"' in page
