@@ -50,7 +50,7 @@ SECOND: Final = 1_000_000  # microseconds, the unit of time stamps in a snapshot
 STALE: Final = timedelta(minutes=5)
 HISTORY: Final = timedelta(days=90)
 MOST_RUNS: Final = 5_000
-"""The newest ones are read: 20 ms of processor time."""
+"""Of the ended runs the newest are read, of the running ones some: each 20 ms of processor time."""
 CERTAIN: Final = 0.9
 """In so many of the model's runs a workload has to start; else there is no estimate."""
 
@@ -270,10 +270,10 @@ def run_history(cluster: Cluster, now: datetime) -> RunHistory:
     workloads, since = Workload.objects.filter(project__cluster=cluster, started_at__isnull=False), now - HISTORY
     ended = workloads.filter(phase__in=ENDED_RUNS, phase_at__gte=since).order_by("-phase_at")
     lasted = ended.values_list(*KIND, "started_at", "completed_at", "running_seconds", "preempted_count")[:MOST_RUNS]
-    running = workloads.filter(phase__in=HOLDING).values_list(*KIND, "started_at")
+    running = workloads.filter(phase__in=HOLDING, deleted_at=None).order_by("pk").values_list(*KIND, "started_at")
     records = PreemptionRecord.objects.filter(cluster=cluster, first=None, at__gte=since, ran_seconds__gt=0)
     evicted = records.values_list(*(f"victim__{name}" for name in KIND), "ran_seconds")[:MOST_RUNS]
-    unended = [(_kind(*kind), int((now - started).total_seconds())) for *kind, started in running]
+    unended = [(_kind(*kind), int((now - started).total_seconds())) for *kind, started in running[:MOST_RUNS]]
     return RunHistory(_lasted(lasted), [*unended, *((_kind(*kind), ran) for *kind, ran in evicted)])
 
 
