@@ -216,6 +216,8 @@ class HttpTransport:
                 self._idle.append(socket)
             else:
                 socket.close()
+            if not self._most:  # closed by another thread, perhaps just before the connection became idle
+                self.close()
 
     def _idle_one(self) -> DeadlineSocket | None:
         while self._idle:
