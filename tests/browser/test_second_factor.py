@@ -37,7 +37,7 @@ def test_whom_it_is_asked_of_sets_it_up_and_comes_in_with_it(visit: Visitor, ali
     page.click("main button[type=submit]")
     page.wait_for_selector(".recovery-codes")
     assert findings(page) == []
-    page.click("text=alice")
+    page.get_by_role("button", name="Account alice").click()
     page.click("text=Sign out")
     page.wait_for_url("**/login/")
     sign_in(page, alice)

@@ -89,8 +89,18 @@ class Rig(Product):
         self.ledger.note(project.namespace, amounts)
 
     def reconcile(self) -> None:
-        """Everything is in the cluster as it was granted last."""
-        super().reconcile()
+        """Everything is in the cluster as it was granted last.
+
+        As a worker, try again where the server took too long: one that has just started may, by the limits set here.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                super().reconcile()
+                break
+            except ClusterError as error:
+                if not error.transient or time.monotonic() > deadline:
+                    raise
         self.ledger.rest()
 
     def attempt(self) -> SyncRun | ClusterError:
