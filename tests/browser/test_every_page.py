@@ -41,8 +41,8 @@ return hit && !each.contains(hit) && !hit.contains(each);
 
 SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
-WIDTHS = (320, 768, 991, 1024, 1199, 1200, 1399, 1400, 1440, 1920)
-"""Widths of windows, on both sides of those at which the layout changes."""
+WIDTHS = (320, 1024, 1200, 1440)
+"""Widths of windows besides those in which pages are looked at."""
 
 OVERLAPS = """() => {
 const reached = document.querySelectorAll('header :is(.navbar-brand, .nav-link, button)');
