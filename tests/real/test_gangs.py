@@ -191,27 +191,6 @@ def test_nodes_to_which_pods_of_a_waiting_gang_are_nominated_are_reserved(
     assert placed(product, newcomer) == 0
 
 
-def test_what_is_evicted_for_a_gang_starts_again_and_is_evicted_again_as_its_preview_doubts(product: Product) -> None:
-    """One victim stops at once and the other takes its time: the replacement of the first starts in between."""
-    project = product.project("team", deserved=2 * NODES * GPUS)
-    product.reconcile()
-    with streaming(product.cluster, product.gateway) as watching:
-        kept = product.submit(project, nodes_of("kept", NODES - 2), priority="very-high")
-        quick = product.submit(project, nodes_of("quick", 1, grace=1), priority="low")
-        slow = product.submit(project, nodes_of("slow", 1, grace=20), priority="low")
-        for each, pods in ((kept, NODES - 2), (quick, 1), (slow, 1)):
-            watching.until(lambda row=each, want=pods: fresh(row).running_pods == want, seconds=PATIENCE)
-        preview = forecast_of(project, nodes_of("gang", 2), priority="high")
-        assert preview.verdict is Verdict.EVICTS
-        assert {each.workload for each in preview.victims} == {quick, slow}
-        assert DoubtCode.RIVALS_FIRST in {each.code for each in preview.doubts}
-        gang = product.submit(project, nodes_of("gang", 2), priority="high")
-        again = PreemptionRecord.objects.filter(victim=quick, preemptor=gang)
-        watching.until(lambda: again.count() >= 2, seconds=PATIENCE)
-        watching.until(lambda: fresh(gang).running_pods == 2, seconds=2 * PATIENCE)
-    assert fresh(kept).preempted_count == 0
-
-
 def in_one_rack(manifest: Manifest) -> Manifest:
     """The same, on nodes with one value of the label rack."""
     manifest["metadata"]["annotations"] = {"rung.dev/topology-key": "rack"}
