@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rung_cli.http.client import Api
-from rung_cli.http.pagination import rows
+from rung_cli.http.client import Api, rows
 
 PATH: Final = "v2/policy"
 KINDS: Final[Mapping[str, str]] = {

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rung_cli.errors import UsageError
-from rung_cli.http.client import Api
-from rung_cli.http.pagination import rows
+from rung_cli.http.client import Api, rows
 from rung_cli.lookup import is_id, not_found
 from rung_cli.native_submit import SubmissionKind, kind_of
 

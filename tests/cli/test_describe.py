@@ -7,7 +7,7 @@ import pytest
 from clusters.backends.memory import MemoryGateway, forget_all, store_of
 from portal.kit.pages.formatting import duration_text
 from rung_cli.commands.logs import fresh
-from rung_cli.http.pagination import each as rows_of
+from rung_cli.http.client import each as rows_of
 from rung_cli.output.units import span
 from rung_cli.session import Session
 from tenants.access.models import Role

@@ -7,7 +7,7 @@ import typer
 
 from rung_cli import policies, workload_templates
 from rung_cli.flags import OutputFlag, ProjectFlag
-from rung_cli.http.pagination import rows
+from rung_cli.http.client import rows
 from rung_cli.lookup import project as find_project
 from rung_cli.native_submit import SubmissionKind, kind_of
 from rung_cli.output.formats import Columns, TableColumn

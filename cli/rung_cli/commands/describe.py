@@ -9,8 +9,7 @@ from rung_cli import completions
 from rung_cli.errors import UsageError
 from rung_cli.flags import OutputFlag, ProjectFlag
 from rung_cli.flags import Workload as WorkloadName
-from rung_cli.http.client import Api
-from rung_cli.http.pagination import rows
+from rung_cli.http.client import Api, rows
 from rung_cli.http.transport import Query
 from rung_cli.lookup import naming_flags
 from rung_cli.lookup import workload as find_workload

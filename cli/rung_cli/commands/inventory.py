@@ -8,8 +8,7 @@ import typer
 
 from rung_cli import completions
 from rung_cli.flags import ClusterFlag, OutputFlag
-from rung_cli.http.client import Api
-from rung_cli.http.pagination import rows
+from rung_cli.http.client import Api, rows
 from rung_cli.lookup import cluster as find_cluster
 from rung_cli.lookup import naming_flags
 from rung_cli.output.formats import Columns, TableColumn

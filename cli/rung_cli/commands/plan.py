@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from rung_cli.flags import OutputFlag
-from rung_cli.http.pagination import rows
+from rung_cli.http.client import rows
 from rung_cli.output.formats import Columns, Output, TableColumn
 from rung_cli.output.stderr import confirm
 from rung_cli.output.units import age

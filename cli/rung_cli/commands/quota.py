@@ -11,8 +11,7 @@ from rung_cli import completions
 from rung_cli.commands.inventory import PoolFlag
 from rung_cli.errors import ApiError, UsageError
 from rung_cli.flags import ClusterFlag, OutputFlag, ProjectFlag
-from rung_cli.http.client import Api
-from rung_cli.http.pagination import rows
+from rung_cli.http.client import Api, rows
 from rung_cli.lookup import project as find_project
 from rung_cli.manifests.kinds.org_units import UNITS as MEMORY
 from rung_cli.output.formats import Columns, Format, Output, TableColumn

@@ -12,8 +12,7 @@ from rung_cli import completions
 from rung_cli.config.files import write_text
 from rung_cli.errors import ApiError, TimedOut, UsageError
 from rung_cli.flags import OutputFlag
-from rung_cli.http.client import Api
-from rung_cli.http.pagination import rows
+from rung_cli.http.client import Api, rows
 from rung_cli.lookup import is_id, not_found
 from rung_cli.output.formats import Columns, TableColumn
 from rung_cli.output.stderr import note, progress, warn

@@ -4,6 +4,7 @@ A document names its thing by kind and metadata; its spec says how it is to be. 
 and stays as it is.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,6 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from rung_cli.errors import ApiError, UsageError
 from rung_cli.http.client import Api
-from rung_cli.manifests.secrets import secret
 
 VERSION: Final = "rung.dev/v1"
 Spec = dict[str, Any]
@@ -208,3 +208,25 @@ def refuse_unknown(thing: DeclaredObject, server: ServerState, coming: Collectio
         there = [each.name for each in known if named.cluster in {"", each.cluster}]
         what = f"{named.cluster} has no {title} {named.name}" if named.cluster else f"unknown {title} {named.name}"
         raise UsageError(f"{thing.source}: {what}: {', '.join(dict.fromkeys(there)) or 'none'}.")
+
+
+# Secrets: `{env: NAME}` says which environment variable has one. A document never holds it.
+
+
+def secret_error(spec: Mapping[str, Any], name: str) -> Iterator[str]:
+    """What is no reference to a variable."""
+    found = spec.get(name)
+    if found is not None and not (
+        isinstance(found, dict) and found.keys() == {"env"} and isinstance(found["env"], str)
+    ):
+        yield f"/spec/{name} must be {{env: NAME}}, the environment variable that has it."
+
+
+def secret(spec: Mapping[str, Any], name: str, source: str) -> str:
+    """The value of the variable that the field names; empty where the document names none. UsageError if unset."""
+    if not spec.get(name):
+        return ""
+    variable = spec[name]["env"]
+    if not (found := os.environ.get(variable)):
+        raise UsageError(f"{source}: /spec/{name}: the environment variable {variable} is not set.")
+    return found

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rung_cli.http.pagination import rows
+from rung_cli.http.client import rows
 from rung_cli.manifests import scopes
 from rung_cli.manifests.resources import DeclaredKey, DeclaredObject, ResourceKind, ServerState
 from rung_cli.output.stderr import note

@@ -3,8 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rung_cli.manifests.resources import DeclaredObject, Difference, ResourceKind, ServerState, Spec
-from rung_cli.manifests.secrets import secret, secret_error
+from rung_cli.manifests.resources import (
+    DeclaredObject,
+    Difference,
+    ResourceKind,
+    ServerState,
+    Spec,
+    secret,
+    secret_error,
+)
 
 CHANNELS: Final = "v1/notification-channels"
 

@@ -5,9 +5,16 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rung_cli.errors import ApiError, UsageError
-from rung_cli.http.pagination import rows
-from rung_cli.manifests.resources import DeclaredKey, DeclaredObject, ResourceKind, ServerState, Spec
-from rung_cli.manifests.secrets import secret, secret_error
+from rung_cli.http.client import rows
+from rung_cli.manifests.resources import (
+    DeclaredKey,
+    DeclaredObject,
+    ResourceKind,
+    ServerState,
+    Spec,
+    secret,
+    secret_error,
+)
 
 CLUSTERS: Final = "v1/clusters"
 POOLS: Final = "v1/node-pools"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from rung_cli.errors import UsageError
-from rung_cli.http.pagination import rows
+from rung_cli.http.client import rows
 from rung_cli.manifests.resources import DeclaredKey, DeclaredObject, Difference, ResourceKind, ServerState, Spec
 
 UNITS: Final = {"Mib": 2**20, "MB": 10**6, "GB": 10**9}
