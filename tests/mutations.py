@@ -253,7 +253,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "quotas: a limit covers the deserved quota",
-        "tenants/quotas/services/quota_values.py",
+        "tenants/quotas/rules.py",
         "limit is not None and limit < deserved:",
         "limit is not None and limit < 0:",
         ("tests/tenants/quotas/test_quota_changes.py",),

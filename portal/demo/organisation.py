@@ -18,8 +18,8 @@ from tenants.access.models import Role, ServiceAccount, User
 from tenants.access.services import access_rules, subjects
 from tenants.organisation import services as organisation_services
 from tenants.organisation.models import Department, Project
+from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services import quotas
-from tenants.quotas.services.quota_values import QuotaValues
 
 CLUSTER: Final = "atlas"
 AUTOMATION: Final = "demo-automation"

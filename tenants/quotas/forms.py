@@ -13,11 +13,11 @@ from django.utils.translation import gettext_lazy as _
 
 from portal.kit.errors import ValidationFailed
 from portal.kit.pages.forms import PageForm
-from scheduling.model.resources import Limit
+from scheduling.model.resources import DIMENSIONS, Limit
 from tenants.quotas import rules as quotas_rules
 from tenants.quotas.models import Rank
+from tenants.quotas.rules import QuotaValues, value_problems
 from tenants.quotas.selectors.quota_tree import OwnerKey, QuotaLine
-from tenants.quotas.services.quota_values import DIMENSIONS, QuotaValues, value_problems
 from tenants.quotas.services.what_if import values_of
 
 HELP: Final = {

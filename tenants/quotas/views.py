@@ -20,7 +20,7 @@ from portal.kit.security.request_identity import actor_of
 from scheduling.model.resources import Resources
 from tenants.access.selectors import Access, access_for
 from tenants.quotas.forms import LABELS, RESOURCES, QuotaRowForm, ReasonForm, prefix_of
-from tenants.quotas.rules import format_amount
+from tenants.quotas.rules import QuotaValues, amount_text, format_amount
 from tenants.quotas.selectors.quota_tree import (
     Branch,
     OwnerKey,
@@ -31,7 +31,6 @@ from tenants.quotas.selectors.quota_tree import (
     pool_quotas,
     pools_for,
 )
-from tenants.quotas.services.quota_values import QuotaValues, amount_text
 from tenants.quotas.services.what_if import WhatIf, rule_of, share_of_each, values_of, what_if
 
 PAGE_SIZE: Final = 50

@@ -22,8 +22,8 @@ from portal.kit.security.actors import SYSTEM
 from scheduling.model.resources import Limit
 from tenants.access.models import User
 from tenants.organisation.models import Project
+from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services import quotas
-from tenants.quotas.services.quota_values import QuotaValues
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, UserFactory
 from tests.faults.grants import Ledger

@@ -20,8 +20,8 @@ from tenants.access.models import User
 from tenants.access.services import subjects
 from tenants.organisation import services as organisation_services
 from tenants.organisation.models import Department, Project
+from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services import quotas
-from tenants.quotas.services.quota_values import QuotaValues
 
 GPU = 1000
 NAME = "stack"

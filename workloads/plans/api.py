@@ -15,9 +15,9 @@ from portal.kit.api.serializers import FILTERS, operation, rendered, validated_b
 from portal.kit.errors import BadRequest, NotFound, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
+from scheduling.model.resources import DIMENSIONS
 from tenants.access.selectors import visible_departments
 from tenants.quotas.services.pool_quotas import parse_entry, refusals_at
-from tenants.quotas.services.quota_values import DIMENSIONS
 from workloads.plans.models import Plan, PlanApproval
 from workloads.plans.selectors import (
     STATES,

@@ -30,7 +30,7 @@ from tenants.access.rules import Permission
 from tenants.access.selectors import access_for, require, visible_projects
 from tenants.organisation.models import Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
-from tenants.quotas.services.quota_values import QuotaValues
+from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services.quotas import (
     deserved_by_projects,
     deserved_sum,

@@ -29,7 +29,7 @@ from tenants.access.rules import Permission
 from tenants.access.selectors import require
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import ProjectQuota
-from tenants.quotas.services.quota_values import QuotaValues
+from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services.quotas import physical_gpus, set_project_quota
 from workloads.notifications.models import Notice
 from workloads.notifications.services.delivery import send_notice

@@ -25,7 +25,7 @@ from tenants.access.rules import Permission
 from tenants.organisation.models import Department, Project
 from tenants.quotas import rules as quotas_rules
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
-from tenants.quotas.services.quota_values import QuotaValues
+from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services.quotas import QuotaChange, set_department_quota, set_project_quota
 
 LARGEST_FILE = 512 * 1024

@@ -22,7 +22,7 @@ from portal.kit.api.routes import PlannedWrite
 from portal.kit.errors import RungError
 from portal.kit.pages.formatting import gpu_text
 from portal.kit.security.actors import Actor
-from scheduling.model.resources import Limit
+from scheduling.model.resources import DIMENSIONS, Limit
 from tenants.access.admin.service_admin import (
     FROM_CONSOLE,
     PlannedAdmin,
@@ -37,7 +37,7 @@ from tenants.access.selectors import Access
 from tenants.quotas.admin.csv_import import DepartmentQuotaResource, ProjectQuotaResource, WholeImportMixin
 from tenants.quotas.forms import AmountField
 from tenants.quotas.models import DepartmentQuota, PriorityCap, ProjectQuota, Quota
-from tenants.quotas.services.quota_values import DIMENSIONS, QuotaValues, amount_text, value_problems
+from tenants.quotas.rules import QuotaValues, amount_text, value_problems
 from tenants.quotas.services.quotas import (
     planned_quota,
     planned_rule,

@@ -19,12 +19,12 @@ from portal.kit.api.routes import PlannedWrite
 from portal.kit.db.validation import raise_problems
 from portal.kit.errors import Conflict, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
-from scheduling.model.resources import Limit
+from scheduling.model.resources import DIMENSIONS, Limit
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota, Rank
-from tenants.quotas.services.quota_values import DIMENSIONS, QuotaValues
+from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services.quotas import planned_rule, reset_quota, set_department_quota, set_project_quota
 
 UNITS: Final = {"Mib": 2**20, "MB": 10**6, "GB": 10**9}

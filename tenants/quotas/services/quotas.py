@@ -19,21 +19,20 @@ from portal.kit.db.validation import MAX_REASON_LENGTH, raise_problems, unique_o
 from portal.kit.errors import Conflict, NotFound, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.planned_changes import check_direct_change
-from scheduling.model.resources import LARGEST, RANGES, Limit, Resources
+from scheduling.model.resources import DIMENSIONS, LARGEST, RANGES, Limit, Resources
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
 from tenants.access.services.subjects import set_change_author
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, PriorityCap, ProjectQuota
-from tenants.quotas.services.quota_values import (
-    DIMENSIONS,
+from tenants.quotas.rules import (
     QuotaValues,
     amount_text,
-    held_beyond,
+    below_non_preemptible_use,
     limit_below_use,
     over_parent_limit,
     over_physical,
-    sum_beyond,
+    sum_over_department,
     value_problems,
     weights_without_effect,
 )
@@ -71,7 +70,7 @@ def set_project_quota(
     _check_pool(node_pool, project.cluster_id)
     department = _locked(project.department_id)
     use = usage_of(project, node_pool.name)
-    raise_problems(held_beyond(values, use.non_preemptible), Conflict)
+    raise_problems(below_non_preemptible_use(values, use.non_preemptible), Conflict)
     beyond = tuple(_beyond_department(project, department, node_pool, values))
     if department.enforce_deserved:
         raise_problems(beyond)
@@ -104,9 +103,9 @@ def set_department_quota(
     _check_pool(node_pool, department.cluster_id)
     locked = _locked(department.pk)
     use = department_usage(locked, node_pool)
-    raise_problems(held_beyond(values, use.non_preemptible), Conflict)
+    raise_problems(below_non_preemptible_use(values, use.non_preemptible), Conflict)
     together = deserved_by_projects(locked, node_pool)
-    beyond = tuple(sum_beyond(together, values.deserved, department=locked.name, pool=node_pool.name))
+    beyond = tuple(sum_over_department(together, values.deserved, department=locked.name, pool=node_pool.name))
     if locked.enforce_deserved:
         raise_problems(beyond)
     row = DepartmentQuota.objects.filter(department=locked, node_pool=node_pool).first()
@@ -200,7 +199,7 @@ def _beyond_department(
     own = DepartmentQuota.objects.filter(department=department, node_pool=node_pool).first()
     parent = QuotaValues.of(own) if own else QuotaValues()
     total = deserved_by_projects(department, node_pool, but=project) + amounts(values.deserved)
-    yield from sum_beyond(total, parent.deserved, department=department.name, pool=node_pool.name)
+    yield from sum_over_department(total, parent.deserved, department=department.name, pool=node_pool.name)
 
 
 def _project_warnings(
@@ -313,7 +312,9 @@ def departments_overrun(department: Department) -> Iterator[Problem]:
     owned = {quota.node_pool_id: quota.deserved for quota in DepartmentQuota.objects.filter(department=department)}
     for pool in department.cluster.node_pools.all():
         own = owned.get(pool.pk, Limit(gpu=0))
-        yield from sum_beyond(deserved_by_projects(department, pool), own, department=department.name, pool=pool.name)
+        yield from sum_over_department(
+            deserved_by_projects(department, pool), own, department=department.name, pool=pool.name
+        )
 
 
 NAMED: Final = 10

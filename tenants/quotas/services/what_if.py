@@ -17,9 +17,19 @@ from clusters.inventory.models import Cluster
 from portal.kit.db.validation import raise_problems
 from portal.kit.errors import Problem, ValidationFailed
 from scheduling.forecast.cycle import Flavour
-from scheduling.model.resources import Resources
+from scheduling.model.resources import DIMENSIONS, Resources
 from tenants.access.selectors import Access
 from tenants.organisation.models import Department, Project
+from tenants.quotas.rules import (
+    QuotaValues,
+    below_non_preemptible_use,
+    limit_below_use,
+    over_parent_limit,
+    over_physical,
+    sum_over_department,
+    value_problems,
+    weights_without_effect,
+)
 from tenants.quotas.selectors.desired_state import QuotaRow
 from tenants.quotas.selectors.quota_tree import (
     OwnerKey,
@@ -31,17 +41,6 @@ from tenants.quotas.selectors.quota_tree import (
     requested_by,
 )
 from tenants.quotas.services.pool_quotas import parse_entry, values_shape_problems
-from tenants.quotas.services.quota_values import (
-    DIMENSIONS,
-    QuotaValues,
-    held_beyond,
-    limit_below_use,
-    over_parent_limit,
-    over_physical,
-    sum_beyond,
-    value_problems,
-    weights_without_effect,
-)
 from tenants.quotas.services.quotas import newly_reclaimable
 
 Owner = Department | Project
@@ -257,7 +256,7 @@ def _overhangs(after: PoolQuotas, changed: Edits, resource: str) -> Iterator[Ove
 
 def _refusals(after: PoolQuotas, changed: Edits) -> Iterator[OwnerProblem]:
     for key, values in changed.items():
-        for problem in held_beyond(values, after.usage(key).non_preemptible):
+        for problem in below_non_preemptible_use(values, after.usage(key).non_preemptible):
             yield OwnerProblem(after.owners[key], problem)
     for department in _departments(after, changed):
         if department.enforce_deserved:
@@ -274,7 +273,7 @@ def _departments(after: PoolQuotas, changed: Edits) -> list[Department]:
 def _sums(after: PoolQuotas, department: Department) -> Iterator[OwnerProblem]:
     total = after.deserved_by_projects.get(department.pk, Resources())
     own = after.quota(key_of(department)).deserved
-    for problem in sum_beyond(total, own, department=department.name, pool=after.pool.name):
+    for problem in sum_over_department(total, own, department=department.name, pool=after.pool.name):
         yield OwnerProblem(department, problem)
 
 

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from clusters.inventory.models import Cluster, NodePool
 from tenants.access.models import Role, User
 from tenants.organisation.models import Department, Project
-from tenants.quotas.services.quota_values import QuotaValues
+from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services.quotas import set_priority_cap, set_project_quota
 from tests.factories.cast import acting, applied
 from tests.factories.tenants import DepartmentFactory, MembershipFactory, ProjectFactory, ProjectQuotaFactory

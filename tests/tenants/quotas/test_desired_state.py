@@ -10,8 +10,8 @@ from clusters.sync.selectors import desired_state as whole_state
 from portal.kit.security.actors import SYSTEM
 from scheduling.model.resources import Limit
 from tenants.organisation.models import Department, Project
+from tenants.quotas.rules import QuotaValues
 from tenants.quotas.selectors.desired_state import desired_state
-from tenants.quotas.services.quota_values import QuotaValues
 from tenants.quotas.services.quotas import set_priority_cap, set_project_quota
 from tests.factories.tenants import GPU, ProjectFactory, ProjectQuotaFactory
 

@@ -11,7 +11,7 @@ from scheduling.model.resources import Limit, Resources
 from tenants.access.models import User
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Rank
-from tenants.quotas.services.quota_values import QuotaValues
+from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services.quotas import (
     reset_quota,
     set_department_quota,

@@ -16,7 +16,7 @@ from tenants.access.services.access_rules import grant
 from tenants.organisation.models import Project
 from tenants.organisation.services import create_project
 from tenants.quotas.models import ProjectQuota
-from tenants.quotas.services.quota_values import QuotaValues
+from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services.quotas import set_project_quota
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, DepartmentQuotaFactory, ProjectFactory, UserFactory

@@ -19,7 +19,7 @@ from tenants.access.services import access_rules, subjects
 from tenants.organisation.models import Project
 from tenants.organisation.services import delete_project, update_project
 from tenants.quotas.models import ProjectQuota
-from tenants.quotas.services.quota_values import QuotaValues
+from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services.quotas import set_priority_cap, set_project_quota
 from tests.factories.tenants import GPU, DepartmentQuotaFactory, ProjectQuotaFactory
 from tests.factories.workloads import pytorch_job, spec_of

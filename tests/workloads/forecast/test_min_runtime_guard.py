@@ -13,7 +13,7 @@ from clusters.inventory.services.inventory import set_defer_preemptors
 from portal.kit.security.actors import SYSTEM
 from scheduling.model.resources import Limit
 from tenants.organisation.models import Department, Project
-from tenants.quotas.services.quota_values import QuotaValues
+from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services.quotas import set_project_quota
 from tenants.quotas.services.runtime_rules import remove_min_runtime, set_min_runtime
 from tests.factories.tenants import (

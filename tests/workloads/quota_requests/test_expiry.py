@@ -11,7 +11,7 @@ from portal.audit.models import AuditRecord
 from portal.kit.security.actors import SYSTEM, Actor
 from scheduling.model.resources import Limit, Resources
 from tenants.organisation.models import Project
-from tenants.quotas.services.quota_values import QuotaValues
+from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services.quotas import set_project_quota
 from tenants.usage.selectors import Usage
 from tests.factories.cast import Ledger

@@ -13,7 +13,7 @@ from portal.kit.security.actors import SYSTEM, Actor
 from tenants.access.models import Role
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import ProjectQuota
-from tenants.quotas.services.quota_values import QuotaValues
+from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services.quotas import set_project_quota
 from tests.factories.cast import acting
 from tests.factories.clusters import NodePoolFactory

@@ -16,8 +16,8 @@ from scheduling.model.preemptibility import Preemptibility
 from tenants.access.rules import Permission
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, MinRuntime, PriorityCap, RuntimeLimit, TimeLimit
+from tenants.quotas.rules import amount_text
 from tenants.quotas.selectors.runtime_rules import allowances, min_runtimes_of
-from tenants.quotas.services.quota_values import amount_text
 from tenants.quotas.services.quotas import set_deserved_enforcement, set_priority_cap
 from tenants.quotas.services.runtime_rules import (
     NOTICE,

@@ -15,12 +15,12 @@ from clusters.connection.services.scheduler_config import eviction_assumption
 from clusters.inventory.models import NodePool
 from portal.kit.errors import NotFound, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
-from scheduling.model.resources import Limit
+from scheduling.model.resources import DIMENSIONS, Limit
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
+from tenants.quotas.rules import QuotaValues, amount_text, over_physical, sum_over_department
 from tenants.quotas.selectors.reclaims import reclaim_changes, reclaimable_gpus
 from tenants.quotas.services.pool_quotas import refusals_at
-from tenants.quotas.services.quota_values import DIMENSIONS, QuotaValues, amount_text, over_physical, sum_beyond
 from tenants.quotas.services.quotas import (
     QuotaWarning,
     deserved_by_projects,
@@ -230,7 +230,7 @@ def _sum_warnings(edits: Sequence[QuotaEdit]) -> Iterator[Problem]:
     for department, pool in dict.fromkeys((edit.department, edit.pool) for edit in edits if edit.values):
         row = DepartmentQuota.objects.filter(department=department, node_pool=pool).first()
         parent, together = QuotaValues.of(row) if row else QuotaValues(), deserved_by_projects(department, pool)
-        yield from sum_beyond(together, parent.deserved, department=department.name, pool=pool.name)
+        yield from sum_over_department(together, parent.deserved, department=department.name, pool=pool.name)
     for pool in dict.fromkeys(edit.pool for edit in edits if edit.values):
         promised = deserved_sum(ProjectQuota.objects.filter(node_pool=pool)).gpu
         yield from over_physical(promised, physical_gpus(pool), pool=pool.name)
