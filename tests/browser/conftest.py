@@ -173,7 +173,7 @@ def organisation(
         "nodes": "/clusters/lab/",
         "sync runs": "/clusters/lab/?tab=sync",
         "drift": "/clusters/lab/?tab=drift",
-        "cluster usage": "/clusters/lab/?tab=usage",
+        "cluster activity": "/clusters/lab/?tab=activity",
         "promises": "/clusters/lab/?tab=promises",
         "forecasts": "/clusters/lab/?tab=forecasts",
         "connection": "/clusters/lab/connection/",

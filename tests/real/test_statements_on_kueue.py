@@ -28,7 +28,7 @@ from workloads.forecast.rules.forecast import Verdict
 from workloads.forecast.selectors.alternatives import waiting_alternatives
 from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.selectors.waiting import why_waiting
-from workloads.lifecycle.selectors import applied_objects
+from workloads.lifecycle.selectors.workloads import applied_objects
 from workloads.lifecycle.services.actions import change_priority
 from workloads.plans.services.plans import plan_change
 from workloads.preemption.models import PreemptionRecord

@@ -6,7 +6,8 @@ A uid has a name only once its object was observed; until then it is kept, and t
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
+from uuid import UUID
 
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
@@ -158,9 +159,25 @@ def eviction_timelines(workload: Workload, actor: Actor) -> list[EvictionTimelin
     return [eviction_timeline(records, actor, newest=not index) for index, records in enumerate(evictions)]
 
 
-def decisions_among(records: Iterable[PreemptionRecord]) -> list[list[PreemptionRecord]]:
+class EvictedPod(Protocol):
+    """What `decisions_among` reads of a record, or of a row of its columns."""
+
+    @property
+    def head(self) -> int: ...
+    @property
+    def at(self) -> datetime: ...
+    @property
+    def victim_id(self) -> UUID: ...
+    @property
+    def preemptor_name(self) -> str: ...
+
+
+EvictedPodT = TypeVar("EvictedPodT", bound=EvictedPod)
+
+
+def decisions_among(records: Iterable[EvictedPodT]) -> list[list[EvictedPodT]]:
     """Records of evictions, those of one victim together, newest first; the pods of one decision become one list."""
-    found: list[list[PreemptionRecord]] = []
+    found: list[list[EvictedPodT]] = []
     for record in records:
         last = found[-1][0] if found else None
         if last and (last.head == record.head or _together(last, record)):
@@ -170,7 +187,7 @@ def decisions_among(records: Iterable[PreemptionRecord]) -> list[list[Preemption
     return found
 
 
-def _together(one: PreemptionRecord, other: PreemptionRecord) -> bool:
+def _together(one: EvictedPod, other: EvictedPod) -> bool:
     same = (one.victim_id, one.preemptor_name) == (other.victim_id, other.preemptor_name)
     return same and abs(one.at - other.at) <= ONE_DECISION
 

@@ -59,6 +59,7 @@ from tenants.access.rules import Permission
 from tenants.access.selectors import can, require
 from tenants.usage.selectors import chosen_span, trend_context
 from workloads.forecast.selectors.accuracy import in_words, missed_forecasts, start_calibration, tallies, together
+from workloads.lifecycle.selectors.activity import activity_context
 from workloads.plans.services.plans import plan_page
 
 CLUSTERS: Final = 25
@@ -73,7 +74,7 @@ TABS: Final = {
     "nodes": gettext_lazy("Nodes"),
     "sync": gettext_lazy("Sync runs"),
     "drift": gettext_lazy("Drift"),
-    "usage": gettext_lazy("Usage"),
+    "activity": gettext_lazy("Activity"),
     "promises": gettext_lazy("Scheduler support"),
 }
 ADMIN_TABS: Final = {**TABS, "forecasts": gettext_lazy("Forecasts")}
@@ -121,14 +122,15 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
         "tabs": tabs.items(),
         "may_reconcile": may,
         **(_forecasts(request, cluster, after) if tab == "forecasts" else {}),
-        **(_usage(request, cluster) if tab == "usage" else {}),
+        **(_activity(request, cluster) if tab == "activity" else {}),
     }
     return render_page(request, "clusters/detail.html", context, parts=("cluster",))
 
 
-def _usage(request: HttpRequest, cluster: Cluster) -> dict[str, Any]:
-    """GPUs in use over time."""
-    return trend_context(cluster, chosen_span(request.GET.get("span", "")), now=timezone.now())
+def _activity(request: HttpRequest, cluster: Cluster) -> dict[str, Any]:
+    """GPUs in use and evictions over time, what waits, and how long workloads waited."""
+    span, now = chosen_span(request.GET.get("span", "")), timezone.now()
+    return trend_context(cluster, span, now=now) | activity_context(cluster, span, now=now)
 
 
 def _compared(actor: Actor, cluster: Cluster, tab: str, after: str) -> dict[str, Any]:

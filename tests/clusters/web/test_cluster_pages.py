@@ -165,7 +165,7 @@ def test_a_paused_cluster_refuses_with_its_reason(client_of: Clients, admin: Use
     assert "A different cluster responds at this address." in answer.content.decode()
 
 
-@pytest.mark.parametrize("tab", ["nodes", "sync", "drift", "usage", "promises"])
+@pytest.mark.parametrize("tab", ["nodes", "sync", "drift", "activity", "promises"])
 def test_t57_what_a_cluster_is_called_and_says_is_text(client_of: Clients, alice: User, run: SyncRun, tab: str) -> None:
     evil = "<script>alert(1)</script>"
     Node.objects.filter(pool__name="h100").update(gpu_type=evil)
@@ -182,7 +182,7 @@ def test_t57_what_a_cluster_is_called_and_says_is_text(client_of: Clients, alice
     )
     text = words(client_of(alice), f"/clusters/lab/?tab={tab}")
     assert "<script>alert" not in text
-    if tab not in {"usage", "promises"}:
+    if tab not in {"activity", "promises"}:
         assert "&lt;script&gt;alert(1)" in text
 
 

@@ -74,7 +74,7 @@ def test_the_page_of_a_cluster_shows_gpus_in_use_beside_those_of_its_nodes(
     figures = {ALL: {"gpu_held": 2500, "gpu_deserved": 4000, "gpu_total": 8000}}
     at = timezone.now() - HOUR
     Sample.objects.create(cluster=cluster, kind="cluster", owner=str(cluster.pk), at=at, figures=figures)
-    page = client_of(bob).get(f"/clusters/{cluster.name}/?tab=usage").content.decode()
+    page = client_of(bob).get(f"/clusters/{cluster.name}/?tab=activity").content.decode()
     assert "2.5 GPUs allocated on average, 2.5 GPUs at most; dashed: GPUs of the nodes." in page
     assert "<td>8 GPUs</td>" in page
-    assert 'href="?tab=usage&amp;span=7d#use"' in page
+    assert 'href="?tab=activity&amp;span=7d#use"' in page

@@ -15,7 +15,7 @@ from portal.kit.security.actors import SYSTEM
 from tenants.access.models import User
 from tests.factories.workloads import job
 from tests.workloads.sandbox_lab import Lab, fresh, made
-from workloads.lifecycle.selectors import applied_objects
+from workloads.lifecycle.selectors.workloads import applied_objects
 from workloads.lifecycle.services.actions import change_priority, stop
 from workloads.state.models import Workload
 

@@ -10,7 +10,7 @@ from clusters.watch.models import ObservedPod
 from clusters.watch.selectors import TimeWindow
 from tenants.organisation.models import Project
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
-from workloads.lifecycle.selectors import CPU_ASKED, HELD, PODS, RUNNING, points
+from workloads.lifecycle.selectors.workloads import CPU_ASKED, HELD, PODS, RUNNING, points
 from workloads.state.models import Workload
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -53,7 +53,7 @@ from tenants.usage.serializers import (
     telemetry,
     telemetry_parameters,
 )
-from workloads.lifecycle.selectors import CPU_ASKED, MEMORY_ASKED, PODS, RUNNING, TIMES, known_since, points
+from workloads.lifecycle.selectors.workloads import CPU_ASKED, MEMORY_ASKED, PODS, RUNNING, TIMES, known_since, points
 from workloads.state.models import Phase, Workload
 from workloads.state.rules import WAITING
 from workloads.state.selectors.workloads import visible_workloads, workload_or_404

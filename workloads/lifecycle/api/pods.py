@@ -28,7 +28,7 @@ from portal.kit.api.serializers import FILTERS, operation
 from portal.kit.errors import BadRequest, NotFound
 from portal.kit.security.request_identity import actor_of
 from tenants.access.selectors import CLUSTER_ID, POOL_NAME
-from workloads.lifecycle.selectors import homes_of, owners_of, visible_pods
+from workloads.lifecycle.selectors.workloads import homes_of, owners_of, visible_pods
 from workloads.lifecycle.serializers.pods import (
     POD_ENDED,
     EventsSchema,

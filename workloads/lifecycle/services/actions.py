@@ -25,7 +25,7 @@ from workloads.dictionary.selectors import current_dictionary
 from workloads.forecast.rules.messages import gpu_time_text
 from workloads.forecast.selectors.placement_validation import check_resumable
 from workloads.intake import WorkloadSpec
-from workloads.lifecycle.selectors import priority_change_effect
+from workloads.lifecycle.selectors.workloads import priority_change_effect
 from workloads.policies.services import check_new_priority
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 from workloads.state.rules import ENDED, HOLDING, STOPPABLE
@@ -89,7 +89,7 @@ def change_priority(*, workload: Workload, priority: str, actor: Actor) -> Workl
     """Give it another priority. Its stored preemptibility stays, also where the threshold now disagrees.
 
     Pods copy the integer when they are created, so running pods keep the old one: the new value is stored, and its kind
-    says when it reaches pods (`workloads.lifecycle.selectors`).
+    says when it reaches pods (`workloads.lifecycle.selectors.workloads`).
     """
     with audited_transaction(actor=actor, action="workload.change_priority", **audit_entity(workload)):
         ready(workload, actor)

@@ -28,7 +28,7 @@ from clusters.sync.services.scheduler_migration import former_flavour_of
 from clusters.sync.services.workload_objects import apply_job, delete_job, dropped_fields, is_there
 from clusters.watch.models import ObservedPod
 from workloads.forecast.selectors.runtime_rules import deferral_of
-from workloads.lifecycle.selectors import job_spec, on_change_of
+from workloads.lifecycle.selectors.workloads import job_spec, on_change_of
 from workloads.lifecycle.services.pending_reasons import keep_reason, missing_quota_reason
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 from workloads.state.rules import ENDED, HELD

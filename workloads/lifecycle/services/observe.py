@@ -21,7 +21,7 @@ from clusters.watch.rules import ACTIVE, BLOCKED, MISSING, SUSPENDED, JobStatus
 from clusters.watch.services.observations import Observation
 from clusters.watch.services.visibility_poller import JOBS_ACCEPTED
 from workloads.forecast.selectors.runtime_rules import is_deferred
-from workloads.lifecycle.selectors import NO_JOB, allocation_of, pod_status_reason, summarize_pods
+from workloads.lifecycle.selectors.workloads import NO_JOB, allocation_of, pod_status_reason, summarize_pods
 from workloads.lifecycle.services.apply import HANDED_OVER
 from workloads.lifecycle.services.pending_reasons import (
     FAILED_CREATE,

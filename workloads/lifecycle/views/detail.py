@@ -35,7 +35,12 @@ from workloads.forecast.selectors.waiting import (
     why_waiting,
 )
 from workloads.forecast.services.start_estimates import shown_estimate
-from workloads.lifecycle.selectors import AppliedObjects, applied_objects, priority_change_effect, warnings_for
+from workloads.lifecycle.selectors.workloads import (
+    AppliedObjects,
+    applied_objects,
+    priority_change_effect,
+    warnings_for,
+)
 from workloads.lifecycle.serializers.workloads import action_request, priority_change_request
 from workloads.lifecycle.services import actions
 from workloads.lifecycle.services.actions import cost_of

@@ -1,0 +1,210 @@
+"""What happened on a cluster lately: what waits and why, evictions over time, and how long workloads waited to start.
+
+Counts and sums only: nothing names a workload or a project.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from django.db.models import Count, Min, Sum
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from clusters.inventory.models import Cluster
+from tenants.usage.selectors import HEIGHT, SPANS, TITLES, WIDTH
+from workloads.forecast.rules.estimates import quantile
+from workloads.forecast.rules.messages import gpu_time_text
+from workloads.forecast.rules.reasons import short
+from workloads.preemption.models import PreemptionCause, PreemptionRecord
+from workloads.preemption.selectors import decisions_among
+from workloads.state.models import Workload
+from workloads.state.rules import WAITING
+
+MOST_WAITS: Final = 5_000
+"""Workloads whose waits are read: those that changed last."""
+CAUSES: Final = {
+    PreemptionCause.PREEMPT: gettext_lazy("by priority"),
+    PreemptionCause.RECLAIM: gettext_lazy("to reclaim quota"),
+    PreemptionCause.UNKNOWN: gettext_lazy("other or unknown cause"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingReason:
+    """Workloads that wait for one reason. gpu_milli: requested by all of them; since: the longest current wait."""
+
+    reason: str
+    workloads: int
+    gpu_milli: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A part of a column: number of evictions, and its place in SVG units."""
+
+    cause: str
+    number: int
+    y: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionColumn:
+    """Evictions in one hour or day: pods of one workload that one decision took count once."""
+
+    at: datetime
+    x: float
+    width: float
+    bars: tuple[Bar, ...]
+    lost: str
+
+    @property
+    def total(self) -> int:
+        """Evictions for any cause."""
+        return sum(each.number for each in self.bars)
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionHistory:
+    """Evictions from the start of the first column until now. top: the most in one column; totals: by cause."""
+
+    columns: tuple[EvictionColumn, ...]
+    top: int
+    totals: tuple[tuple[str, int], ...]
+    lost: str
+    daily: bool
+
+    @property
+    def since(self) -> datetime:
+        """When the first column begins."""
+        return self.columns[0].at
+
+    @property
+    def total(self) -> int:
+        """Evictions for any cause."""
+        return sum(number for _cause, number in self.totals)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRow:
+    """Seconds that workloads of one priority waited in all before the run that started in the span."""
+
+    priority: str
+    value: int
+    workloads: int
+    median: float
+    p90: float
+
+
+def activity_context(cluster: Cluster, span: str, *, now: datetime) -> dict[str, Any]:
+    """What `eviction_history.html` and `waits.html` show. Three queries."""
+    waits = waits_by_priority(cluster, since=now - SPANS[span][0])
+    return {
+        "reasons": waiting_by_reason(cluster),
+        "evictions": eviction_history(cluster, span, now=now),
+        "causes": CAUSES,
+        "waits": waits,
+        "waits_cut": sum(each.workloads for each in waits) >= MOST_WAITS,
+        "most_waits": MOST_WAITS,
+        "span_title": TITLES[span],
+    }
+
+
+def waiting_by_reason(cluster: Cluster) -> list[WaitingReason]:
+    """The most workloads first."""
+    rows = Workload.objects.filter(project__cluster=cluster, deleted_at=None, phase__in=WAITING).order_by()
+    counted = rows.values_list("phase_reason").annotate(Count("pk"), Sum("gpu_milli"), Min("phase_at"))
+    found = [WaitingReason(short(code) if code else _("no reason yet"), *rest) for code, *rest in counted]
+    return sorted(found, key=lambda each: (-each.workloads, each.reason))
+
+
+def eviction_history(cluster: Cluster, span: str, *, now: datetime) -> EvictionHistory:
+    """By day (UTC), or by hour where the span is a day; the last column is the current one."""
+    daily = SPANS[span][0] > timedelta(days=1)
+    step = timedelta(days=1) if daily else timedelta(hours=1)
+    last = _period(now, daily=daily)
+    moments = [last - step * back for back in reversed(range(SPANS[span][0] // step))]
+    counts, lost = _counted(cluster, moments[0], daily=daily)
+    top = max((sum(counts[at].values()) for at in moments), default=0)
+    columns = tuple(
+        EvictionColumn(
+            at,
+            place * WIDTH / len(moments),
+            WIDTH / len(moments) * 0.7,
+            tuple(_bars(counts[at], top)),
+            gpu_time_text(lost[at]),
+        )
+        for place, at in enumerate(moments)
+    )
+    totals = tuple((cause, sum(counts[at][cause] for at in moments)) for cause in CAUSES)
+    return EvictionHistory(columns, top, totals, gpu_time_text(sum(lost[at] for at in moments)), daily)
+
+
+class EvictionRow(NamedTuple):
+    """Columns of a record: instances of the model cost several times as much."""
+
+    pk: int
+    first_id: int | None
+    victim_id: UUID
+    at: datetime
+    preemptor_name: str
+    cause: str
+    lost_gpu_seconds: int
+
+    @property
+    def head(self) -> int:
+        """The key of the preemption that it is or belongs to."""
+        return self.first_id or self.pk
+
+
+def _counted(
+    cluster: Cluster, since: datetime, *, daily: bool
+) -> tuple[dict[datetime, dict[str, int]], dict[datetime, int]]:
+    """Per period: evictions by cause, and GPU-seconds lost."""
+    counts: dict[datetime, dict[str, int]] = defaultdict(lambda: dict.fromkeys(CAUSES, 0))
+    lost: dict[datetime, int] = defaultdict(int)
+    records = PreemptionRecord.objects.filter(cluster=cluster, at__gte=since).order_by("victim", "-at", "-id")
+    rows = records.values_list(*EvictionRow._fields)
+    for decision in decisions_among(EvictionRow(*row) for row in rows):
+        at = _period(decision[-1].at, daily=daily)
+        counts[at][decision[0].cause] += 1
+        lost[at] += sum(each.lost_gpu_seconds for each in decision)
+    return counts, lost
+
+
+def _period(at: datetime, *, daily: bool) -> datetime:
+    """When its hour or day began, in UTC."""
+    hour = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    return hour.replace(hour=0) if daily else hour
+
+
+def _bars(numbers: dict[str, int], top: int) -> Sequence[Bar]:
+    """One on the other, the first at the bottom."""
+    found: list[Bar] = []
+    y = float(HEIGHT)
+    for cause, number in numbers.items():
+        height = HEIGHT * number / top if top else 0.0
+        y -= height
+        found.append(Bar(cause, number, y, height))
+    return found
+
+
+def waits_by_priority(cluster: Cluster, *, since: datetime) -> list[WaitRow]:
+    """Of workloads that are not deleted and whose latest run started since then; the highest priority first."""
+    # What started since then has changed its phase since then, for which there is an index.
+    rows = Workload.objects.filter(deleted_at=None, phase_at__gte=since, project__cluster=cluster)
+    rows = rows.filter(started_at__gte=since).order_by("-phase_at", "-id")
+    waits: dict[tuple[int, str], list[int]] = defaultdict(list)
+    read = rows.values_list("priority__value", "priority__name", "pending_seconds")[:MOST_WAITS]
+    for value, name, seconds in read:
+        waits[value, name].append(seconds)
+    ordered = [(level, sorted(seconds)) for level, seconds in sorted(waits.items(), reverse=True)]
+    return [
+        WaitRow(name, value, len(seconds), quantile(seconds, 0.5), quantile(seconds, 0.9))
+        for (value, name), seconds in ordered
+    ]
