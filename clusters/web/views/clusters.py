@@ -59,7 +59,7 @@ from tenants.access.rules import Permission
 from tenants.access.selectors import can, require
 from tenants.usage.selectors import chosen_span, trend_context
 from workloads.forecast.selectors.accuracy import in_words, missed_forecasts, start_calibration, tallies, together
-from workloads.lifecycle.selectors.activity import activity_context
+from workloads.lifecycle.selectors.activity import activity_context, evictions_of
 from workloads.plans.services.plans import plan_page
 
 CLUSTERS: Final = 25
@@ -122,15 +122,17 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
         "tabs": tabs.items(),
         "may_reconcile": may,
         **(_forecasts(request, cluster, after) if tab == "forecasts" else {}),
-        **(_activity(request, cluster) if tab == "activity" else {}),
+        **(_activity(request, cluster, after) if tab == "activity" else {}),
     }
     return render_page(request, "clusters/detail.html", context, parts=("cluster",))
 
 
-def _activity(request: HttpRequest, cluster: Cluster) -> dict[str, Any]:
+def _activity(request: HttpRequest, cluster: Cluster, after: str) -> dict[str, Any]:
     """GPUs in use and evictions over time, what waits, and how long workloads waited."""
     span, now = chosen_span(request.GET.get("span", "")), timezone.now()
-    return trend_context(cluster, span, now=now) | activity_context(cluster, span, now=now)
+    page, rows = evictions_of(cluster, actor_of(request), after=after)
+    figures = trend_context(cluster, span, now=now) | activity_context(cluster, span, now=now)
+    return {**figures, "page": page, "eviction_rows": rows}
 
 
 def _compared(actor: Actor, cluster: Cluster, tab: str, after: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from tenants.organisation.models import Project
 from tests.factories.clusters import build_cluster
 from tests.factories.tenants import GPU, DepartmentFactory, ProjectFactory
 from tests.factories.workloads import WorkloadFactory
+from workloads.lifecycle.selectors.activity import EVICTIONS
 from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import Phase, Workload
 
@@ -91,3 +92,37 @@ def test_waits_are_given_by_priority_for_what_started_in_the_span(
     assert figures.format(4, "2 min", "1 h") in day
     assert figures.format(5, "3 min", "2 h 30 m") in week
     assert "No workload started in" not in day
+
+
+def test_evicted_workloads_are_listed_with_who_evicted_them(llm_team: Project, read: Callable[[str], str]) -> None:
+    assert "No eviction of a workload that you may see is on record." in read(PAGE)
+    victim = WorkloadFactory(project=llm_team, name="victim")
+    taker = WorkloadFactory(project=llm_team, name="taker")
+    evict(victim, hours_ago=200, preemptor=taker, preemptor_name="taker", ran_seconds=19800, lost_gpu_seconds=7200)
+    page = read(f"{PAGE}&span=24h")
+    assert f'<a href="/workloads/{victim.pk}/">victim</a>' in page
+    assert f'<a href="/workloads/{taker.pk}/">taker</a>' in page
+    assert '<td class="num">5 h 30 m</td> <td class="num">2.0 GPU-hours</td>' in page
+
+
+def test_evicted_workloads_of_projects_that_one_may_not_see_are_absent(
+    llm_team: Project, vision_team: Project, read: Callable[[str], str]
+) -> None:
+    victim, hidden = WorkloadFactory(project=llm_team), WorkloadFactory(project=vision_team, name="hidden")
+    evict(hidden, hours_ago=1)
+    evict(victim, hours_ago=1, preemptor=hidden, preemptor_name="hidden")
+    page = read(PAGE)
+    assert "2 evictions since" in page
+    assert "hidden<" not in page
+    assert "a workload of another project" in page
+
+
+def test_a_longer_list_of_evictions_is_shown_page_by_page(
+    llm_team: Project, client_of: Callable[[User], Client], bob: User
+) -> None:
+    for number in range(EVICTIONS + 1):
+        evict(WorkloadFactory(project=llm_team, name=f"v{number}"), hours_ago=number)
+    first = client_of(bob).get(PAGE)
+    second = client_of(bob).get(PAGE, {"tab": "activity", "after": first.context["page"].next})
+    assert f">v{EVICTIONS}<" not in first.content.decode()
+    assert f">v{EVICTIONS}<" in second.content.decode()

@@ -1,10 +1,10 @@
 """What happened on a cluster lately: what waits and why, evictions over time, and how long workloads waited to start.
 
-Counts and sums only: nothing names a workload or a project.
+Counts and sums are of the whole cluster. The list of evictions names what its reader may see.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -15,6 +15,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from clusters.inventory.models import Cluster
+from portal.kit.db.keyset_pagination import Page, page_of
+from portal.kit.security.actors import Actor
+from tenants.access.selectors import visible_among, visible_projects
 from tenants.usage.selectors import HEIGHT, SPANS, TITLES, WIDTH
 from workloads.forecast.rules.estimates import quantile
 from workloads.forecast.rules.messages import gpu_time_text
@@ -24,6 +27,8 @@ from workloads.preemption.selectors import decisions_among
 from workloads.state.models import Workload
 from workloads.state.rules import WAITING
 
+EVICTIONS: Final = 25
+"""Records on a page of evictions."""
 MOST_WAITS: Final = 5_000
 """Workloads whose waits are read: those that changed last."""
 CAUSES: Final = {
@@ -101,6 +106,19 @@ class WaitRow:
     p90: float
 
 
+@dataclass(frozen=True, slots=True)
+class EvictionRow:
+    """One eviction of a list. preemptor: its workload, where the reader may see it; by: its name in words."""
+
+    at: datetime
+    victim: Workload
+    preemptor: Workload | None
+    by: str
+    cause: str
+    ran_seconds: int
+    lost: str
+
+
 def activity_context(cluster: Cluster, span: str, *, now: datetime) -> dict[str, Any]:
     """What `eviction_history.html` and `waits.html` show. Three queries."""
     waits = waits_by_priority(cluster, since=now - SPANS[span][0])
@@ -145,7 +163,7 @@ def eviction_history(cluster: Cluster, span: str, *, now: datetime) -> EvictionH
     return EvictionHistory(columns, top, totals, gpu_time_text(sum(lost[at] for at in moments)), daily)
 
 
-class EvictionRow(NamedTuple):
+class EvictionColumns(NamedTuple):
     """Columns of a record: instances of the model cost several times as much."""
 
     pk: int
@@ -169,12 +187,31 @@ def _counted(
     counts: dict[datetime, dict[str, int]] = defaultdict(lambda: dict.fromkeys(CAUSES, 0))
     lost: dict[datetime, int] = defaultdict(int)
     records = PreemptionRecord.objects.filter(cluster=cluster, at__gte=since).order_by("victim", "-at", "-id")
-    rows = records.values_list(*EvictionRow._fields)
-    for decision in decisions_among(EvictionRow(*row) for row in rows):
+    rows = records.values_list(*EvictionColumns._fields)
+    for decision in decisions_among(EvictionColumns(*row) for row in rows):
         at = _period(decision[-1].at, daily=daily)
         counts[at][decision[0].cause] += 1
         lost[at] += sum(each.lost_gpu_seconds for each in decision)
     return counts, lost
+
+
+def evictions_of(cluster: Cluster, actor: Actor, *, after: str) -> tuple[Page[PreemptionRecord], list[EvictionRow]]:
+    """A page of the records whose victims the reader may see, newest first, and its evictions. Three queries."""
+    records = PreemptionRecord.objects.filter(cluster=cluster, victim__project__in=visible_projects(actor))
+    records = records.select_related("victim__project", "victim__priority", "preemptor__project")
+    page = page_of(records, column="-at", after=after, size=EVICTIONS)
+    takers = {each.preemptor.project_id for each in page.rows if each.preemptor}
+    visible = visible_among(actor, takers)
+    return page, [_eviction(decision, visible) for decision in decisions_among(page.rows)]
+
+
+def _eviction(records: Sequence[PreemptionRecord], visible: Collection[int]) -> EvictionRow:
+    first = records[0]
+    shown = first.preemptor is None or first.preemptor.project_id in visible
+    by = (first.preemptor_name or _("unknown")) if shown else _("a workload of another project")
+    ran, lost = max(each.ran_seconds for each in records), sum(each.lost_gpu_seconds for each in records)
+    preemptor = first.preemptor if shown else None
+    return EvictionRow(first.at, first.victim, preemptor, by, first.cause, ran, gpu_time_text(lost))
 
 
 def _period(at: datetime, *, daily: bool) -> datetime:
