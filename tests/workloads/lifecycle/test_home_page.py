@@ -7,9 +7,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from clusters.inventory.models import Cluster
 from tenants.access.models import User
 from tenants.organisation.models import Project
-from tests.factories.workloads import WorkloadFactory
+from tests.factories.workloads import QuotaRequestFactory, WorkloadFactory
+from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import Phase
 
 pytestmark = pytest.mark.django_db
@@ -72,3 +74,21 @@ def test_it_refreshes_itself_alone(client_of: Clients, alice: User, mine: dict[s
     page = client_of(alice).get("/", headers={"HX-Request": "true", "HX-Target": "today"}).content.decode()
     assert "<html" not in page
     assert ">one</a>" in page
+
+
+def test_an_admin_sees_what_needs_attention_on_all_clusters(
+    client_of: Clients, admin: User, alice: User, llm_team: Project, cluster: Cluster
+) -> None:
+    now = timezone.now()
+    victims = [WorkloadFactory(project=llm_team, gpu_milli=2000) for _ in range(2)]
+    for victim, hours in ((victims[0], 1), (victims[0], 2), (victims[1], 30)):
+        at = now - timedelta(hours=hours)
+        PreemptionRecord.objects.create(
+            cluster=cluster, pod_uid=str(hours), pod_name="pod", at=at, victim=victim, cause="preempt"
+        )
+    QuotaRequestFactory(project=llm_team, node_pool=cluster.node_pools.get(name="h100"))
+    Cluster.objects.update(observed_at=now - timedelta(minutes=6))
+    page = " ".join(client_of(admin).get("/").content.decode().split())
+    for words in ("2 workloads</a>", "4 GPUs requested", "> 1 workload <", "1 open</a>", "0 open</a>", "1 not current"):
+        assert words in page, words
+    assert "All clusters" not in client_of(alice).get("/").content.decode()

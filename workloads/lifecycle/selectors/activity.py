@@ -14,17 +14,21 @@ from django.db.models import Count, Min, Sum
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from clusters.inventory.models import Cluster
+from clusters.inventory.models import Cluster, ClusterState
+from clusters.sync.models import Drift
 from portal.kit.db.keyset_pagination import Page, page_of
+from portal.kit.pages.formatting import NOT_CURRENT_AFTER
 from portal.kit.security.actors import Actor
 from tenants.access.selectors import visible_among, visible_projects
 from tenants.usage.selectors import HEIGHT, SPANS, TITLES, WIDTH
+from workloads.detectors.models import Finding
 from workloads.forecast.rules.estimates import quantile
 from workloads.forecast.rules.messages import gpu_time_text
 from workloads.forecast.rules.reasons import short
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.preemption.selectors import decisions_among
-from workloads.state.models import Workload
+from workloads.quota_requests.models import QuotaRequest, QuotaRequestState
+from workloads.state.models import Phase, Workload
 from workloads.state.rules import WAITING
 
 EVICTIONS: Final = 25
@@ -117,6 +121,41 @@ class EvictionRow:
     cause: str
     ran_seconds: int
     lost: str
+
+
+@dataclass(frozen=True, slots=True)
+class FleetStatus:
+    """What needs an admin of all clusters. evicted: workloads in 24 hours; stale, paused: clusters."""
+
+    clusters: int
+    waiting: int
+    waiting_gpu_milli: int
+    evicted: int
+    quota_requests: int
+    findings: int
+    differences: int
+    stale: int
+    paused: int
+
+
+def fleet_status(*, now: datetime) -> FleetStatus:
+    """Of all clusters. Six queries."""
+    clusters = list(Cluster.objects.only("observed_at", "state"))
+    waiting = Workload.objects.filter(deleted_at=None, phase=Phase.PENDING).order_by()
+    wait = waiting.aggregate(number=Count("pk"), gpus=Sum("gpu_milli"))
+    # By cluster, for which there is an index.
+    records = PreemptionRecord.objects.filter(cluster__in=clusters, at__gte=now - timedelta(days=1)).order_by()
+    return FleetStatus(
+        clusters=len(clusters),
+        waiting=wait["number"],
+        waiting_gpu_milli=wait["gpus"] or 0,
+        evicted=records.values("victim").distinct().count(),
+        quota_requests=QuotaRequest.objects.filter(state=QuotaRequestState.OPEN).count(),
+        findings=Finding.objects.filter(ended_at=None).count(),
+        differences=Drift.objects.filter(cluster__in=clusters).count(),
+        stale=sum(each.observed_at is None or now - each.observed_at > NOT_CURRENT_AFTER for each in clusters),
+        paused=sum(each.state == ClusterState.PAUSED for each in clusters),
+    )
 
 
 def activity_context(cluster: Cluster, span: str, *, now: datetime) -> dict[str, Any]:

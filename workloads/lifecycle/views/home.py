@@ -9,6 +9,7 @@ from django.contrib.auth.decorators import login_required
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop
@@ -26,6 +27,7 @@ from tenants.quotas.selectors.quota_rows import startable_rows_of
 from workloads.dictionary.models import Priority
 from workloads.forecast.rules.messages import gpu_time_text
 from workloads.lifecycle.forms import WorkloadFilter
+from workloads.lifecycle.selectors.activity import fleet_status
 from workloads.lifecycle.selectors.workloads import alerts_for
 from workloads.lifecycle.serializers.workloads import batch_action_request
 from workloads.lifecycle.services.actions import MOST, VERBS, EndingWorkload, act_on_all, before_many, chosen
@@ -96,6 +98,7 @@ def home(request: HttpRequest) -> HttpResponse:
     own = mine.filter(submitted_by_kind=str(actor.kind), submitted_by_id=actor.id)
     at_risk = gpu_seconds_at_risk(own)
     context = {
+        "fleet": fleet_status(now=timezone.now()) if access.can(Permission.MANAGE_CLUSTERS) else None,
         "at_risk": at_risk,
         "lost": gpu_time_text(sum(at_risk)),
         "projects": [(each, rows[each.pk]) for each in projects[:PROJECTS]],
