@@ -153,8 +153,9 @@ class Guarantee:
 
 
 GangMinimum = Literal["none", "all", "own", "any"]
-KeptWeights = Literal["resources", "queue", "whole", "none"]
 """Of a gang's pods that start together: not set; always all of them; from a field of its kind; as requested."""
+KeptWeights = Literal["resources", "queue", "whole", "none"]
+"""Over-quota weights of a queue: one for each resource; one; one whole number from 1; none."""
 
 
 @dataclass(frozen=True, slots=True)

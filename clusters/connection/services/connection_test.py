@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from clusters.connection.rules.rights import RequiredAccess, required_access
 from clusters.connection.services.gateways import gateway_to
-from clusters.connection.services.scheduler_config import configuration_warnings, read_facts_or_none
+from clusters.connection.services.scheduler_config import configuration_warnings, read_facts_or_empty
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.ports.connection import Connection
 from clusters.ports.flavour import Facts, SchedulerFlavour
@@ -139,7 +139,7 @@ def try_connection(connection: Connection, flavour: str, *, opens: OpensGateway 
         version = cut(gateway.version(), 40)
         milliseconds = round((time.monotonic() - started) * 1000)
         reviews = RightsReview(gateway, until=started + DEADLINE)
-        schedulers, facts = _schedulers(gateway), read_facts_or_none(gateway, dialect)
+        schedulers, facts = _schedulers(gateway), read_facts_or_empty(gateway, dialect)
         return ConnectionReport(
             uid=_uid(gateway),
             version=version,
@@ -293,7 +293,7 @@ class SwitchPreconditions:
 
 def hindrances(gateway: ClusterGateway, before: SchedulerFlavour, after: SchedulerFlavour) -> SwitchPreconditions:
     """Ask for what the new scheduler needs beyond the old one. Raises ClusterError."""
-    facts = read_facts_or_none(gateway, after)
+    facts = read_facts_or_empty(gateway, after)
     needed = (*after.kinds(), *after.traits.beside) if after.traits.installed else ()
     return SwitchPreconditions(
         unserved=tuple(kind for kind in needed if not gateway.serves(kind)),

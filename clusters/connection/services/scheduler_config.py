@@ -254,8 +254,8 @@ def read_facts(gateway: ObjectReader, flavour: SchedulerFlavour) -> Facts:
     }
 
 
-def read_facts_or_none(gateway: ObjectReader, flavour: SchedulerFlavour) -> Facts:
-    """The same; nothing where it cannot be read."""
+def read_facts_or_empty(gateway: ObjectReader, flavour: SchedulerFlavour) -> Facts:
+    """`read_facts`; empty where the cluster refuses or does not answer."""
     try:
         return read_facts(gateway, flavour)
     except ClusterError:

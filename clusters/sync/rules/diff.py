@@ -133,8 +133,8 @@ def diff(
     return differences(observed, by_place(desired), adopted=adopted, fence=fence)
 
 
-def holds(observed: Manifest, desired: Manifest, *, fence: bool = False) -> bool:
-    """There is nothing to change about it: here to stay and as it is wanted, with the labels that make it ours."""
+def is_up_to_date(observed: Manifest, desired: Manifest, *, fence: bool = False) -> bool:
+    """Whether the object is not being deleted and has the desired content and Rung's labels."""
     return not is_leaving(observed) and _is_unchanged(observed, desired, fence=fence)
 
 

@@ -72,8 +72,8 @@ class ApplyPolicy:
         self._holding: set[str] = set()
         self._foreign: set[str] = set()
 
-    def seen(self, change: Change) -> Change:
-        """The change after what was learnt: in a foreign namespace it becomes a conflict."""
+    def conflict_if_foreign(self, change: Change) -> Change:
+        """The change; in a namespace that was found to be foreign, a conflict."""
         name = change.ref.namespace
         if name not in self._foreign or not isinstance(change, Create | Update):
             return change
@@ -126,16 +126,16 @@ def dry_run_changes(
 
 @dataclass(slots=True)
 class Applier:
-    """Writes one run's changes. `doubt` asks again who the cluster is, and raises when it does not know us any more."""
+    """Writes one run's changes. `verify_identity` reads again which cluster this is; it raises if that changed."""
 
     journal: RunRecorder
     gateway: ClusterGateway
-    doubt: Callable[[], None]
+    verify_identity: Callable[[], None]
     remarks: Remarks = field(default_factory=dict)
     retired: Container[str] = ()
     remaining: list[Change] = field(default_factory=list)
     _stored: dict[ObjectRef, Manifest] = field(default_factory=dict)
-    _doubted: bool = False
+    _verified: bool = False
 
     def write(self, changes: Sequence[Change]) -> list[Change]:
         """Each change with its outcome; returns what still differs.
@@ -152,7 +152,7 @@ class Applier:
 
     def _wave(self, guard: ApplyPolicy, wave: Sequence[Change]) -> None:
         tried: list[Change] = []
-        for change in map(guard.seen, wave):
+        for change in map(guard.conflict_if_foreign, wave):
             if error := guard.refuses(change):
                 self._note(guard, change, error)
             else:
@@ -175,9 +175,9 @@ class Applier:
     def _end_if_broken(self, error: ClusterError | None) -> None:
         if isinstance(error, ClusterUnreachable):
             raise error
-        if isinstance(error, NotAuthorized) and not self._doubted:
-            self._doubted = True
-            self.doubt()
+        if isinstance(error, NotAuthorized) and not self._verified:
+            self._verified = True
+            self.verify_identity()
 
     def _apply(self, change: Change) -> tuple[Change, ClusterError | None]:
         """One change, in any thread. What our own first step wrote is what a second step to the object builds on."""

@@ -35,7 +35,7 @@ from clusters.ports.gateway import (
     WatchEvent,
 )
 from clusters.ports.objects import NAMESPACE, is_managed, owner_of, ref_of
-from clusters.sync.rules.diff import DesiredObjects, holds
+from clusters.sync.rules.diff import DesiredObjects, is_up_to_date
 from clusters.sync.selectors import desired_state
 from clusters.sync.services.applier import thread_limit_of
 from clusters.sync.services.sync_runs import RunRecorder
@@ -133,7 +133,7 @@ class ObjectLists:
         for each in page.objects:
             known.owners[str(each["metadata"].get("uid"))] = owner_of(each)
             desired = wanted.get(ref := ref_of(each))
-            if desired is not None and holds(each, desired, fence=self._fence):
+            if desired is not None and is_up_to_date(each, desired, fence=self._fence):
                 known.held.add(ref)
             else:
                 known.others.append(each)

@@ -102,11 +102,11 @@ def _make_equal(journal: RunRecorder, gateway: ClusterGateway) -> None:
     if run.dry_run:
         remaining = dry_run_changes(journal, gateway, look.changes, remarks, retired=look.retired)
     else:
-        doubt = partial(_recognize, cluster, gateway)
-        pen = Applier(journal, gateway, doubt, remarks, retired=look.retired)
-        remaining = pen.write(look.changes)
+        verify_identity = partial(_recognize, cluster, gateway)
+        applier = Applier(journal, gateway, verify_identity, remarks, retired=look.retired)
+        remaining = applier.write(look.changes)
         late = extras(journal, gateway, look)
-        pen.write(late)
+        applier.write(late)
         if look.adopted:
             forget_adoptions(cluster, look.changes, remaining)
     if look.owners is None and not run.dry_run:

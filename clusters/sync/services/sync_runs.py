@@ -196,7 +196,7 @@ def _plan_next(run: SyncRun, cluster: Cluster, *, whole: bool, pause: int | None
     if good and whole:
         cluster.synced_at = now
         fields.append("synced_at")
-    due = _due(now, cluster.failures, ended=bool(run.error_code), pause=pause)
+    due = _next_sync_at(now, cluster.failures, ended=bool(run.error_code), pause=pause)
     cluster.sync_due_at = min(due, cluster.resync_due_at) if cluster.resync_due_at and good else due
     if 0 < run.generation < cluster.generation:
         cluster.sync_due_at = now
@@ -204,8 +204,11 @@ def _plan_next(run: SyncRun, cluster: Cluster, *, whole: bool, pause: int | None
     cluster.save(update_fields=fields)
 
 
-def _due(now: datetime, failures: int, *, ended: bool, pause: int | None) -> datetime:
-    """Further and further apart while it fails, up to minutes where the whole cluster does; with jitter."""
+def _next_sync_at(now: datetime, failures: int, *, ended: bool, pause: int | None) -> datetime:
+    """Time of the next sync: exponential back-off with jitter after failures.
+
+    ended: the run could not go on, and the pauses grow to LONGEST_RETRY. pause: seconds that the API server asked for.
+    """
     if not failures:
         return now + RESYNC
     longest = LONGEST_RETRY if ended else RESYNC

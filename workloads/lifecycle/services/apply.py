@@ -68,7 +68,7 @@ def _try(workload: Workload) -> None:
     cluster = workload.project.cluster
     try:
         if cluster.state == ClusterState.PAUSED:
-            _again(workload, CLUSTER_WAIT, cluster.paused_reason or "The cluster is paused.", counts=False)
+            _retry_later(workload, CLUSTER_WAIT, cluster.paused_reason or "The cluster is paused.", counts=False)
         elif workload.attempts > MOST_ATTEMPTS:
             _dead_letter(workload)
         else:
@@ -79,7 +79,7 @@ def _try(workload: Workload) -> None:
         _failed(workload, error)
     except Exception as error:
         log.exception("workload.apply_failed", workload=str(workload.pk))
-        _again(workload, _pause(workload.attempts), f"{type(error).__name__}: {error}"[:500])
+        _retry_later(workload, _backoff(workload.attempts), f"{type(error).__name__}: {error}"[:500])
 
 
 def _release(workload: Workload) -> None:
@@ -233,27 +233,27 @@ def _done(workload: Workload) -> None:
 def _failed(workload: Workload, error: ClusterError) -> None:
     """Decide what an error means for the row: try again later, wait for room, or end it."""
     if work_limits.is_cluster_failure(error) or error.transient:
-        pause = min(_pause(workload.attempts), CLUSTER_WAIT)
-        _again(workload, max(pause, timedelta(seconds=error.retry_after or 0)), error.message, counts=False)
+        pause = min(_backoff(workload.attempts), CLUSTER_WAIT)
+        _retry_later(workload, max(pause, timedelta(seconds=error.retry_after or 0)), error.message, counts=False)
     elif workload.desired_phase != DesiredPhase.RUNNING:
-        _again(workload, LONGEST_WAIT, error.message, counts=False)
+        _retry_later(workload, LONGEST_WAIT, error.message, counts=False)
     elif reading := missing_quota_reason(workload, error):
-        _wait_outside(workload, reading, min(_pause(workload.attempts), ROOM_WAIT))
+        _wait_outside(workload, reading, min(_backoff(workload.attempts), ROOM_WAIT))
     elif isinstance(error, OBJECT_REFUSALS):
         _handle_refusal(workload, error)
     else:
-        _again(workload, _pause(workload.attempts), error.message, counts=False)
+        _retry_later(workload, _backoff(workload.attempts), error.message, counts=False)
 
 
 def _handle_refusal(workload: Workload, error: ClusterError) -> None:
     """End a workload whose object was refused twice and of which the cluster holds nothing; else try again."""
     if not workload.refusals:
-        _again(workload, CONFIRM_AFTER, error.message, counts=False, refusals=1)
+        _retry_later(workload, CONFIRM_AFTER, error.message, counts=False, refusals=1)
     elif (holds := _cluster_holds(workload)) is False:
         _give_up(workload, error.code, error.message, pointer=error.pointer)
     else:
         message = f"The cluster rejected the change: {error.message}" if holds else error.message
-        _again(workload, LONGEST_WAIT if holds else CLUSTER_WAIT, message, counts=False, refusals=1)
+        _retry_later(workload, LONGEST_WAIT if holds else CLUSTER_WAIT, message, counts=False, refusals=1)
 
 
 def _cluster_holds(workload: Workload) -> bool | None:
@@ -270,7 +270,7 @@ def _dead_letter(workload: Workload) -> None:
     """End a workload whose every try broke its worker, unless its cluster holds it or cannot be asked."""
     message = workload.apply_error or "The worker stopped at every attempt."
     if workload.desired_phase != DesiredPhase.RUNNING or _cluster_holds(workload) is not False:
-        _again(workload, LONGEST_WAIT, message, counts=False)
+        _retry_later(workload, LONGEST_WAIT, message, counts=False)
     else:
         _give_up(workload, "ApplyFailed", message)
 
@@ -287,12 +287,13 @@ def _wait_outside(workload: Workload, reading: PodStatusReason, pause: timedelta
     _write(workload, refusals=0, apply_error="", **waits)
 
 
-def _pause(attempts: int) -> timedelta:
+def _backoff(attempts: int) -> timedelta:
+    """The pause before the next try: doubled each time, up to LONGEST_WAIT."""
     return min(timedelta(seconds=2 ** min(attempts, 9)), LONGEST_WAIT)
 
 
-def _again(workload: Workload, pause: timedelta, message: str, *, counts: bool = True, refusals: int = 0) -> None:
-    """Due later. What does not count against the row (the cluster is away) never makes it give up."""
+def _retry_later(workload: Workload, pause: timedelta, message: str, *, counts: bool = True, refusals: int = 0) -> None:
+    """Make it due after the pause. counts=False: an outage of the cluster never makes it give up."""
     attempts = workload.attempts if counts else min(workload.attempts, MOST_ATTEMPTS - 1)
     if workload.apply_error != message:
         note(workload=workload, at=timezone.now(), type_=EventType.SYNC, reason="ApplyDelayed", message=message)
@@ -306,7 +307,7 @@ def _give_up(workload: Workload, reason: str, message: str, *, pointer: str = ""
     done["claimed_until"] = None
     detail = {"pointer": pointer} if pointer else {}
     if not move(workload=workload, to=Phase.FAILED, at=now, reason=reason, message=message, detail=detail, **done):
-        _again(workload, LONGEST_WAIT, message, counts=False)
+        _retry_later(workload, LONGEST_WAIT, message, counts=False)
 
 
 def _write(workload: Workload, **values: object) -> bool:

@@ -62,7 +62,7 @@ LONGEST_PAUSE: Final = timedelta(hours=1)
 LEASE: Final = timedelta(minutes=5)
 KEPT: Final = timedelta(days=14)
 RUN: Final = timedelta(seconds=40)
-Moment = tuple[WorkloadEvent, tuple[NotificationType, ...]]
+EventWithTypes = tuple[WorkloadEvent, tuple[NotificationType, ...]]
 
 
 def collect() -> None:
@@ -92,7 +92,7 @@ def deliver(now: datetime | None = None) -> int:
     sent = 0
     for key in list(longest_waiting.values_list("channel", flat=True)):
         if key in known and timezone.now() - began < RUN:
-            sent += _by(known[key], moment)
+            sent += _deliver_by_channel(known[key], moment)
     return sent
 
 
@@ -101,12 +101,14 @@ def send_notice(notice: Notice) -> None:
     notice.save(force_insert=True)
     with_mail = NotificationState.objects.filter(pk=1, email=True).exists()
     rows: list[Delivery] = []
-    wishes = [each for each in Subscription.objects.prefetch_related("channels") if _is_for(notice, each)]
-    addresses = own_addresses(wishes)
-    for wish in wishes:
-        for channel in wish.channels.all():
+    subscriptions = [each for each in Subscription.objects.prefetch_related("channels") if _is_for(notice, each)]
+    addresses = own_addresses(subscriptions)
+    for subscription in subscriptions:
+        for channel in subscription.channels.all():
             if with_mail or channel.type == WEBHOOK:
-                rows += _rows(Delivery(notice=notice), wish, channel, addresses.get(wish.pk, ""), notice.at)
+                rows += _rows(
+                    Delivery(notice=notice), subscription, channel, addresses.get(subscription.pk, ""), notice.at
+                )
     Delivery.objects.bulk_create(rows, batch_size=500, ignore_conflicts=True)
 
 
@@ -130,21 +132,26 @@ def announce_plan(plan: Plan) -> None:
     )
 
 
-def _is_for(notice: Notice, wish: Subscription) -> bool:
+def _is_for(notice: Notice, subscription: Subscription) -> bool:
     """Is it subscribed to, meant for the subscriber, and still theirs to read?"""
-    if (QUOTA, notice.type) not in subscribed_types(wish.events):
+    if (QUOTA, notice.type) not in subscribed_types(subscription.events):
         return False
-    if notice.subject_id and (notice.subject_kind, notice.subject_id) != (wish.subject_kind, wish.subject_id):
+    if notice.subject_id and (notice.subject_kind, notice.subject_id) != (
+        subscription.subject_kind,
+        subscription.subject_id,
+    ):
         return False
     permission = Permission(notice.permission or Permission.VIEW_PROJECT)
-    return can(wish.asker, permission, project=notice.project, department=notice.department)
+    return can(subscription.asker, permission, project=notice.project, department=notice.department)
 
 
 def forget_old() -> int:
-    """Drop what ended long ago, and the wishes of people who are gone; answers how many messages."""
-    wishes = Subscription.objects.filter(subject_kind=ActorKind.USER)
-    there = User.objects.filter(pk__in=set(wishes.values_list("subject_id", flat=True))).values_list("pk", flat=True)
-    wishes.exclude(subject_id__in=[str(each) for each in there]).delete()
+    """Drop what ended long ago, and the subscriptions of people who are gone; answers how many messages."""
+    subscriptions = Subscription.objects.filter(subject_kind=ActorKind.USER)
+    there = User.objects.filter(pk__in=set(subscriptions.values_list("subject_id", flat=True))).values_list(
+        "pk", flat=True
+    )
+    subscriptions.exclude(subject_id__in=[str(each) for each in there]).delete()
     ended = Delivery.objects.exclude(state=DeliveryState.WAITING).filter(done_at__lt=timezone.now() - KEPT)
     return ended.delete()[0]
 
@@ -153,43 +160,43 @@ def _kinds(event: WorkloadEvent) -> tuple[NotificationType, ...]:
     return notification_types_of(event.type, event.phase, event.reason)
 
 
-def _queue(moments: Sequence[Moment], state: NotificationState, now: datetime) -> None:
-    projects = {event.workload.project_id for event, _kinds in moments}
+def _queue(events: Sequence[EventWithTypes], state: NotificationState, now: datetime) -> None:
+    projects = {event.workload.project_id for event, _kinds in events}
     rows: list[Delivery] = []
     seen: dict[tuple[object, ...], set[int]] = {}
-    wishes = list(Subscription.objects.prefetch_related("channels"))
-    addresses = own_addresses(wishes)
-    for wish in wishes:
-        mine = [event for event, kinds in moments if _wants(wish, event, kinds)]
+    subscriptions = list(Subscription.objects.prefetch_related("channels"))
+    addresses = own_addresses(subscriptions)
+    for subscription in subscriptions:
+        mine = [event for event, kinds in events if _wants(subscription, event, kinds)]
         if not mine:
             continue
-        who = (wish.subject_kind, wish.subject_id, wish.project_id, wish.department_id)
+        who = (subscription.subject_kind, subscription.subject_id, subscription.project_id, subscription.department_id)
         if who not in seen:
-            seen[who] = set(_seen_by(wish).filter(pk__in=projects).values_list("pk", flat=True))
-        for channel in wish.channels.all():
+            seen[who] = set(_seen_by(subscription).filter(pk__in=projects).values_list("pk", flat=True))
+        for channel in subscription.channels.all():
             for event in mine:
                 mailed = channel.type == WEBHOOK or (state.email and event.pk > state.since_event)
                 if mailed and event.workload.project_id in seen[who]:
-                    rows += _rows(Delivery(event=event), wish, channel, addresses.get(wish.pk, ""), now)
+                    rows += _rows(Delivery(event=event), subscription, channel, addresses.get(subscription.pk, ""), now)
     Delivery.objects.bulk_create(rows, batch_size=500, ignore_conflicts=True)
 
 
-def _wants(wish: Subscription, event: WorkloadEvent, kinds: Iterable[NotificationType]) -> bool:
+def _wants(subscription: Subscription, event: WorkloadEvent, kinds: Iterable[NotificationType]) -> bool:
     named = {(kind.category, kind.type) for kind in kinds}
-    return event.pk > wish.since_event and not named.isdisjoint(subscribed_types(wish.events))
+    return event.pk > subscription.since_event and not named.isdisjoint(subscribed_types(subscription.events))
 
 
-def _seen_by(wish: Subscription) -> QuerySet[Project]:
-    return visible_projects(wish.asker)
+def _seen_by(subscription: Subscription) -> QuerySet[Project]:
+    return visible_projects(subscription.asker)
 
 
 def _rows(
-    about: Delivery, wish: Subscription, channel: NotificationChannel, own: str, now: datetime
+    about: Delivery, subscription: Subscription, channel: NotificationChannel, own: str, now: datetime
 ) -> Iterator[Delivery]:
     """`about`: one with the event or the notice alone."""
     subject = {"event": about.event, "notice": about.notice}
     for address in [""] if channel.type == WEBHOOK else _addresses(channel, own):
-        yield Delivery(**subject, subscription=wish, channel=channel, address=address, due_at=now)
+        yield Delivery(**subject, subscription=subscription, channel=channel, address=address, due_at=now)
 
 
 def _addresses(channel: NotificationChannel, own: str) -> list[str]:
@@ -203,7 +210,7 @@ def _connection(channel: NotificationChannel) -> SmtpConnection | WebhookConnect
     return SmtpConnection(server_for(channel.config, password_of(channel)))
 
 
-def _by(channel: NotificationChannel, now: datetime) -> int:
+def _deliver_by_channel(channel: NotificationChannel, now: datetime) -> int:
     """One connection for all that is due by this channel. A server that does not answer is asked once per run."""
     mine = _leased(channel, now)
     if not mine:
@@ -214,9 +221,9 @@ def _by(channel: NotificationChannel, now: datetime) -> int:
             while mine and not connection.lost and timezone.now() - began < timedelta(seconds=mail.LONGEST / 2):
                 sent += _send(connection, channel, mine.pop(0), now)
     except DeliveryError as trouble:
-        _later(mine, str(trouble), now)
+        _schedule_retries(mine, str(trouble), now)
         return sent
-    _later(mine, "Not sent in time.", now, counted=False)
+    _schedule_retries(mine, "Not sent in time.", now, counted=False)
     return sent
 
 
@@ -236,16 +243,16 @@ def _taken(row: Delivery, now: datetime) -> bool:
 def _send(
     connection: SmtpConnection | WebhookConnection, channel: NotificationChannel, row: Delivery, now: datetime
 ) -> bool:
-    wish = next(_still_wanted_by(row, channel), None)
-    if wish is None:
+    subscription = next(_still_wanted_by(row, channel), None)
+    if subscription is None:
         what = "workload" if row.notice is None else "project"
         _end(row, DeliveryState.DROPPED, f"The subscriber can no longer see the {what}.", now)
         return False
     try:
         if isinstance(connection, WebhookConnection):
-            connection.send(_webhook_message(row, wish.asker))
+            connection.send(_webhook_message(row, subscription.asker))
         else:
-            connection.send(_message(channel, row, wish.asker))
+            connection.send(_message(channel, row, subscription.asker))
     except DeliveryError as trouble:
         _fail(row, trouble, now)
         return False
@@ -254,16 +261,19 @@ def _send(
 
 
 def _still_wanted_by(row: Delivery, channel: NotificationChannel) -> Iterator[Subscription]:
-    """Whose message it is, if they want it and may see what it is about: by now rights and wishes may be others."""
+    """Whose message it is, if they still want it and may see what it is about; both may have changed since."""
     asked = [row.subscription] if row.subscription else []
     shared = channel.type == WEBHOOK or row.address in channel.config["recipients"]
-    for wish in channel.subscriptions.all() if shared else asked:
-        if _is_for(row.notice, wish) if row.notice else _may_read(wish, row.workload_event):
-            yield wish
+    for subscription in channel.subscriptions.all() if shared else asked:
+        if _is_for(row.notice, subscription) if row.notice else _may_read(subscription, row.workload_event):
+            yield subscription
 
 
-def _may_read(wish: Subscription, event: WorkloadEvent) -> bool:
-    return _wants(wish, event, _kinds(event)) and _seen_by(wish).filter(pk=event.workload.project_id).exists()
+def _may_read(subscription: Subscription, event: WorkloadEvent) -> bool:
+    return (
+        _wants(subscription, event, _kinds(event))
+        and _seen_by(subscription).filter(pk=event.workload.project_id).exists()
+    )
 
 
 def _webhook_message(row: Delivery, actor: Actor) -> WebhookMessage:
@@ -317,11 +327,11 @@ def _fail(row: Delivery, trouble: DeliveryError, now: datetime) -> None:
         row.attempts += 1
         _end(row, DeliveryState.FAILED, str(trouble), now)
     else:
-        _later([row], str(trouble), now)
+        _schedule_retries([row], str(trouble), now)
 
 
-def _later(rows: Iterable[Delivery], trouble: str, now: datetime, *, counted: bool = True) -> None:
-    """Each comes again after a growing pause, the last time as a failure that says why."""
+def _schedule_retries(rows: Iterable[Delivery], trouble: str, now: datetime, *, counted: bool = True) -> None:
+    """Retry each delivery after a pause that doubles; after the last attempt it failed, with the reason."""
     by_attempts: Mapping[tuple[int, bool], list[Delivery]] = defaultdict(list)
     for row in rows:
         attempts = row.attempts + counted
