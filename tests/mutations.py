@@ -240,8 +240,8 @@ MUTATIONS: Final = (
     Mutation(
         "access: a read-only access key changes nothing",
         _PERMISSIONS,
-        "verbs = self.verbs & READ_PERMISSIONS if limits.read_only else self.verbs",
-        "verbs = self.verbs",
+        "permissions = self.permissions & READ_PERMISSIONS if limits.read_only else self.permissions",
+        "permissions = self.permissions",
         ("tests/tenants/access/test_roles.py",),
     ),
     Mutation(

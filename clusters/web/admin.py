@@ -102,7 +102,7 @@ class NodePoolAdminForm(ServiceForm):
 class NodePoolAdmin(PlannedAdmin):
     """Node pools and the label that makes them. Save opens a plan."""
 
-    verb = Permission.MANAGE_CLUSTERS
+    permission = Permission.MANAGE_CLUSTERS
     form = NodePoolAdminForm
     fixed_fields = ("cluster", "name")
     list_display = ["name", "cluster", "label_key", "label_value", "is_default", "gpu_placement", "topology_levels"]

@@ -116,7 +116,7 @@ class AccessRole(models.Model):
         return self.name
 
     @property
-    def verbs(self) -> Permissions:
+    def permissions(self) -> Permissions:
         """What it allows where it is held, be it enabled or not."""
         return permissions_of_role(self.key, tuple(self.permission_sets))
 

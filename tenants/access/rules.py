@@ -1,4 +1,4 @@
-"""What can be allowed, and how Run:ai says it: the one table between verbs and pairs of resource type and action.
+"""What can be allowed, and how Run:ai says it: the one table between permissions and pairs of resource type and action.
 
 Verbs are what every policy question asks for; permissions are what clients of Run:ai read; permission sets bundle
 permissions for roles. Only what Rung has is in the table. Pure: no rows, no requests.
@@ -44,7 +44,7 @@ _ANYBODY: Final[Permissions] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class ResourceType:
-    """A resource type of Run:ai that Rung has, with the verbs that each action needs: none where everybody may."""
+    """A resource type of Run:ai that Rung has, with the permissions that each action needs; none: everyone may."""
 
     type: str
     title: str
@@ -62,11 +62,12 @@ def _needing(
     delete: Permissions | None = None,
 ) -> Mapping[str, Permissions]:
     asked = {"create": create, "read": read, "update": update, "delete": delete}
-    return {action: verbs for action, verbs in asked.items() if verbs is not None}
+    return {action: permissions for action, permissions in asked.items() if permissions is not None}
 
 
-def _written_with(verb: Permission, *, read: Permissions) -> Mapping[str, Permissions]:
-    return _needing(create=frozenset({verb}), read=read, update=frozenset({verb}), delete=frozenset({verb}))
+def _written_with(permission: Permission, *, read: Permissions) -> Mapping[str, Permissions]:
+    write = frozenset({permission})
+    return _needing(create=write, read=read, update=write, delete=write)
 
 
 _WORKLOADS: Final = _needing(
@@ -130,7 +131,7 @@ RESOURCES: Final = (
 )
 WIDE: Final = frozenset(resource.type for resource in RESOURCES if resource.wide)
 NEEDS: Final[Mapping[tuple[str, str], Permissions]] = {
-    (resource.type, action): verbs for resource in RESOURCES for action, verbs in resource.needs.items()
+    (resource.type, action): permissions for resource in RESOURCES for action, permissions in resource.needs.items()
 }
 
 
@@ -141,7 +142,7 @@ class PermissionSet:
     id: str
     name: str
     description: str
-    verbs: Permissions
+    permissions: Permissions
 
 
 _VIEW: Final = frozenset({Permission.VIEW_PROJECT, Permission.VIEW_DEPARTMENT})
@@ -231,17 +232,19 @@ PREDEFINED: Final[Mapping[str, tuple[str, ...]]] = {
 def permissions_of_role(key: str, custom: tuple[str, ...] = ()) -> Permissions:
     """What a role allows: by its key if it is predefined, else by its permission sets. Unknown sets allow nothing."""
     sets = PREDEFINED.get(key, custom)
-    return frozenset[Permission]().union(*(SETS[each].verbs for each in sets if each in SETS))
+    return frozenset[Permission]().union(*(SETS[each].permissions for each in sets if each in SETS))
 
 
-def allowed_actions(verbs: Permissions, everywhere: Permissions | None = None) -> list[tuple[ResourceType, list[str]]]:
-    """The table's rows with the actions that these verbs allow; rows without any are left out.
+def allowed_actions(
+    permissions: Permissions, everywhere: Permissions | None = None
+) -> list[tuple[ResourceType, list[str]]]:
+    """The table's rows with the actions that these permissions allow; rows without any are left out.
 
     `everywhere`: those that are held in the whole installation, where they are not all of them.
     """
-    wide = verbs if everywhere is None else everywhere
+    wide = permissions if everywhere is None else everywhere
     found = (
-        (each, [name for name, needed in each.needs.items() if needed <= (wide if each.wide else verbs)])
+        (each, [name for name, needed in each.needs.items() if needed <= (wide if each.wide else permissions)])
         for each in RESOURCES
     )
     return [(resource, actions) for resource, actions in found if actions]

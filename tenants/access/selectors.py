@@ -42,7 +42,7 @@ from tenants.organisation.models import Department, Project
 class Grant:
     """What one membership allows, and where: every place it names must be the one asked about; without any, all are."""
 
-    verbs: Permissions
+    permissions: Permissions
     project_id: int | None = None
     department_id: int | None = None
     cluster_id: UUID | None = None
@@ -64,10 +64,12 @@ class Grant:
 
     def narrowed(self, limits: CredentialLimits) -> "Grant":
         """What is left of it under a credential's limits; nothing where they contradict each other."""
-        verbs = self.verbs & READ_PERMISSIONS if limits.read_only else self.verbs
+        permissions = self.permissions & READ_PERMISSIONS if limits.read_only else self.permissions
         project_id, department_id = self.project_id or limits.project_id, self.department_id or limits.department_id
         inside = limits.project_id in {None, project_id} and limits.department_id in {None, department_id}
-        return replace(self, verbs=verbs if inside else frozenset(), project_id=project_id, department_id=department_id)
+        return replace(
+            self, permissions=permissions if inside else frozenset(), project_id=project_id, department_id=department_id
+        )
 
 
 _EVERYWHERE: Final = (None, None, None)
@@ -94,53 +96,53 @@ class Access:
     @property
     def is_platform_admin(self) -> bool:
         """True for superusers and for holders of every permission without scope."""
-        return any(grant.everywhere and grant.verbs == ALL_PERMISSIONS for grant in self.grants)
+        return any(grant.everywhere and grant.permissions == ALL_PERMISSIONS for grant in self.grants)
 
     @property
-    def verbs(self) -> Permissions:
-        return frozenset[Permission]().union(*(grant.verbs for grant in self.grants))
+    def permissions(self) -> Permissions:
+        return frozenset[Permission]().union(*(grant.permissions for grant in self.grants))
 
-    def verbs_in(
+    def permissions_in(
         self, *, project: Project | None = None, department: Department | None = None, cluster: Cluster | None = None
     ) -> Permissions:
         """All that is allowed there; without a place: in the whole installation."""
         place = _place_of(project, department, cluster)
-        return frozenset[Permission]().union(*(grant.verbs for grant in self.grants if grant.reaches(place)))
+        return frozenset[Permission]().union(*(grant.permissions for grant in self.grants if grant.reaches(place)))
 
     def can(
         self,
-        verb: Permission,
+        permission: Permission,
         *,
         project: Project | None = None,
         department: Department | None = None,
         cluster: Cluster | None = None,
     ) -> bool:
-        """Does some role there allow the verb?"""
+        """Does some role there allow the permission?"""
         place = _place_of(project, department, cluster)
-        return any(verb in grant.verbs and grant.reaches(place) for grant in self.grants)
+        return any(permission in grant.permissions and grant.reaches(place) for grant in self.grants)
 
-    def holds(self, verb: Permission) -> bool:
-        """Is the verb allowed anywhere at all?"""
-        return any(verb in grant.verbs for grant in self.grants)
+    def holds(self, permission: Permission) -> bool:
+        """Is the permission allowed anywhere at all?"""
+        return any(permission in grant.permissions for grant in self.grants)
 
-    def granting(self, verb: Permission) -> list[Grant]:
-        """The grants that allow the verb."""
-        return [grant for grant in self.grants if verb in grant.verbs]
+    def granting(self, permission: Permission) -> list[Grant]:
+        """The grants that allow the permission."""
+        return [grant for grant in self.grants if permission in grant.permissions]
 
-    def projects(self, verb: Permission = Permission.VIEW_PROJECT) -> QuerySet[Project]:
-        return _reached(Project.objects.all(), self.granting(verb), ("pk", "department", "cluster"))
+    def projects(self, permission: Permission = Permission.VIEW_PROJECT) -> QuerySet[Project]:
+        return _reached(Project.objects.all(), self.granting(permission), ("pk", "department", "cluster"))
 
-    def departments(self, verb: Permission = Permission.VIEW_DEPARTMENT) -> QuerySet[Department]:
-        return _reached(Department.objects.all(), self.granting(verb), ("pk", "cluster"))
+    def departments(self, permission: Permission = Permission.VIEW_DEPARTMENT) -> QuerySet[Department]:
+        return _reached(Department.objects.all(), self.granting(permission), ("pk", "cluster"))
 
-    def clusters(self, verb: Permission) -> QuerySet[Cluster]:
-        return _reached(Cluster.objects.all(), self.granting(verb), ("pk",))
+    def clusters(self, permission: Permission) -> QuerySet[Cluster]:
+        return _reached(Cluster.objects.all(), self.granting(permission), ("pk",))
 
     def narrowed(self, limits: CredentialLimits | None) -> "Access":
         """What a credential with limits leaves of it."""
         if limits is None:
             return self
-        return Access(tuple(left for grant in self.grants if (left := grant.narrowed(limits)).verbs))
+        return Access(tuple(left for grant in self.grants if (left := grant.narrowed(limits)).permissions))
 
 
 def _reached(rows: QuerySet[Any], grants: Iterable[Grant], columns: Sequence[str]) -> QuerySet[Any]:
@@ -226,24 +228,24 @@ def has_platform_admin(*, using: str = DEFAULT_DB_ALIAS) -> bool:
     everywhere = Membership.objects.using(using).filter(SCOPES["installation"], role=OuterRef("key"))
     held = everywhere.filter(Q(user__is_active=True) | Q(group__user__is_active=True))
     roles = AccessRole.objects.using(using).filter(Exists(held), enabled=True)
-    return any(role.verbs == ALL_PERMISSIONS for role in roles)
+    return any(role.permissions == ALL_PERMISSIONS for role in roles)
 
 
 def can(
     actor: Actor,
-    verb: Permission,
+    permission: Permission,
     *,
     project: Project | None = None,
     department: Department | None = None,
     cluster: Cluster | None = None,
 ) -> bool:
     """May the actor do this there? Without a place: in the whole installation."""
-    return access_for(actor).can(verb, project=project, department=department, cluster=cluster)
+    return access_for(actor).can(permission, project=project, department=department, cluster=cluster)
 
 
 def require(
     actor: Actor,
-    verb: Permission,
+    permission: Permission,
     *,
     project: Project | None = None,
     department: Department | None = None,
@@ -251,14 +253,15 @@ def require(
 ) -> None:
     """Raise unless allowed: Absent for what the actor may not even see, else Denied."""
     access = access_for(actor)
-    if access.can(verb, project=project, department=department, cluster=cluster):
+    if access.can(permission, project=project, department=department, cluster=cluster):
         return
     if project is not None and not access.can(Permission.VIEW_PROJECT, project=project):
         raise NotFound
     if project is None and department is not None and not access.can(Permission.VIEW_DEPARTMENT, department=department):
         raise NotFound
     raise Forbidden(
-        _("Permission denied. You need the permission “%(verb)s”.") % {"verb": verb.value.replace("_", " ")}
+        _("Permission denied. You need the permission “%(permission)s”.")
+        % {"permission": permission.value.replace("_", " ")}
     )
 
 

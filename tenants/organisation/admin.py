@@ -136,7 +136,7 @@ class ProjectCreateForm(ProjectForm):
 
 @admin.register(Project)
 class ProjectAdmin(ServiceAdmin, SimpleHistoryAdmin):
-    verb = Permission.MANAGE_PROJECT
+    permission = Permission.MANAGE_PROJECT
     form = ProjectForm
     add_form = ProjectCreateForm
     fixed_fields = ("department", "name", "namespace")
@@ -149,7 +149,7 @@ class ProjectAdmin(ServiceAdmin, SimpleHistoryAdmin):
     search_fields = ["name", "namespace"]
 
     def reached(self, held: Access) -> Q:
-        return Q(pk__in=held.projects(self.verb))
+        return Q(pk__in=held.projects(self.permission))
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
         row, data, actor = form.instance, form.cleaned_data, admin_actor(request)

@@ -70,7 +70,7 @@ class OpenStreams:
             self._open[reader] += free
             return free
 
-    def give_back(self, reader: str) -> None:
+    def refund_try(self, reader: str) -> None:
         with self._lock:
             self._open[reader] -= 1
             if self._open[reader] <= 0:

@@ -77,7 +77,7 @@ class ThrottledLoginView(LoginView):
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         """A right password does not count as a guess."""
-        give_back(keys_of(self.request))
+        refund_try(keys_of(self.request))
         return self.admit(form)
 
     def admit(self, form: AuthenticationForm) -> HttpResponse:
@@ -114,14 +114,14 @@ def code_keys(request: HttpRequest, user_id: str) -> list[Counted]:
     return [("code", user_id), ("code day", user_id), ("address", client_ip(request) or "")]
 
 
-def count_try(keys: Iterable[Counted]) -> None:
-    """Count one guess under every key; TooMany where that is one too many."""
+def count_try(keys: Iterable[Counted], *, what: str = "sign-in") -> None:
+    """Count one guess of `what` under each key. TooManyRequests if a key is over its limit."""
     for scope, key in keys:
         tries, seconds = settings.RUNG_SIGN_IN_LIMITS[scope]
-        hit(f"sign-in {scope}", key, limit=tries, per=seconds)
+        hit(f"{what} {scope}", key, limit=tries, per=seconds)
 
 
-def give_back(keys: Iterable[Counted]) -> None:
-    """It was none: it was right."""
+def refund_try(keys: Iterable[Counted], *, what: str = "sign-in") -> None:
+    """Take the counted guess back: the secret was right."""
     for scope, key in keys:
-        refund(f"sign-in {scope}", key)
+        refund(f"{what} {scope}", key)

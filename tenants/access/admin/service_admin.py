@@ -146,7 +146,7 @@ class ServiceAdmin(ErrorsAsMessages, metaclass=_AbstractAdmin):
     Who holds the permission everywhere sees every row; a page may show admins of departments the rows of their scope.
     """
 
-    verb: ClassVar[Permission] = Permission.MANAGE_ORGANISATION
+    permission: ClassVar[Permission] = Permission.MANAGE_ORGANISATION
     add_form: ClassVar[type[ServiceForm] | None] = None
     fixed_fields: ClassVar[tuple[str, ...]] = ()
     """Given once, shown ever after."""
@@ -186,18 +186,18 @@ class ServiceAdmin(ErrorsAsMessages, metaclass=_AbstractAdmin):
             self.remove(admin_actor(request), obj)
 
     def reached(self, held: Access) -> Q:
-        """Rows that a person reaches who does not hold the verb everywhere: none, unless a page says otherwise."""
+        """Rows for a user who does not have the permission everywhere: none, unless a page says otherwise."""
         return Q(pk__in=[])
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows, held = super().get_queryset(request), request_access(request)
-        return rows if held.can(self.verb) else rows.filter(self.reached(held))
+        return rows if held.can(self.permission) else rows.filter(self.reached(held))
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Offer only projects and departments where the verb is allowed."""
+        """Offer only projects and departments where the permission is allowed."""
         offered = {"project": request_access(request).projects, "department": request_access(request).departments}
         if choices := offered.get(db_field.name):
-            kwargs["queryset"] = choices(self.verb)
+            kwargs["queryset"] = choices(self.permission)
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
@@ -213,14 +213,14 @@ class ServiceAdmin(ErrorsAsMessages, metaclass=_AbstractAdmin):
 
     def _absent_beyond_reach(self, request: HttpRequest, object_id: str) -> None:
         """History is kept of rows that are gone, and of rows that are not one's own: to others both are absent."""
-        if not request_access(request).can(self.verb) and self.get_object(request, unquote(object_id)) is None:
+        if not request_access(request).can(self.permission) and self.get_object(request, unquote(object_id)) is None:
             raise Http404
 
     def _allowed(self, request: HttpRequest, obj: Any = None) -> bool:
         held = request_access(request)
-        if held.can(self.verb):
+        if held.can(self.permission):
             return True
-        scoped = type(self).reached is not ServiceAdmin.reached and held.holds(self.verb)
+        scoped = type(self).reached is not ServiceAdmin.reached and held.holds(self.permission)
         return scoped and (obj is None or self.model._default_manager.filter(self.reached(held), pk=obj.pk).exists())
 
     def has_module_permission(self, request: HttpRequest) -> bool:

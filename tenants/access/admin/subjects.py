@@ -50,7 +50,7 @@ class RoleForm(ServiceForm):
 
 @admin.register(AccessRole)
 class AccessRoleAdmin(ServiceAdmin):
-    verb = Permission.MANAGE_ACCESS
+    permission = Permission.MANAGE_ACCESS
     form = RoleForm
     list_display = ["name", "custom", "enabled", "allows"]
     list_filter = ["custom", "enabled"]
@@ -205,7 +205,7 @@ class MembershipCreateForm(ServiceForm):
 
 @admin.register(Membership)
 class MembershipAdmin(ServiceAdmin):
-    verb = Permission.MANAGE_ACCESS
+    permission = Permission.MANAGE_ACCESS
     form = MembershipForm
     add_form = MembershipCreateForm
     fixed_fields = ("subject", "scope", "created_by", "created_at")
@@ -271,7 +271,7 @@ class ServiceAccountCreateForm(ServiceForm):
 
 @admin.register(ServiceAccount)
 class ServiceAccountAdmin(ServiceAdmin):
-    verb = Permission.MANAGE_ACCESS
+    permission = Permission.MANAGE_ACCESS
     form = ServiceAccountForm
     add_form = ServiceAccountCreateForm
     fixed_fields = ("name", "client_id", "created_by", "created_at", "last_login")

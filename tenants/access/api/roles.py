@@ -47,7 +47,7 @@ class OwnPermissions(Route):
     def get(self, request: Request) -> Response:
         """A summary of the caller's permissions."""
         access = access_for(actor_of(request))
-        return Response(permissions_json(access.verbs, access.verbs_in()))
+        return Response(permissions_json(access.permissions, access.permissions_in()))
 
 
 class PermissionSets(Route):
@@ -99,7 +99,7 @@ class PermittedScopes(Route):
         found = {}
         for action in ACTIONS:
             needed = NEEDS.get((kind, action))
-            grants = [] if needed is None else [each for each in reaching if needed <= each.verbs]
+            grants = [] if needed is None else [each for each in reaching if needed <= each.permissions]
             found[action] = scopes_json([EVERYTHING] if needed == frozenset() else grants)
         return Response(found)
 

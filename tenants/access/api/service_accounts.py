@@ -105,8 +105,8 @@ def _account_json(account: ServiceAccount) -> dict[str, Any]:
     return rendered(AccountSchema, account, tenantId=str(TENANT_ID))
 
 
-def _account(actor: Actor, account_id: UUID, verb: Permission = Permission.MANAGE_ACCESS) -> ServiceAccount:
-    require(actor, verb)
+def _account(actor: Actor, account_id: UUID, permission: Permission = Permission.MANAGE_ACCESS) -> ServiceAccount:
+    require(actor, permission)
     found = ServiceAccount.objects.filter(pk=account_id).first()
     if found is None:
         raise NotFound

@@ -202,8 +202,8 @@ UserCount = count_route(
 )
 
 
-def _user(actor: Actor, user_id: int, verb: Permission = Permission.MANAGE_ACCESS) -> User:
-    require(actor, verb)
+def _user(actor: Actor, user_id: int, permission: Permission = Permission.MANAGE_ACCESS) -> User:
+    require(actor, permission)
     found = User.objects.filter(pk=user_id).first()
     if found is None:
         raise NotFound

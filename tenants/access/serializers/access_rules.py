@@ -252,34 +252,34 @@ class RulesCreated(serializers.Serializer[Any]):
 ROOT: Final = "rung"
 
 
-def permissions_json(verbs: Permissions, everywhere: Permissions | None = None) -> list[dict[str, Any]]:
-    """Resource types with the actions that these verbs allow, some of them in the whole installation only."""
+def permissions_json(permissions: Permissions, everywhere: Permissions | None = None) -> list[dict[str, Any]]:
+    """Resource types with the actions that these permissions allow, some of them in the whole installation only."""
     return [
         {"resourceType": each.type, "displayName": each.title, "groupId": each.group, "actions": actions}
-        for each, actions in allowed_actions(verbs, everywhere)
+        for each, actions in allowed_actions(permissions, everywhere)
     ]
 
 
-def plain_permissions(verbs: Permissions) -> list[dict[str, Any]]:
+def plain_permissions(permissions: Permissions) -> list[dict[str, Any]]:
     """The same without titles."""
-    return [{"resourceType": each.type, "actions": actions} for each, actions in allowed_actions(verbs)]
+    return [{"resourceType": each.type, "actions": actions} for each, actions in allowed_actions(permissions)]
 
 
 def set_json(each: PermissionSet) -> dict[str, Any]:
     """A permission set with what it comes to."""
     said = {"id": each.id, "name": each.name, "description": each.description}
-    return {**said, "permissions": plain_permissions(each.verbs)}
+    return {**said, "permissions": plain_permissions(each.permissions)}
 
 
 def role_v1(role: AccessRole) -> dict[str, Any]:
-    return {**_role(role), "permissions": permissions_json(role.verbs), "kubernetesPermissions": None}
+    return {**_role(role), "permissions": permissions_json(role.permissions), "kubernetesPermissions": None}
 
 
 def role_v2(role: AccessRole) -> dict[str, Any]:
     """As Run:ai's second version says it."""
     sets = PREDEFINED.get(role.key, tuple(role.permission_sets))
     chosen = [{"id": each, "name": SETS[each].name} for each in sets if each in SETS]
-    return {**_role(role), "permissionSets": chosen, "permissions": plain_permissions(role.verbs)}
+    return {**_role(role), "permissionSets": chosen, "permissions": plain_permissions(role.permissions)}
 
 
 def _role(role: AccessRole) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def require_may_grant(
 
 def outranks(actor: Actor, subject: User | ServiceAccount) -> bool:
     """Does the actor hold whatever the subject was given anywhere, be it disabled now or not?"""
-    own = access_for(actor).verbs_in()
+    own = access_for(actor).permissions_in()
     if own == ALL_PERMISSIONS or subject.pk is None:
         return own == ALL_PERMISSIONS or not (isinstance(subject, User) and subject.is_superuser)
     if isinstance(subject, User):
@@ -122,7 +122,7 @@ def outranks(actor: Actor, subject: User | ServiceAccount) -> bool:
     else:
         about, given = Q(service_account=subject), frozenset()
     roles = AccessRole.objects.filter(memberships__in=Membership.objects.filter(about))
-    return given.union(*(role.verbs for role in roles)) <= own
+    return given.union(*(role.permissions for role in roles)) <= own
 
 
 def require_outranks(actor: Actor, subject: User | ServiceAccount) -> None:
@@ -169,10 +169,10 @@ def _known(role: AccessRole | str) -> AccessRole:
 def _check_not_stronger(actor: Actor, membership: Membership) -> None:
     """Who grants, changes or revokes a role holds all its permissions in the same scope."""
     role = membership.role
-    own = access_for(actor).verbs_in(
+    own = access_for(actor).permissions_in(
         project=membership.project, department=membership.department, cluster=membership.cluster
     )
-    if not role.verbs <= own:
+    if not role.permissions <= own:
         raise Forbidden(_("You cannot grant a role with more permissions than you have here."))
 
 

@@ -22,7 +22,6 @@ from datetime import datetime
 from typing import Any, Final
 
 import jwt
-from django.conf import settings
 from django.contrib.auth.hashers import check_password, make_password
 from django.db import transaction
 from django.db.models import QuerySet
@@ -377,11 +376,11 @@ def _signing_key() -> bytes:
 
 @contextmanager
 def throttle_guess(what: str, *, name: str, address: str) -> Iterator[None]:
-    """One try of `what` for a name from an address: TooMany before it is looked at; given back unless it fails."""
-    keys = {"name": f"{address} {name}", "address": address}
-    for scope, key in keys.items():
-        tries, seconds = settings.RUNG_SIGN_IN_LIMITS[scope]
-        rate_limit.hit(f"{what} {scope}", key, limit=tries, per=seconds)
+    """Count a try of `what` before the secret is checked; take it back if the block ends without an exception.
+
+    Raises TooManyRequests if the name from this address, or the address, is over its limit.
+    """
+    keys = [("name", f"{address} {name}"), ("address", address)]
+    rate_limit.count_try(keys, what=what)
     yield
-    for scope, key in keys.items():
-        rate_limit.refund(f"{what} {scope}", key)
+    rate_limit.refund_try(keys, what=what)

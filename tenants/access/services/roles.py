@@ -95,7 +95,7 @@ def _store(role: AccessRole) -> None:
 
 def _check_not_stronger(actor: Actor, role: AccessRole) -> None:
     """A role can be given anywhere, so what is in it must be held everywhere."""
-    if not role.verbs <= access_for(actor).verbs_in():
+    if not role.permissions <= access_for(actor).permissions_in():
         raise Forbidden(_("The role has permissions that you do not have."))
 
 

@@ -285,7 +285,7 @@ def _update_groups(user: User, identity: Identity, actor: Actor) -> None:
 def _rules(user: User) -> bool:
     """May they let others in, be it only into one project?"""
     access = access_for(Actor(ActorKind.USER, str(user.pk), user.username, Channel.UI))
-    return bool(access.verbs & POWER)
+    return bool(access.permissions & POWER)
 
 
 def _as(user: User, actor: Actor) -> Actor:

@@ -27,7 +27,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from portal.kit.errors import NotFound, RungError
 from portal.kit.pages.api_snippets import ApiRequest, action_snippet, form_snippets, portal_address
 from portal.kit.pages.forms import form_data, suggestions
-from portal.kit.security.rate_limit import code_keys, count_try, give_back, keys_for
+from portal.kit.security.rate_limit import code_keys, count_try, keys_for, refund_try
 from portal.kit.security.request_identity import actor_of
 from portal.sso.provider import configured_provider
 from tenants.access.forms import AccessKeyForm, PasswordForm, ProofForm, SetUpForm
@@ -250,7 +250,7 @@ def _reauthenticate(request: HttpRequest, user: User, form: ProofForm) -> None:
     keys = keys_for(request, user.get_username()) if known_by_password else code_keys(request, str(user.pk))
     count_try(keys)
     second_factor.reauthenticate(user=user, proof=form.cleaned_data["proof"], actor=actor_of(request))
-    give_back(keys)
+    refund_try(keys)
 
 
 def _remove(request: HttpRequest, user: User, _form: ProofForm) -> HttpResponse:

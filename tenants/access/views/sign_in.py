@@ -20,7 +20,7 @@ from portal.audit.services import record, record_refusal
 from portal.kit.errors import RungError, TooManyRequests
 from portal.kit.pages.forms import form_data
 from portal.kit.security.actors import Actor, ActorKind
-from portal.kit.security.rate_limit import Counted, code_keys, count_try, give_back
+from portal.kit.security.rate_limit import Counted, code_keys, count_try, refund_try
 from portal.kit.security.rate_limit import ThrottledLoginView as PasswordSignIn
 from portal.kit.security.request_identity import actor_of, client_ip, request_origin
 from portal.sso.flow import LoginAttempt, begin_login, finish_login
@@ -161,7 +161,7 @@ def second_factor_step(request: HttpRequest) -> HttpResponse:
         record(pending_actor(request, user), "session.start", user, result=Result.DENIED, detail={"code": "wrong_code"})
         form.add_error("code", _("This code is wrong, expired or already used."))
         return _code_page(request, form)
-    give_back(keys)
+    refund_try(keys)
     if kind == "recovery":
         _show_remaining_codes(request, user)
     return open_session(request, user, onward=waiting.onward, shown=f"{waiting.shown}, {kind}", factor=kind)
@@ -196,14 +196,14 @@ def from_provider(request: HttpRequest) -> HttpResponse:
             )
     except (TooManyRequests, ProviderUnavailable) as error:
         if isinstance(error, ProviderUnavailable):
-            give_back([address])
+            refund_try([address])
         return _page(request, error)
     except RungError as error:
         said = {"subject": identity.subject, "name": identity.username} if identity is not None else {}
         detail = {"issuer": provider.issuer, **said}
         record_refusal(actor_of(request), "session.start", error, entity_type="user", detail=detail)
         return _page(request, error)
-    give_back([address])
+    refund_try([address])
     return response
 
 

@@ -45,18 +45,18 @@ class BoundedCSV(CSV):
 
 
 class WholeImportMixin(ImportExportMixin):
-    """CSV in and out for people who hold the page's verb; every line goes through the resource's service."""
+    """CSV in and out for people who hold the page's permission; every line goes through the resource's service."""
 
-    verb: ClassVar[Permission]
+    permission: ClassVar[Permission]
     formats: ClassVar[list[type[CSV]]] = [BoundedCSV]
     skip_export_form = True
     show_change_form_export = False
 
     def has_import_permission(self, request: HttpRequest) -> bool:
-        return request_access(request).can(self.verb)
+        return request_access(request).can(self.permission)
 
     def has_export_permission(self, request: HttpRequest) -> bool:
-        return request_access(request).can(self.verb)
+        return request_access(request).can(self.permission)
 
     def get_import_resource_kwargs(self, request: HttpRequest, **kwargs: Any) -> dict[str, Any]:
         return {**super().get_import_resource_kwargs(request, **kwargs), "actor": admin_actor(request)}

@@ -166,7 +166,7 @@ class QuotaAdmin(WholeImportMixin, PlannedAdmin, SimpleHistoryAdmin):
 
 @admin.register(ProjectQuota)
 class ProjectQuotaAdmin(QuotaAdmin):
-    verb = Permission.MANAGE_PROJECT_QUOTA
+    permission = Permission.MANAGE_PROJECT_QUOTA
     form = ProjectQuotaForm
     resource_classes: ClassVar[list[type[Any]]] = [ProjectQuotaResource]
     fixed_fields = ("project", "node_pool")
@@ -175,7 +175,7 @@ class ProjectQuotaAdmin(QuotaAdmin):
     search_fields = ["project__name", "project__department__name"]
 
     def reached(self, held: Access) -> Q:
-        return Q(project__in=held.projects(self.verb))
+        return Q(project__in=held.projects(self.permission))
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
         row = form.instance
@@ -191,7 +191,7 @@ class ProjectQuotaAdmin(QuotaAdmin):
 
 @admin.register(DepartmentQuota)
 class DepartmentQuotaAdmin(QuotaAdmin):
-    verb = Permission.MANAGE_DEPARTMENT_QUOTA
+    permission = Permission.MANAGE_DEPARTMENT_QUOTA
     form = DepartmentQuotaForm
     resource_classes: ClassVar[list[type[Any]]] = [DepartmentQuotaResource]
     fixed_fields = ("department", "node_pool")
@@ -225,7 +225,7 @@ class PriorityCapForm(ServiceForm):
 
 @admin.register(PriorityCap)
 class PriorityCapAdmin(PlannedAdmin, SimpleHistoryAdmin):
-    verb = Permission.MANAGE_PROJECT_QUOTA
+    permission = Permission.MANAGE_PROJECT_QUOTA
     form = PriorityCapForm
     fixed_fields = ("project", "priority")
     list_display = ["project", "priority", "gpu_limit_text"]
@@ -233,7 +233,7 @@ class PriorityCapAdmin(PlannedAdmin, SimpleHistoryAdmin):
     search_fields = ["project__name", "priority"]
 
     def reached(self, held: Access) -> Q:
-        return Q(project__in=held.projects(self.verb))
+        return Q(project__in=held.projects(self.permission))
 
     def get_historical_record_context_helper(
         self, request: HttpRequest, historical_record: Any

@@ -43,7 +43,7 @@ class LimitForm(ServiceForm):
 
 @admin.register(TimeLimit, IdleLimit)
 class LimitAdmin(PlannedAdmin, SimpleHistoryAdmin):
-    verb = Permission.MANAGE_PROJECT_QUOTA
+    permission = Permission.MANAGE_PROJECT_QUOTA
     form = LimitForm
     fixed_fields = ("department", "project", "category")
     list_display = ["whose", "category", "minutes", "notice_minutes"]
@@ -52,7 +52,7 @@ class LimitAdmin(PlannedAdmin, SimpleHistoryAdmin):
     search_fields = ["project__name", "department__name"]
 
     def reached(self, held: Access) -> Q:
-        return Q(project__in=held.projects(self.verb)) | Q(
+        return Q(project__in=held.projects(self.permission)) | Q(
             department__in=held.departments(Permission.MANAGE_DEPARTMENT_QUOTA)
         )
 
@@ -97,7 +97,7 @@ class MinRuntimeForm(ServiceForm):
 
 @admin.register(MinRuntime)
 class MinRuntimeAdmin(PlannedAdmin, SimpleHistoryAdmin):
-    verb = Permission.MANAGE_PROJECT_QUOTA
+    permission = Permission.MANAGE_PROJECT_QUOTA
     form = MinRuntimeForm
     fixed_fields = ("department", "project")
     list_display = ["whose", "minutes"]
@@ -105,7 +105,7 @@ class MinRuntimeAdmin(PlannedAdmin, SimpleHistoryAdmin):
     search_fields = ["project__name", "department__name"]
 
     def reached(self, held: Access) -> Q:
-        return Q(project__in=held.projects(self.verb)) | Q(
+        return Q(project__in=held.projects(self.permission)) | Q(
             department__in=held.departments(Permission.MANAGE_DEPARTMENT_QUOTA)
         )
 

@@ -40,11 +40,11 @@ def granted(role: Role, project: Project, scope: str) -> Actor:
     return acting(MembershipFactory(role=role, **where[scope]).user)
 
 
-@pytest.mark.parametrize("verb", list(Permission))
+@pytest.mark.parametrize("permission", list(Permission))
 @pytest.mark.parametrize("role", list(Role))
-def test_every_role_and_verb(role: Role, verb: Permission, llm_team: Project) -> None:
+def test_every_role_and_verb(role: Role, permission: Permission, llm_team: Project) -> None:
     actor = granted(role, llm_team, SCOPE.get(role, "project"))
-    assert can(actor, verb, project=llm_team) is (verb in EXPECTED[role])
+    assert can(actor, permission, project=llm_team) is (permission in EXPECTED[role])
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.MEMBER, Role.OWNER, Role.DEPARTMENT_ADMIN])
@@ -53,8 +53,8 @@ def test_a_role_in_a_department_reaches_its_projects_and_no_others(
 ) -> None:
     actor = granted(role, llm_team, "department")
     standing = access_for(actor)
-    assert standing.verbs_in(project=llm_team) == EXPECTED[role]
-    assert standing.verbs_in(project=vision_team) == set()
+    assert standing.permissions_in(project=llm_team) == EXPECTED[role]
+    assert standing.permissions_in(project=vision_team) == set()
     assert list(visible_projects(actor)) == [llm_team]
     assert list(visible_departments(actor)) == [llm_team.department]
 
@@ -74,19 +74,19 @@ def test_a_viewer_of_everything_sees_everything_and_changes_nothing(llm_team: Pr
 def test_several_roles_add_up(llm_team: Project) -> None:
     actor = granted(Role.VIEWER, llm_team, "department")
     MembershipFactory(user_id=int(actor.id), project=llm_team, role=Role.OWNER)
-    assert access_for(actor).verbs_in(project=llm_team) == OWNER
+    assert access_for(actor).permissions_in(project=llm_team) == OWNER
 
 
 def test_department_admins_do_not_rule_the_installation(llm_team: Project) -> None:
     actor = granted(Role.DEPARTMENT_ADMIN, llm_team, "department")
-    for verb in (
+    for permission in (
         Permission.MANAGE_CLUSTERS,
         Permission.MANAGE_DICTIONARY,
         Permission.MANAGE_DEPARTMENT_QUOTA,
         Permission.MANAGE_ACCESS,
     ):
-        assert not can(actor, verb)
-        assert not can(actor, verb, department=llm_team.department)
+        assert not can(actor, permission)
+        assert not can(actor, permission, department=llm_team.department)
 
 
 def test_a_superuser_needs_no_membership(admin: User, llm_team: Project) -> None:

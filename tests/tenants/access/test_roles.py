@@ -62,10 +62,10 @@ def dana(db: None) -> User:
 
 
 class TestTheTable:
-    """Between verbs, permissions and permission sets."""
+    """Between permissions, permissions and permission sets."""
 
     def test_every_verb_is_in_a_set_and_behind_a_permission(self) -> None:
-        assert frozenset().union(*(each.verbs for each in SETS.values())) == ALL_PERMISSIONS
+        assert frozenset().union(*(each.permissions for each in SETS.values())) == ALL_PERMISSIONS
         assert frozenset().union(*NEEDS.values()) == ALL_PERMISSIONS
 
     def test_every_role_that_comes_with_rung_has_its_row(self, db: None) -> None:
@@ -74,7 +74,7 @@ class TestTheTable:
         assert permissions_of_role(Role.PLATFORM_ADMIN) == ALL_PERMISSIONS
 
     def test_each_role_holds_what_the_weaker_ones_hold_but_members_do_not_look_at_access(self) -> None:
-        ranks = [verbs - {Permission.VIEW_ACCESS} for verbs in map(permissions_of_role, Role)]
+        ranks = [permissions - {Permission.VIEW_ACCESS} for permissions in map(permissions_of_role, Role)]
         assert all(weaker < stronger for weaker, stronger in pairwise(ranks))
         assert [role for role in Role if Permission.VIEW_ACCESS not in permissions_of_role(role)] == [Role.MEMBER]
 
@@ -84,7 +84,7 @@ class TestCustomRoles:
 
     def test_it_allows_its_sets_and_nothing_else(self, llm_team: Project, dana: User) -> None:
         grant(subject=dana, role=custom("view", "manage-workloads"), project=llm_team, actor=SYSTEM)
-        assert access_for(acting(dana)).verbs_in(project=llm_team) == {
+        assert access_for(acting(dana)).permissions_in(project=llm_team) == {
             Permission.VIEW_PROJECT,
             Permission.VIEW_DEPARTMENT,
             Permission.MANAGE_ANY_WORKLOAD,
@@ -222,7 +222,7 @@ class TestGroups:
     def test_its_role_adds_to_ones_own(self, group: Group, bob: User, llm_team: Project) -> None:
         assert not can(acting(bob), Permission.MANAGE_MEMBERS, project=llm_team)
         bob.groups.add(group)
-        assert access_for(acting(bob)).verbs_in(project=llm_team) == permissions_of_role(Role.OWNER)
+        assert access_for(acting(bob)).permissions_in(project=llm_team) == permissions_of_role(Role.OWNER)
 
     def test_t62_whoever_leaves_it_is_out_with_the_next_question(
         self, group: Group, dana: User, llm_team: Project
@@ -311,7 +311,7 @@ class TestLimits:
 
     def test_reading_only_leaves_looking(self, admin: User, llm_team: Project) -> None:
         actor = self.narrowed(admin, read_only=True)
-        assert access_for(actor).verbs == READ_PERMISSIONS
+        assert access_for(actor).permissions == READ_PERMISSIONS
         assert list(visible_projects(actor)) == [llm_team]
         assert not can(actor, Permission.MANAGE_ACCESS)
         assert not can(actor, Permission.SUBMIT, project=llm_team)
@@ -334,7 +334,7 @@ class TestLimits:
         self, alice: User, llm_team: Project, vision_team: Project
     ) -> None:
         own = self.narrowed(alice, department_id=llm_team.department_id)
-        assert access_for(own).verbs_in(project=llm_team) == permissions_of_role(Role.OWNER)
+        assert access_for(own).permissions_in(project=llm_team) == permissions_of_role(Role.OWNER)
         assert not can(own, Permission.VIEW_DEPARTMENT, department=llm_team.department)
         for limits in ({"department_id": vision_team.department_id}, {"project_id": vision_team.pk}):
             assert not visible_projects(self.narrowed(alice, **limits)).exists()
@@ -367,7 +367,7 @@ def test_postgresql_reads_the_same_rights_and_rules(postgres_db: str) -> None:
     group, cluster = get_or_create_group("ml-engineers"), membership.project.cluster
     membership.user.groups.add(group)
     grant(subject=group, role=Role.DEPARTMENT_ADMIN, cluster=cluster, actor=SYSTEM)
-    assert access_for(acting(membership.user)).verbs_in(project=membership.project) == permissions_of_role(
+    assert access_for(acting(membership.user)).permissions_in(project=membership.project) == permissions_of_role(
         Role.DEPARTMENT_ADMIN
     )
     for name, column in COLUMNS.items():
