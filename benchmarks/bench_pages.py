@@ -70,6 +70,7 @@ STARTABLE: Final = "startable=true"
 VARIANTS: Final[Mapping[str, Sequence[str]]] = {
     "/workloads/": ("?phase=Pending", "?q=rare", "?suggest=project&project=p1"),
     "/projects/": ("?cluster=c0",),
+    "/clusters/<slug:name>/": ("?tab=activity&span=7d",),
     "/api/v1/org-unit/projects": (f"?{STARTABLE}&filterBy=parentName==d0", f"?{STARTABLE}"),
     "/audit/": ("?action=workload.created",),
     "/api/v1/workloads": ("?search=rare",),

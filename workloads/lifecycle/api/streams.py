@@ -69,7 +69,7 @@ def _opened(request: Request, source: EventSource) -> HttpResponseBase:
     reader = f"{actor.kind}:{actor.id}"
     if not OPEN.take(reader):
         raise TooManyRequests(_("You have too many open streams. Close one."), retry_after=10)
-    return stream(request._request, source, lambda: OPEN.give_back(reader))  # DRF's own way to it
+    return stream(request._request, source, lambda: OPEN.refund_try(reader))  # DRF's own way to it
 
 
 def _admitted(view: Route, request: Request) -> Actor:
