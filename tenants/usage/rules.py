@@ -1,4 +1,4 @@
-"""What some projects borrow and lend in one node pool, from samples of the quota balances of all projects. Pure.
+"""What some projects borrow and lend in one node pool, by samples of the quota balances of all projects; trends. Pure.
 
 A quota balance is what a project deserves less what it holds. A project borrows what it holds above its deserved quota.
 What others leave unused below theirs is lent in proportion, since no scheduler says which idle GPU went to whom. Where
@@ -122,3 +122,49 @@ class LoanRow:
     @property
     def gpus_now(self) -> float:
         return self.gpu / MILLI
+
+
+@dataclass(frozen=True, slots=True)
+class TrendPoint:
+    """One part: GPU thousandths held and on the dashed reference line, and their places in SVG units."""
+
+    at: datetime
+    held: int
+    reference: int
+    x: float
+    held_y: float
+    reference_y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Marks in runs without a gap. `top`: the GPU thousandths at the upper edge."""
+
+    runs: tuple[tuple[TrendPoint, ...], ...]
+    top: int
+
+    @property
+    def marks(self) -> list[TrendPoint]:
+        """All of them, oldest first."""
+        return [mark for run in self.runs for mark in run]
+
+    @property
+    def held_lines(self) -> list[str]:
+        """Corners of the line of what was held, a text per run."""
+        return [" ".join(f"{mark.x:.1f},{mark.held_y:.1f}" for mark in run) for run in self.runs]
+
+    @property
+    def reference_lines(self) -> list[str]:
+        """Corners of the reference line."""
+        return [" ".join(f"{mark.x:.1f},{mark.reference_y:.1f}" for mark in run) for run in self.runs]
+
+    @property
+    def mean(self) -> int:
+        """GPU thousandths held on average over the parts with a sample, to a tenth of a GPU."""
+        marks = self.marks
+        return int(round(sum(mark.held for mark in marks) / len(marks), -2)) if marks else 0
+
+    @property
+    def most(self) -> int:
+        """The highest average of a part, to a tenth of a GPU: less than the most that was held at one moment."""
+        return round(max((mark.held for mark in self.marks), default=0), -2)

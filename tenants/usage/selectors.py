@@ -31,7 +31,7 @@ from clusters.watch.selectors import (
 from scheduling.model.resources import MILLI, ZERO, Resources
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
-from tenants.usage.rules import BORROWED, BorrowLedger, LoanRow, Parties, ledger_of
+from tenants.usage.rules import BORROWED, BorrowLedger, LoanRow, Parties, Trend, TrendPoint, ledger_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,56 +291,13 @@ def _covering(work: Iterable[EvictableWork], over: float) -> list[EvictableWork]
 SPANS: Final = {"24h": (timedelta(days=1), 48), "7d": (timedelta(days=7), 56)}
 """How far back, and in how many parts."""
 TITLES: Final = {"24h": gettext_lazy("24 hours"), "7d": gettext_lazy("7 days")}
+PART_TITLES: Final = {"24h": gettext_lazy("half-hour"), "7d": gettext_lazy("3-hour")}
+COMPLETE: Final = 0.95
+"""Share of the parts with a sample from which the trend covers its span."""
 WIDTH: Final = 640
 HEIGHT: Final = 100
 GAP: Final = 1.5
 """Parts without a sample after which the line is broken."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrendPoint:
-    """One part: GPU thousandths held and on the dashed reference line, and their places in SVG units."""
-
-    at: datetime
-    held: int
-    reference: int
-    x: float
-    held_y: float
-    reference_y: float
-
-
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """Marks in runs without a gap. `top`: the GPU thousandths at the upper edge."""
-
-    runs: tuple[tuple[TrendPoint, ...], ...]
-    top: int
-
-    @property
-    def marks(self) -> list[TrendPoint]:
-        """All of them, oldest first."""
-        return [mark for run in self.runs for mark in run]
-
-    @property
-    def held_lines(self) -> list[str]:
-        """Corners of the line of what was held, a text per run."""
-        return [" ".join(f"{mark.x:.1f},{mark.held_y:.1f}" for mark in run) for run in self.runs]
-
-    @property
-    def reference_lines(self) -> list[str]:
-        """Corners of the reference line."""
-        return [" ".join(f"{mark.x:.1f},{mark.reference_y:.1f}" for mark in run) for run in self.runs]
-
-    @property
-    def mean(self) -> int:
-        """GPU thousandths held on average, to a tenth of a GPU."""
-        marks = self.marks
-        return int(round(sum(mark.held for mark in marks) / len(marks), -2)) if marks else 0
-
-    @property
-    def most(self) -> int:
-        """The most that a part held on average, to a tenth of a GPU."""
-        return round(max((mark.held for mark in self.marks), default=0), -2)
 
 
 def chosen_span(text: str) -> str:
@@ -351,8 +308,17 @@ def chosen_span(text: str) -> str:
 def trend_context(unit: Project | Department | Cluster, span: str, *, now: datetime) -> dict[str, Any]:
     """What `trend.html` shows."""
     words = _("GPUs of the nodes") if isinstance(unit, Cluster) else _("deserved quota")
-    shown = {"trend": trend_of(unit, span=span, now=now), "reference": words}
-    return {**shown, "span": span, "spans": TITLES.items(), "back": _("%(span)s ago") % {"span": TITLES[span]}}
+    trend, parts = trend_of(unit, span=span, now=now), SPANS[span][1]
+    return {
+        "trend": trend,
+        "reference": words,
+        "part": PART_TITLES[span],
+        "parts": parts,
+        "incomplete": len(trend.marks) < COMPLETE * parts,
+        "span": span,
+        "spans": TITLES.items(),
+        "back": _("%(span)s ago") % {"span": TITLES[span]},
+    }
 
 
 def trend_of(unit: Project | Department | Cluster, *, span: str, now: datetime) -> Trend:

@@ -25,7 +25,8 @@ from portal.kit.pages.api_snippets import ApiRequest, action_snippet, form_snipp
 from portal.kit.pages.forms import PageForm, form_data
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
-from tenants.usage.selectors import Trend, draw
+from tenants.usage.rules import Trend
+from tenants.usage.selectors import draw
 from workloads.dictionary.models import HIGHEST_VALUE, LOWEST_VALUE, Priority
 from workloads.dictionary.selectors import require_dictionary
 from workloads.replay import services as replay_services

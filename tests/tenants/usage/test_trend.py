@@ -12,7 +12,7 @@ from clusters.watch.models import Sample
 from clusters.watch.selectors import ALL, SeriesPoint, TimeWindow
 from tenants.access.models import User
 from tenants.organisation.models import Project
-from tenants.usage.selectors import HEIGHT, WIDTH, draw
+from tenants.usage.selectors import HEIGHT, PART_TITLES, SPANS, WIDTH, draw
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -55,10 +55,36 @@ def test_the_page_shows_the_line_and_the_same_numbers_as_a_table(
     at = timezone.now() - HOUR
     Sample.objects.create(cluster=llm_team.cluster, kind="project", owner=str(llm_team.pk), at=at, figures=figures)
     page = client_of(bob).get(f"/projects/{llm_team.name}/?span=7d").content.decode()
-    assert "2.5 GPUs allocated on average, 2.5 GPUs at most" in page
+    assert "2.5 GPUs allocated on average, highest 3-hour average 2.5 GPUs; dashed: deserved quota." in page
     assert '<polyline class="held"' in page
     assert "<td>2.5 GPUs</td>" in page
     assert 'href="?span=24h#use"' in page
+
+
+@pytest.mark.parametrize(
+    ("missing", "sentence"),
+    [
+        pytest.param(46, "Measured in 2 of 48 half-hour parts.", id="sampled for an hour"),
+        pytest.param(2, "", id="nearly complete"),
+    ],
+)
+def test_the_page_says_in_how_many_parts_of_the_span_there_is_a_sample(
+    client_of: Callable[[User], Client], bob: User, llm_team: Project, missing: int, sentence: str
+) -> None:
+    owner, figures = str(llm_team.pk), {ALL: {"gpu_held": 2500, "gpu_deserved": 4000}}
+    moments = [timezone.now() - HOUR * (part + 0.5) / 2 for part in range(48 - missing)]
+    Sample.objects.bulk_create(
+        Sample(cluster=llm_team.cluster, kind="project", owner=owner, at=at, figures=figures) for at in moments
+    )
+    page = client_of(bob).get(f"/projects/{llm_team.name}/").content.decode()
+    assert sentence in page
+    assert ("Measured in" in page) == bool(sentence)
+
+
+def test_a_part_is_called_by_its_length() -> None:
+    lengths = {span: back / parts for span, (back, parts) in SPANS.items()}
+    assert lengths == {"24h": HOUR / 2, "7d": 3 * HOUR}
+    assert {span: str(title) for span, title in PART_TITLES.items()} == {"24h": "half-hour", "7d": "3-hour"}
 
 
 def test_a_project_that_was_not_measured_says_so(
@@ -75,6 +101,6 @@ def test_the_page_of_a_cluster_shows_gpus_in_use_beside_those_of_its_nodes(
     at = timezone.now() - HOUR
     Sample.objects.create(cluster=cluster, kind="cluster", owner=str(cluster.pk), at=at, figures=figures)
     page = client_of(bob).get(f"/clusters/{cluster.name}/?tab=activity").content.decode()
-    assert "2.5 GPUs allocated on average, 2.5 GPUs at most; dashed: GPUs of the nodes." in page
+    assert "2.5 GPUs allocated on average, highest half-hour average 2.5 GPUs; dashed: GPUs of the nodes." in page
     assert "<td>8 GPUs</td>" in page
     assert 'href="?tab=activity&amp;span=7d#use"' in page
