@@ -72,7 +72,7 @@ def project_detail(request: HttpRequest, name: str) -> HttpResponse:
     rows = startable_rows(project)
     context = {
         "project": project,
-        **_over_time(project, [project], access, request.GET.get("span", "")),
+        **_over_time(project, access, request.GET.get("span", "")),
         "may_see_department": access.can(Permission.VIEW_DEPARTMENT, department=project.department),
         "rows": rows,
         "recipes": _snippets(request, project, rows) if access.can(Permission.MANAGE_PROJECT, project=project) else [],
@@ -104,7 +104,7 @@ def department_detail(request: HttpRequest, department_id: int) -> HttpResponse:
         "may_enforce": access.can(Permission.MANAGE_DEPARTMENT_QUOTA, department=department),
         "page": page,
         "projects": [(each, rows[each.pk]) for each in page.rows],
-        **_over_time(department, list(department.projects.all()), access, request.GET.get("span", "")),
+        **_over_time(department, access, request.GET.get("span", "")),
     }
     return render(request, "tenants/organisation/department.html", context)
 
@@ -131,14 +131,14 @@ def _department_or_404(access: Access, department_id: int) -> Department:
     return found
 
 
-def _over_time(unit: Project | Department, projects: Sequence[Project], access: Access, span: str) -> dict[str, Any]:
+def _over_time(unit: Project | Department, access: Access, span: str) -> dict[str, Any]:
     """Use and loans of a project, or of a department with all its projects, for `trend.html` and `borrowing.html`."""
     span, now = chosen_span(span), timezone.now()
     visible = dict(access.projects().filter(cluster=unit.cluster_id).values_list("pk", "name"))
     return {
         "cluster": unit.cluster,
         **trend_context(unit, span, now=now),
-        "borrowing": borrowing_of(projects, unit.cluster, visible=visible, span=span, now=now),
+        "borrowing": borrowing_of(unit, visible=visible, span=span, now=now),
         "borrowing_basis": basis_of_borrowing(unit.cluster),
     }
 

@@ -1,6 +1,6 @@
 """REST of departments and projects in numbers: metrics, sampled every minute, and telemetry of now."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery, Sum
@@ -124,19 +124,20 @@ class ProjectMetrics(Route):
 
 SPAN: Final = OpenApiParameter("span", str, enum=list(SPANS), description="How far back; default: 24h.")
 BORROWING: Final = (
-    "Beyond Run:ai. From usage samples. What projects leave unused of their deserved quota counts as lent in "
-    "proportion, because schedulers do not say which idle GPU went to whom. Names of projects you may not see are "
-    "withheld."
+    "Beyond Run:ai. From usage samples. What projects hold above their deserved quota is borrowed inside their "
+    "department first; only the excess of a whole department is borrowed from other departments. What lies unused "
+    "counts as lent in proportion, because schedulers do not say which idle GPU went to whom. Names of projects you "
+    "may not see are withheld."
 )
 
 
-def _borrowing(request: Request, projects: Collection[Project], cluster: Cluster) -> Response:
+def _borrowing(request: Request, unit: Project | Department) -> Response:
     span = request.query_params.get("span") or next(iter(SPANS))
     if span not in SPANS:
         raise BadRequest.at("/span", "unknown", f"{span[:20]!r} is not a valid span.", allowed=SPANS)
-    visible = dict(visible_projects(actor_of(request)).filter(cluster=cluster).values_list("pk", "name"))
-    found = borrowing_of(projects, cluster, visible=visible, span=span, now=timezone.now())
-    return Response(borrowing_json(found, basis_of_borrowing(cluster)))
+    visible = dict(visible_projects(actor_of(request)).filter(cluster=unit.cluster).values_list("pk", "name"))
+    found = borrowing_of(unit, visible=visible, span=span, now=timezone.now())
+    return Response(borrowing_json(found, basis_of_borrowing(unit.cluster)))
 
 
 class ProjectBorrowing(Route):
@@ -156,7 +157,7 @@ class ProjectBorrowing(Route):
         unit = visible_projects(actor_of(request)).select_related("cluster").filter(pk=unit_id).first()
         if unit is None:
             raise NotFound
-        return _borrowing(request, [unit], unit.cluster)
+        return _borrowing(request, unit)
 
 
 class DepartmentBorrowing(Route):
@@ -176,7 +177,7 @@ class DepartmentBorrowing(Route):
         unit = visible_departments(actor_of(request)).select_related("cluster").filter(pk=unit_id).first()
         if unit is None:
             raise NotFound
-        return _borrowing(request, list(unit.projects.all()), unit.cluster)
+        return _borrowing(request, unit)
 
 
 UnitRow = TypeVar("UnitRow", Project, Department)

@@ -1,8 +1,12 @@
 """What some projects borrow and lend in one node pool, by samples of the quota balances of all projects; trends. Pure.
 
-A quota balance is what a project deserves less what it holds. A project borrows what it holds above its deserved quota.
-What others leave unused below theirs is lent in proportion, since no scheduler says which idle GPU went to whom. Where
-more is borrowed than lent, the rest is capacity that no project deserves.
+A quota balance is what a project deserves less what it holds. A project borrows what it holds above its deserved quota,
+first from its department: what the other projects there leave unused, and what the department deserves beyond its
+projects. Only the excess of a whole department is borrowed from other departments, and only the unused rest of a whole
+department is lent to them. A department that deserves less than its projects counts with their sum, as in Kueue.
+
+Each time, what is unused is lent in proportion, since no scheduler says which idle GPU went to whom. Where more is
+borrowed than lent, the rest is capacity that nothing deserves.
 """
 
 from collections import defaultdict
@@ -16,14 +20,23 @@ from scheduling.model.resources import MILLI
 BORROWED: Final = "borrowed"
 LENT: Final = "lent"
 UNDESERVED: Final = None
-"""The lender of capacity that no project deserves."""
+"""The lender of capacity that neither a project nor a department deserves."""
 
 Balances = Mapping[str, float]
-"""By project key: deserved less held, in GPU thousandths. A project that is missing holds what it deserves."""
+"""By project key: deserved less held, in GPU thousandths. A project that is missing holds what it deserves.
+
+By `spare_key` of a department: what it deserves beyond its projects. One that is missing deserves as much as they do.
+"""
+_SPARE: Final = "department-"
+
+
+def spare_key(department: object) -> str:
+    """The key of a department in balances, by its primary key."""
+    return f"{_SPARE}{department}"
 
 
 class LoanKey(NamedTuple):
-    """direction: BORROWED or LENT. counterparty: a party; UNDESERVED is capacity that no project deserves."""
+    """direction: BORROWED or LENT. counterparty: a party; UNDESERVED: nothing deserves it."""
 
     direction: str
     counterparty: str | None
@@ -33,12 +46,20 @@ class LoanKey(NamedTuple):
 class Parties:
     """Whose loans these are, and how the other projects are grouped.
 
-    own: keys of projects. names: the party of another project by its key; `others` is that of all the rest.
+    own: keys of balances. names: the party of another project by its key; `others` is that of all the rest, `spare`
+    that of what departments deserve beyond their projects. departments: by project key, the department's `spare_key`;
+    a project that is missing is a department of its own.
     """
 
     own: Collection[str]
     names: Mapping[str, str]
     others: str
+    spare: str
+    departments: Mapping[str, str]
+
+    def name_of(self, key: str) -> str:
+        """The party of a key that is not an own one."""
+        return self.spare if key.startswith(_SPARE) else self.names.get(key, self.others)
 
 
 @dataclass(slots=True)
@@ -67,19 +88,39 @@ def loans_at(balances: Balances, parties: Parties) -> dict[LoanKey, float]:
 
     Loans between the own projects are left out.
     """
-    unused = {key: left for key, left in balances.items() if left > 0}
-    over = {key: -each for key, each in balances.items() if each < 0}
-    all_unused, own = sum(unused.values()), parties.own
-    whole = max(all_unused, sum(over.values()))
-    borrowed, lent = (sum(each for key, each in part.items() if key in own) for part in (over, unused))
     found: defaultdict[LoanKey, float] = defaultdict(float)
-    for direction, amount, others in ((BORROWED, borrowed, unused), (LENT, lent, over)):
-        for key, each in others.items() if amount else ():
-            if key not in own:
-                found[LoanKey(direction, parties.names.get(key, parties.others))] += amount * each / whole
-    if borrowed:
-        found[LoanKey(BORROWED, UNDESERVED)] = borrowed * (whole - all_unused) / whole
+    departments: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for key, balance in balances.items():
+        departments[parties.departments.get(key, key)][key] = balance
+    rest: dict[str, float] = {}
+    for members in departments.values():
+        _add_loans(found, members, parties)
+        rest |= _rest(members)
+    _add_loans(found, rest, parties)
+    for key, balance in _rest(rest).items():
+        if balance < 0 and key in parties.own:
+            found[LoanKey(BORROWED, UNDESERVED)] -= balance
     return {key: amount for key, amount in found.items() if amount >= 1}
+
+
+def _add_loans(found: defaultdict[LoanKey, float], balances: Balances, parties: Parties) -> None:
+    """As much as both sides have: each borrower's part of what each lender leaves unused."""
+    unused = {key: left for key, left in balances.items() if left > 0}
+    over = {key: -left for key, left in balances.items() if left < 0}
+    whole = max(sum(unused.values()), sum(over.values()))
+    for direction, mine, others in ((BORROWED, over, unused), (LENT, unused, over)):
+        amount = sum(each for key, each in mine.items() if key in parties.own)
+        for key, each in others.items() if amount else ():
+            if key not in parties.own:
+                found[LoanKey(direction, parties.name_of(key))] += amount * each / whole
+
+
+def _rest(balances: Balances) -> dict[str, float]:
+    """The balances after these loans: of the larger side, in proportion."""
+    total = sum(balances.values())
+    larger = {key: each for key, each in balances.items() if each * total > 0}
+    whole = sum(larger.values())
+    return {key: each * (total / whole) for key, each in larger.items()}
 
 
 def ledger_of(moments: Sequence[tuple[datetime, Balances]], parties: Parties, *, every: timedelta) -> BorrowLedger:

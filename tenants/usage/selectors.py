@@ -31,7 +31,7 @@ from clusters.watch.selectors import (
 from scheduling.model.resources import MILLI, ZERO, Resources
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
-from tenants.usage.rules import BORROWED, BorrowLedger, LoanRow, Parties, Trend, TrendPoint, ledger_of
+from tenants.usage.rules import BORROWED, BorrowLedger, LoanRow, Parties, Trend, TrendPoint, ledger_of, spare_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,10 @@ PROJECT: Final = "project"
 DESERVED: Final = (Metric.GPU_DESERVED, Metric.CPU_DESERVED, Metric.MEMORY_DESERVED)
 HELD: Final = (Metric.GPU_HELD, Metric.CPU_HELD, Metric.MEMORY_HELD)
 QUOTA_BALANCE: Final = "quota-balance"
-"""Of a cluster, by pool: GPUs that each project deserves less those that it holds, by project key, if not zero."""
+"""Of a cluster, by pool: GPUs that each project deserves less those that it holds, by project key, if not zero.
+
+By `spare_key`: GPUs that a department deserves beyond its projects, if any.
+"""
 
 Sums = defaultdict[SampleOwner, defaultdict[str, dict[str, float]]]
 
@@ -165,19 +168,27 @@ def sample(clusters: Collection[UUID], /, *, at: datetime) -> Samples:
         if home := homes.get(pk):  # None: the project is younger than the first query
             for owner in (SampleOwner(PROJECT, str(pk)), home[1]):
                 _add(found[home[0]][owner], pool_name, HELD, use.allocated)
-    _add_balances(found)
+    _add_balances(found, {str(pk): owner.id for pk, (_cluster, owner) in homes.items()})
     return found
 
 
-def _add_balances(found: Mapping[UUID, Sums]) -> None:
+def _add_balances(found: Mapping[UUID, Sums], departments: Mapping[str, str]) -> None:
+    """departments: keys by project key."""
     for cluster, figures in found.items():
-        balances: dict[str, dict[str, float]] = {ALL: {}}
+        balances: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        spare: defaultdict[tuple[str, str], float] = defaultdict(float)
         for owner, by_pool in figures.items():
-            for pool, row in by_pool.items() if owner.kind == PROJECT else ():
-                balance = row.get(Metric.GPU_DESERVED, 0) - row.get(Metric.GPU_HELD, 0)
-                if balance and pool != ALL:
-                    balances.setdefault(pool, {})[owner.id] = balance
-        figures[SampleOwner(QUOTA_BALANCE, str(cluster))] |= balances
+            for pool in by_pool.keys() - {ALL} if owner.kind in {PROJECT, DEPARTMENT} else ():
+                deserved, held = (by_pool[pool].get(name, 0) for name in (Metric.GPU_DESERVED, Metric.GPU_HELD))
+                if owner.kind == DEPARTMENT:
+                    spare[pool, owner.id] += deserved
+                else:
+                    balances[pool][owner.id] = deserved - held
+                    spare[pool, departments.get(owner.id, "")] -= deserved
+        for (pool, department), left in spare.items():
+            balances[pool][spare_key(department)] = max(left, 0)
+        named = {pool: {key: each for key, each in by_key.items() if each} for pool, by_key in balances.items()}
+        figures[SampleOwner(QUOTA_BALANCE, str(cluster))] |= {ALL: {}, **named}
 
 
 _QUOTA: Final = ("node_pool", "node_pool__name", "node_pool__cluster", *DESERVED)
@@ -219,18 +230,26 @@ class Borrowing:
     end: datetime | None = None
 
 
-def borrowing_of(
-    projects: Collection[Project], cluster: Cluster, *, visible: Mapping[int, str], span: str, now: datetime
-) -> Borrowing:
-    """What these projects, of one cluster, borrowed from others and lent to them. visible: names by project id.
+def borrowing_of(unit: Project | Department, *, visible: Mapping[int, str], span: str, now: datetime) -> Borrowing:
+    """What a project borrowed from others and lent to them, or a department with all its projects.
 
-    Loans between the projects themselves are left out. Queries grow with the pools in which something is borrowed now.
+    visible: names by project id. Projects belong to the department that they have now, also in older samples. Loans
+    inside the unit are left out. Queries grow with the pools in which something is borrowed now.
     """
-    own, start = {each.pk for each in projects}, now - SPANS[span][0]
-    grain = _ledger_grain(Project.objects.filter(cluster=cluster).count(), SPANS[span][0])
+    cluster, start = unit.cluster, now - SPANS[span][0]
+    departments = dict(Project.objects.filter(cluster=cluster).values_list("pk", "department"))
+    whole = isinstance(unit, Department)
+    own = {pk for pk, department in departments.items() if department == unit.pk} if whole else {unit.pk}
+    grain = _ledger_grain(len(departments), SPANS[span][0])
     every = RESOLUTIONS[grain].every
     samples = samples_of(SampleOwner(QUOTA_BALANCE, str(cluster.pk)), start=start, grain=grain)
-    parties = Parties(set(map(str, own)), {str(key): name for key, name in visible.items()}, str(OTHERS))
+    parties = Parties(
+        own={*map(str, own), *([spare_key(unit.pk)] if whole else ())},
+        names={str(key): name for key, name in visible.items()},
+        others=str(OTHERS),
+        spare=str(SPARE),
+        departments={str(key): spare_key(department) for key, department in departments.items()},
+    )
     reclaims = guarantee_on(cluster, RECLAIM).enforced != "no"
     rows: list[LoanRow] = []
     reclaimed: dict[str, Sequence[EvictableWork]] = {}
@@ -249,16 +268,17 @@ def borrowing_of(
 def basis_of_borrowing(cluster: Cluster) -> str:
     """What the figures are attributed by, and what the cluster's scheduler makes of a loan."""
     words = _(
-        "Estimated from usage samples: a project borrows what it holds above its deserved quota; what other projects "
-        "of the cluster leave unused counts as lent in proportion, because schedulers do not say which idle GPU went "
-        "to whom."
+        "Estimated from usage samples: a project borrows what it holds above its deserved quota, first from what its "
+        "department leaves unused, then from departments that hold less than they deserve. What lies unused counts as "
+        "lent in proportion, because schedulers do not say which idle GPU went to whom."
     )
     promise = guarantee_on(cluster, RECLAIM)
     return words if promise.enforced != "no" else f"{words} {_('Nothing is taken back.')} {promise.explanation}"
 
 
 OTHERS: Final = gettext_lazy("other projects")
-NOBODYS: Final = gettext_lazy("capacity that no project deserves")
+SPARE: Final = gettext_lazy("quota that a department deserves beyond its projects")
+NOBODYS: Final = gettext_lazy("capacity that no project or department deserves")
 
 
 def _ledger_grain(projects: int, span: timedelta) -> int:

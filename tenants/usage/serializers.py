@@ -221,7 +221,9 @@ class LoanSchema(serializers.Serializer[Any]):
 
     nodePool = serializers.CharField()
     direction = serializers.ChoiceField(["borrowed", "lent"])
-    counterparty = serializers.CharField(help_text='A project; "other projects" where you may not see them.')
+    counterparty = serializers.CharField(
+        help_text='A project; "other projects" where you may not see them; quota or capacity of no project in words.'
+    )
     gpus = serializers.FloatField(help_text="Now; 0 where there is none, or no current sample.")
     since = serializers.DateTimeField(allow_null=True, help_text="Of the present loan. `start`: at least so long.")
     gpuHours = serializers.FloatField(help_text="In the whole period.")

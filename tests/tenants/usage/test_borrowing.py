@@ -1,6 +1,6 @@
 """Who borrows from whom: the arithmetic of the ledger, and what pages and REST say of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +16,18 @@ from clusters.watch.services.usage import sample_clusters
 from scheduling.model.resources import Resources
 from tenants.access.models import Role, User
 from tenants.organisation.models import Department, Project
-from tenants.usage.rules import BORROWED, LENT, UNDESERVED, BorrowLedger, LoanKey, Parties, ledger_of, loans_at
+from tenants.quotas.models import ProjectQuota
+from tenants.usage.rules import (
+    BORROWED,
+    LENT,
+    UNDESERVED,
+    BorrowLedger,
+    LoanKey,
+    Parties,
+    ledger_of,
+    loans_at,
+    spare_key,
+)
 from tenants.usage.selectors import EvictableWork, Usage
 from tests.factories.cast import Ledger
 from tests.factories.tenants import GPU, MembershipFactory, ProjectFactory
@@ -25,7 +36,17 @@ from tests.support.rest_clients import Robot
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 EVERY = timedelta(minutes=10)
 MINE, LENDER, OTHER = "1", "2", "3"
-PARTIES = Parties({MINE}, {LENDER: "lender", OTHER: "other"}, "the rest")
+NAMES = {LENDER: "lender", OTHER: "other", "4": "far"}
+
+
+def parties(own: str, departments: Mapping[str, str] | None = None) -> Parties:
+    """Of these own keys; without departments, each project is in another one."""
+    return Parties(set(own.split()), {MINE: "mine", **NAMES}, "the rest", "spare quota", departments or {})
+
+
+PARTIES = parties(MINE)
+HOME, AWAY = spare_key(1), spare_key(2)
+TWO_DEPARTMENTS = {MINE: HOME, LENDER: HOME, OTHER: AWAY, "4": AWAY}
 
 
 def balances(*pairs: tuple[int, int]) -> dict[str, float]:
@@ -45,10 +66,9 @@ class TestOneMoment:
     def test_two_borrowers_share_one_lender(self) -> None:
         there = balances((0, 3), (8, 0), (0, 1))
         assert loans_at(there, PARTIES) == {LoanKey(BORROWED, "lender"): 3 * GPU}
-        of_lender = Parties({LENDER}, {MINE: "mine", OTHER: "other"}, "the rest")
-        assert loans_at(there, of_lender) == {LoanKey(LENT, "mine"): 3 * GPU, LoanKey(LENT, "other"): 1 * GPU}
+        assert loans_at(there, parties(LENDER)) == {LoanKey(LENT, "mine"): 3 * GPU, LoanKey(LENT, "other"): 1 * GPU}
 
-    def test_what_nobody_deserves_is_no_projects_loan(self) -> None:
+    def test_what_nothing_deserves_is_no_projects_loan(self) -> None:
         assert loans_at(balances((0, 6), (4, 2)), PARTIES) == {
             LoanKey(BORROWED, "lender"): 2 * GPU,
             LoanKey(BORROWED, UNDESERVED): 4 * GPU,
@@ -59,12 +79,52 @@ class TestOneMoment:
         assert loans_at(balances(*pairs), PARTIES) == {}
 
     def test_projects_without_a_name_are_one_party(self) -> None:
-        there = balances((0, 8), (0, 0), (0, 0), (3, 0), (5, 0))
+        there = balances((0, 8), (0, 0), (0, 0), (0, 0), (3, 0), (5, 0))
         assert loans_at(there, PARTIES) == {LoanKey(BORROWED, "the rest"): 8 * GPU}
 
     def test_own_projects_lend_each_other_nothing_that_counts(self) -> None:
-        both = Parties({MINE, LENDER}, {OTHER: "other"}, "the rest")
+        both = parties(f"{MINE} {LENDER}")
         assert loans_at(balances((0, 8), (4, 0), (4, 0)), both) == {LoanKey(BORROWED, "other"): 4 * GPU}
+
+
+class TestTwoDepartments:
+    """Projects 1 and 2 are in one department, projects 3 and 4 in the other."""
+
+    @pytest.mark.parametrize("own", [MINE, LENDER, OTHER, "4", f"{MINE} {LENDER} {HOME}", f"{OTHER} 4 {AWAY}"])
+    def test_a_project_borrows_in_its_department_before_it_borrows_from_another(self, own: str) -> None:
+        found = loans_at(balances((8, 10), (8, 3), (8, 4), (8, 4)), parties(own, TWO_DEPARTMENTS))
+        expected = {MINE: {LoanKey(BORROWED, "lender"): 2 * GPU}, LENDER: {LoanKey(LENT, "mine"): 2 * GPU}}
+        assert found == expected.get(own, {})
+
+    def test_only_the_excess_of_the_department_is_borrowed_from_another(self) -> None:
+        there = balances((8, 14), (8, 4), (8, 5), (8, 7))  # 2 above 16, and 4 below 16
+        assert loans_at(there, parties(MINE, TWO_DEPARTMENTS)) == {
+            LoanKey(BORROWED, "lender"): 4 * GPU,
+            LoanKey(BORROWED, "other"): 1.5 * GPU,
+            LoanKey(BORROWED, "far"): 0.5 * GPU,
+        }
+        assert loans_at(there, parties(LENDER, TWO_DEPARTMENTS)) == {LoanKey(LENT, "mine"): 4 * GPU}
+        assert loans_at(there, parties(OTHER, TWO_DEPARTMENTS)) == {LoanKey(LENT, "mine"): 1.5 * GPU}
+        assert loans_at(there, parties(f"{OTHER} 4 {AWAY}", TWO_DEPARTMENTS)) == {LoanKey(LENT, "mine"): 2 * GPU}
+
+    def test_a_project_lends_only_what_its_own_department_leaves_unused(self) -> None:
+        there = balances((8, 12), (8, 8), (8, 2), (8, 12))  # 4 above; 6 unused of which 4 are lent inside
+        found = loans_at(there, parties(OTHER, TWO_DEPARTMENTS))
+        assert found == {LoanKey(LENT, "far"): 4 * GPU, LoanKey(LENT, "mine"): 2 * GPU}
+        assert loans_at(there, parties(MINE, TWO_DEPARTMENTS)) == {
+            LoanKey(BORROWED, "other"): 2 * GPU,
+            LoanKey(BORROWED, UNDESERVED): 2 * GPU,
+        }
+
+    def test_what_the_department_deserves_beyond_its_projects_is_not_borrowed_from_another(self) -> None:
+        there = {**balances((8, 11), (8, 8), (8, 0)), HOME: 4 * GPU}
+        assert loans_at(there, parties(MINE, TWO_DEPARTMENTS)) == {LoanKey(BORROWED, "spare quota"): 3 * GPU}
+        assert loans_at(there, parties(f"{MINE} {LENDER} {HOME}", TWO_DEPARTMENTS)) == {}
+
+    def test_a_department_lends_what_it_deserves_beyond_its_projects(self) -> None:
+        there = {**balances((8, 11), (8, 8)), AWAY: 4 * GPU}
+        assert loans_at(there, parties(MINE, TWO_DEPARTMENTS)) == {LoanKey(BORROWED, "spare quota"): 3 * GPU}
+        assert loans_at(there, parties(f"{OTHER} 4 {AWAY}", TWO_DEPARTMENTS)) == {LoanKey(LENT, "mine"): 3 * GPU}
 
 
 class TestOverTime:
@@ -115,7 +175,18 @@ def test_a_sample_of_a_cluster_says_what_each_project_has_left_or_holds_beyond_i
         ledger.holds(project, h100, Usage(allocated=Resources.of(gpu=held)))
     sample_clusters([llm_team.cluster_id], at=NOON)
     row = Sample.objects.get(kind="quota-balance")
-    assert (row.owner, row.figures) == (str(llm_team.cluster_id), {"*": {}, "h100": {str(llm_team.pk): -2 * GPU}})
+    spare = {spare_key(each.department_id): 4 * GPU for each in (llm_team, vision_team)}  # each deserves 8
+    balances = {str(llm_team.pk): -2 * GPU, **spare}
+    assert (row.owner, row.figures) == (str(llm_team.cluster_id), {"*": {}, "h100": balances})
+
+
+def test_a_sample_counts_a_department_that_deserves_less_than_its_projects_with_their_sum(
+    llm_team: Project, h100: NodePool, ledger: Ledger
+) -> None:
+    ProjectQuota.objects.filter(project=llm_team).update(gpu_deserved=12 * GPU)
+    ledger.holds(llm_team, h100, Usage(allocated=Resources.of(gpu=10)))
+    sample_clusters([llm_team.cluster_id], at=NOON)
+    assert Sample.objects.get(kind="quota-balance").figures["h100"] == {str(llm_team.pk): 2 * GPU}
 
 
 @pytest.fixture
@@ -153,10 +224,25 @@ def test_a_member_does_not_learn_who_lends(lent: None, member: Robot, llm_team: 
 def test_a_department_leaves_out_loans_between_its_own_projects(
     lent: None, robot: Robot, llm_team: Project, research: Department
 ) -> None:
-    sampled(ProjectFactory(department=research, name="idle"), 0, 0, 0, 0)
-    assert {each["counterparty"] for each in loans(robot, f"projects/{llm_team.pk}")} == {"vision-team", "idle"}
+    sampled(ProjectFactory(department=research, name="idle"), 0, 0, 0, 0, deserved=1)
+    found = {each["counterparty"]: each["gpus"] for each in loans(robot, f"projects/{llm_team.pk}")}
+    assert found == {"vision-team": 1, "idle": 1}
     (row,) = loans(robot, f"departments/{research.pk}")
     assert (row["counterparty"], row["gpus"]) == ("vision-team", 1)
+
+
+def test_a_department_within_its_deserved_quota_borrows_nothing_from_another(
+    llm_team: Project, vision_team: Project, h100: NodePool, ledger: Ledger, robot: Robot
+) -> None:
+    """llm-team holds 2 GPUs above its 4. research deserves 8, its projects 4."""
+    ledger.holds(llm_team, h100, Usage(allocated=Resources.of(gpu=6)))
+    sample_clusters([llm_team.cluster_id], at=timezone.now())
+    (mine,) = loans(robot, f"projects/{llm_team.pk}")
+    expected = ("borrowed", "quota that a department deserves beyond its projects", 2)
+    assert (mine["direction"], mine["counterparty"], mine["gpus"]) == expected
+    assert loans(robot, f"departments/{llm_team.department_id}") == []
+    assert loans(robot, f"departments/{vision_team.department_id}") == []
+    assert loans(robot, f"projects/{vision_team.pk}") == []
 
 
 def test_work_is_listed_in_the_order_of_reclaim_until_it_covers_the_loan(
