@@ -150,7 +150,8 @@ def ledger_of(moments: Sequence[tuple[datetime, Balances]], parties: Parties, *,
 class LoanRow:
     """A loan of what the ledger is about. direction: borrowed or lent. counterparty: a name that the reader may see.
 
-    gpu: now, in thousandths. since: the first sample of the loan that is there now. gpu_hours: in the whole period.
+    gpu: at the last sample, in thousandths. since: the first sample of the loan that was there at the last one; None:
+    there was none. gpu_hours: in the whole period.
     """
 
     pool: str
@@ -161,7 +162,7 @@ class LoanRow:
     gpu_hours: float
 
     @property
-    def gpus_now(self) -> float:
+    def gpus(self) -> float:
         return self.gpu / MILLI
 
 

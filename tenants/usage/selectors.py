@@ -219,8 +219,9 @@ def _add(figures: Mapping[str, dict[str, float]], pool: str, names: Iterable[Met
 class Borrowing:
     """Loans of some projects. start, end: first and last sample; None: there is none.
 
-    every: how far samples are apart. reclaimed: by pool, the running workloads that cover what is borrowed now, in the
-    order in which the scheduler takes them; empty where it takes nothing back.
+    every: how far samples are apart. current: the last one is no older. reclaimed: by pool, the running workloads that
+    cover what is borrowed, in the order in which the scheduler takes them; empty where it takes nothing back, or where
+    the last sample is not current.
     """
 
     rows: tuple[LoanRow, ...]
@@ -228,6 +229,7 @@ class Borrowing:
     every: timedelta
     start: datetime | None = None
     end: datetime | None = None
+    current: bool = False
 
 
 def borrowing_of(unit: Project | Department, *, visible: Mapping[int, str], span: str, now: datetime) -> Borrowing:
@@ -251,18 +253,18 @@ def borrowing_of(unit: Project | Department, *, visible: Mapping[int, str], span
         departments={str(key): spare_key(department) for key, department in departments.items()},
     )
     reclaims = guarantee_on(cluster, RECLAIM).enforced != "no"
+    current = bool(samples) and now - samples[-1][0] <= every * GAP
     rows: list[LoanRow] = []
     reclaimed: dict[str, Sequence[EvictableWork]] = {}
     for pool in NodePool.objects.filter(cluster=cluster).order_by("name").values_list("name", flat=True):
         ledger = ledger_of([(at, figures.get(pool, {})) for at, figures in samples], parties, every=every * GAP)
-        current = ledger.end is not None and now - ledger.end <= every * GAP
-        found = _loan_rows(ledger, pool, current=current)
+        found = _loan_rows(ledger, pool)
         rows += found
         over = sum(each.gpu for each in found if each.direction == BORROWED)
-        if over and reclaims:
+        if over and reclaims and current:
             reclaimed[pool] = _covering(evictable_work(own, pool), over)
     ends = (samples[0][0], samples[-1][0]) if samples else ()
-    return Borrowing(tuple(rows), reclaimed, every, *ends)
+    return Borrowing(tuple(rows), reclaimed, every, *ends, current=current)
 
 
 def basis_of_borrowing(cluster: Cluster) -> str:
@@ -287,13 +289,12 @@ def _ledger_grain(projects: int, span: timedelta) -> int:
     return max(lasting, resolution_for(projects, span))
 
 
-def _loan_rows(ledger: BorrowLedger, pool: str, *, current: bool) -> list[LoanRow]:
+def _loan_rows(ledger: BorrowLedger, pool: str) -> list[LoanRow]:
     """The most GPU-hours first. Counterparties that the reader may not see are one row."""
     found: list[LoanRow] = []
     for (direction, party), loan in sorted(ledger.loans.items(), key=lambda item: -item[1].milli_hours):
-        gpu, since = (loan.gpu, loan.since) if current else (0, None)
         name = str(NOBODYS) if party is None else party
-        found.append(LoanRow(pool, direction, name, gpu, since, loan.milli_hours / MILLI))
+        found.append(LoanRow(pool, direction, name, loan.gpu, loan.since, loan.milli_hours / MILLI))
     return found
 
 

@@ -224,8 +224,10 @@ class LoanSchema(serializers.Serializer[Any]):
     counterparty = serializers.CharField(
         help_text='A project; "other projects" where you may not see them; quota or capacity of no project in words.'
     )
-    gpus = serializers.FloatField(help_text="Now; 0 where there is none, or no current sample.")
-    since = serializers.DateTimeField(allow_null=True, help_text="Of the present loan. `start`: at least so long.")
+    gpus = serializers.FloatField(help_text="At the last sample (`end`).")
+    since = serializers.DateTimeField(
+        allow_null=True, help_text="Of the loan at the last sample. `start`: at least so long."
+    )
     gpuHours = serializers.FloatField(help_text="In the whole period.")
 
 

@@ -194,6 +194,7 @@ def test_borrowing_names_the_lender_and_says_when_there_are_no_samples(
     said = admin("borrowing", "-p", "llm-team").out
     assert "borrowed from" in said
     assert "vision-team" in said
+    assert "GPUS AT LAST SAMPLE" in said
     assert admin("borrowing", "-p", "llm-team", "-o", "json").data["loans"][0]["gpus"] == 2
 
 

@@ -33,8 +33,8 @@ LOANS: Final[Columns] = (
     TableColumn("POOL", lambda row: row["nodePool"]),
     TableColumn("DIRECTION", lambda row: "borrowed from" if row["direction"] == "borrowed" else "lent to"),
     TableColumn("WITH", lambda row: row["counterparty"]),
-    TableColumn("GPUS NOW", lambda row: amount(row["gpus"]), right=True),
-    TableColumn("FOR", lambda row: age(row["since"]) if row["since"] else "ended", right=True),
+    TableColumn("GPUS AT LAST SAMPLE", lambda row: amount(row["gpus"]), right=True),
+    TableColumn("SINCE", lambda row: f"{age(row['since'])} ago" if row["since"] else "ended", right=True),
     TableColumn("GPU HOURS", lambda row: amount(row["gpuHours"]), right=True),
 )
 
