@@ -227,9 +227,9 @@ class Borrowing:
     rows: tuple[LoanRow, ...]
     reclaimed: Mapping[str, Sequence[EvictableWork]]
     every: timedelta
+    current: bool
     start: datetime | None = None
     end: datetime | None = None
-    current: bool = False
 
 
 def borrowing_of(unit: Project | Department, *, visible: Mapping[int, str], span: str, now: datetime) -> Borrowing:
@@ -264,7 +264,7 @@ def borrowing_of(unit: Project | Department, *, visible: Mapping[int, str], span
         if over and reclaims and current:
             reclaimed[pool] = _covering(evictable_work(own, pool), over)
     ends = (samples[0][0], samples[-1][0]) if samples else ()
-    return Borrowing(tuple(rows), reclaimed, every, *ends, current=current)
+    return Borrowing(tuple(rows), reclaimed, every, current, *ends)
 
 
 def basis_of_borrowing(cluster: Cluster) -> str:

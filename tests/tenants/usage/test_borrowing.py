@@ -260,7 +260,7 @@ def test_work_is_listed_in_the_order_of_reclaim_until_it_covers_the_loan(
 class TestLastSample:
     """What the ledger says of it, and when it was."""
 
-    HEAD = r"GPUs at last sample\s*<[^>]*>(?:<time[^>]*>)?([^<]+)<"
+    HEAD = r"GPUs at last sample\s*\(<time[^>]*>([^<]+)</time>\)"
 
     def age_on_page(self, admin: User, client_of: Callable[[User], Client]) -> str:
         found = re.search(self.HEAD, client_of(admin).get("/projects/llm-team/").content.decode())
