@@ -238,6 +238,7 @@ def plan_row_json(plan: Plan, required: Collection[int | None] | None = None) ->
         plan,
         id=str(plan.pk),
         sentence=plan.effect["sentence"],
+        reason=plan.change.get("reason") or "",
         state=state_of(plan),
         needsApproval=awaits_approval(plan, required),
         approvedAt=rfc3339(plan.approved_at) if plan.approved_at else None,

@@ -158,6 +158,7 @@ class PlanRowSchema(serializers.Serializer[Any]):
     kind = serializers.CharField(help_text="quotas, project_quota, department_quota, or another kind of `create_plan`.")
     title = serializers.CharField()
     sentence = serializers.CharField()
+    reason = serializers.CharField(allow_blank=True, help_text="As the author gave it; empty: none.")
     state = serializers.CharField(help_text="open, expired, applied or discarded.")
     createdAt = serializers.DateTimeField()
     createdBy = serializers.CharField()

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.db.models.fields.json import KT
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.utils.translation import gettext as _
@@ -102,6 +103,7 @@ def plan_list(request: HttpRequest) -> HttpResponse:
     """The plans that I may apply, newest first; state and page in the URL."""
     state = request.GET.get("state", "")
     plans = visible_plans(actor_of(request)).defer("effect", "change", "undo", "outcome")
+    plans = plans.annotate(reason=KT("change__reason"))
     if state in STATES:
         plans = in_state(plans, state)
     page = page_of(plans, column="-created_at", after=request.GET.get("after", ""), size=PAGE_SIZE)

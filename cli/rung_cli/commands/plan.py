@@ -188,6 +188,7 @@ def _human(out: Output, plan: Mapping[str, Any]) -> None:
             ("Plan", f"{plan['title']} ({plan['id']})"),
             ("State", f"{_state(plan)}{approved}"),
             ("Created", f"{age(plan['createdAt'])} ago by {plan['createdBy']}"),
+            ("Reason", plan["reason"]),
             ("GPU-hours at risk", plan["gpuHoursAtRisk"]),
         ]
     )

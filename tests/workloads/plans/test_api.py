@@ -24,6 +24,7 @@ def test_a_quota_is_planned_applied_and_rolled_back(robot: Robot, llm_team: Proj
     assert answer.status_code == 201, answer.content
     plan = answer.json()
     assert (plan["state"], plan["title"], plan["createdBy"]) == ("open", "Quota of llm-team in h100", "platform-robot")
+    assert plan["reason"] == robot.get(PATH).json()["plans"][0]["reason"] == "Less work"
     assert plan["quotas"][0]["fields"] == [
         ["gpu_deserved", "4 GPUs", "2.5 GPUs"],
         ["rank", "medium-low", "high"],

@@ -42,6 +42,12 @@ def test_a_plan_of_a_quota_is_shown_applied_and_rolled_back(client_of: Clients, 
     assert ProjectQuota.objects.get().gpu_deserved == 4 * GPU
 
 
+def test_the_reason_of_a_plan_is_on_its_page_and_in_the_list(client_of: Clients, admin: User, plan: Plan) -> None:
+    client = client_of(admin)
+    assert "Reason: More" in client.get(f"/plans/{plan.pk}/").content.decode()
+    assert "Reason: More" in client.get("/plans/").content.decode()
+
+
 def test_the_list_filters_by_state_and_pages(client_of: Clients, admin: User, plan: Plan) -> None:
     client = client_of(admin)
     assert plan.title in client.get("/plans/?state=open").content.decode()
