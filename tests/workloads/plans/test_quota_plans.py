@@ -162,6 +162,22 @@ def test_several_quotas_are_one_plan_in_an_order_that_keeps_enforced_sums(
     assert DepartmentQuota.objects.get(department=research, node_pool=h100).gpu_deserved == 8 * GPU
 
 
+def test_a_warning_names_the_project_or_department_that_it_is_about(
+    llm_team: Project, vision_team: Project, as_admin: Actor
+) -> None:
+    Cluster.objects.update(flavour="kai")
+    for project in (llm_team, vision_team):
+        running(project, f"{project.name}-1")
+        running(project, f"{project.name}-2")
+    one = {"gpu_deserved": GPU, "gpu_limit": GPU}
+    above = {"department": "research", "pool": "h100", "values": {"gpu_deserved": GPU}}
+    entries = [quota(**one), quota("vision-team", **one), above]
+    warnings = plan_change(kind="quotas", change={"quotas": entries, "reason": ""}, actor=as_admin).effect["warnings"]
+    in_use = "2 GPUs are in use. With a limit of 1 GPU nothing is evicted, but nothing else starts."
+    assert {f"{name} in h100: {in_use}" for name in ("llm-team", "vision-team")} <= set(warnings)
+    assert any(each.startswith("research: In h100 1 GPU in use would exceed the deserved 1 GPU.") for each in warnings)
+
+
 @pytest.mark.parametrize(
     ("change", "pointer", "code"),
     [

@@ -8,7 +8,7 @@ departments of several clusters share a name.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from clusters.connection.services.scheduler_config import eviction_assumption
@@ -237,6 +237,19 @@ def _sum_warnings(edits: Sequence[QuotaEdit]) -> Iterator[Problem]:
 
 
 def _set(edit: QuotaEdit, reason: str, actor: Actor) -> Sequence[Problem]:
+    """Set one; answers its warnings, each with the owner that it is about."""
+    return [replace(each, message=_owned(edit, each)) for each in _saved(edit, reason, actor)]
+
+
+def _owned(edit: QuotaEdit, problem: Problem) -> str:
+    """Sums name their department, and what becomes reclaimable names its node pool."""
+    if problem.code in OF_SUMS:
+        return str(problem.message)
+    where = "" if problem.code == RECLAIMABLE else f" in {edit.pool.name}"
+    return f"{edit.owner.name}{where}: {problem.message}"
+
+
+def _saved(edit: QuotaEdit, reason: str, actor: Actor) -> Sequence[Problem]:
     with refusals_at(edit.pointer):
         if edit.values is None:
             return reset_quota(quota=edit.row, actor=actor, reason=reason) if edit.row else ()
