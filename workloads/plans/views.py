@@ -103,7 +103,7 @@ def plan_list(request: HttpRequest) -> HttpResponse:
     """The plans that I may apply, newest first; state and page in the URL."""
     state = request.GET.get("state", "")
     plans = visible_plans(actor_of(request)).defer("effect", "change", "undo", "outcome")
-    plans = plans.annotate(reason=KT("change__reason"))
+    plans = plans.annotate(reason=KT("change__reason"), sentence=KT("effect__sentence"))
     if state in STATES:
         plans = in_state(plans, state)
     page = page_of(plans, column="-created_at", after=request.GET.get("after", ""), size=PAGE_SIZE)

@@ -39,6 +39,7 @@ PLANS: Final[Columns] = (
     TableColumn("KIND", lambda row: row["kind"], wide=110),
     TableColumn("BY", lambda row: row["createdBy"]),
     TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
+    TableColumn("CHANGE", lambda row: row["sentence"], wide=160),
 )
 APPROVALS: Final[Columns] = (
     TableColumn("SCOPE", lambda row: row["departmentName"] or "all plans"),

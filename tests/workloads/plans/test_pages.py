@@ -48,6 +48,11 @@ def test_the_reason_of_a_plan_is_on_its_page_and_in_the_list(client_of: Clients,
     assert "Reason: More" in client.get("/plans/").content.decode()
 
 
+def test_the_list_says_what_each_plan_changes(client_of: Clients, admin: User, plan: Plan) -> None:
+    page = client_of(admin).get("/plans/").content.decode()
+    assert "Project llm-team in h100: GPUs deserved 4 GPUs → 20 GPUs, GPUs limit 12 GPUs → unlimited." in page
+
+
 def test_the_list_filters_by_state_and_pages(client_of: Clients, admin: User, plan: Plan) -> None:
     client = client_of(admin)
     assert plan.title in client.get("/plans/?state=open").content.decode()
