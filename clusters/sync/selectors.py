@@ -1,14 +1,14 @@
 """The desired state of a cluster, and whether what is known of the cluster is current."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import reduce
-from operator import add
-from typing import Final, Literal, Protocol
+from operator import add, or_
+from typing import Any, Final, Literal, Protocol
 
-from django.db.models import prefetch_related_objects
+from django.db.models import OuterRef, Q, Subquery, prefetch_related_objects
 from django.utils import timezone
 
 from clusters.flavours.registry import flavour_for
@@ -16,6 +16,7 @@ from clusters.inventory.models import Cluster, ClusterState, NodePool
 from clusters.inventory.selectors import domains_of
 from clusters.ports.flavour import DesiredState, PoolSpec, TopologyDomain
 from clusters.ports.gateway import NotServed
+from clusters.sync.models import SyncRun, SyncState
 
 ALL_OWNERS: Final = ""
 OF_A_POOL: Final = "pool."
@@ -117,6 +118,49 @@ def _not_compared(cluster: Cluster, at: datetime) -> str:
     if cluster.failures:
         return "The last sync run failed."
     return "No sync run has finished since." if timezone.now() - at > COMPARISON_LASTS else ""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncSince:
+    """What became of the sync runs of a cluster that began after a moment.
+
+    synced: `run` is the first that succeeded. Else none has: `run` is the newest, which is running or has failed;
+    waiting and paused: there is none; gone: the cluster is no longer connected. `next_at`: when the next one is due.
+    """
+
+    cluster: str
+    state: Literal["synced", "running", "failed", "waiting", "paused", "gone"]
+    run: SyncRun | None = None
+    next_at: datetime | None = None
+
+
+def syncs_since(at: datetime, generations: Mapping[str, int]) -> list[SyncSince]:
+    """By name of cluster: has a run succeeded that began after the moment and read at least this generation?
+
+    It has then dealt with every owner that was still dirty, whatever its scope. Two queries.
+    """
+    current = (Q(cluster__name=name, generation__gte=number) for name, number in generations.items())
+    own = SyncRun.objects.filter(cluster=OuterRef("pk"), dry_run=False, started_at__gt=at)
+    good = own.filter(reduce(or_, current, Q(pk__in=())), state=SyncState.SUCCEEDED).order_by("started_at", "id")
+    found = Cluster.objects.filter(name__in=generations).annotate(
+        good_run=Subquery(good.values("pk")[:1]), newest_run=Subquery(own.values("pk")[:1])
+    )
+    rows = {row.name: row for row in found}
+    runs = SyncRun.objects.in_bulk({row.good_run or row.newest_run for row in rows.values()} - {None})
+    return [_since(name, rows.get(name), runs) for name in sorted(generations)]
+
+
+def _since(name: str, row: Any, runs: Mapping[int, SyncRun]) -> SyncSince:
+    """`row`: the cluster with its `good_run` and `newest_run`."""
+    if row is None:
+        return SyncSince(name, "gone")
+    if row.good_run:
+        return SyncSince(name, "synced", runs.get(row.good_run))
+    paused, run = row.state == ClusterState.PAUSED, runs.get(row.newest_run)
+    next_at = None if paused else row.sync_due_at
+    if run is None or run.state == SyncState.SUCCEEDED:  # one that read an earlier generation says nothing
+        return SyncSince(name, "paused" if paused else "waiting", None, next_at)
+    return SyncSince(name, "running" if run.state == SyncState.RUNNING else "failed", run, next_at)
 
 
 def work_stopped(cluster: Cluster) -> str:

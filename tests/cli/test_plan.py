@@ -35,6 +35,7 @@ def test_a_plan_is_listed_shown_applied_and_rolled_back(admin: Rung, plan: Plan)
     applied = admin("plan", "apply", key, "--yes")
     assert applied.code == 0, applied.err
     assert ProjectQuota.objects.get(project__name="llm-team").gpu_deserved == 9 * GPU
+    assert re.search(r"^lab: not synced since, next try 2", admin("plan", "show", key).out, re.MULTILINE)
     back = admin("plan", "rollback", key, "-o", "name").out.strip()
     assert admin("plan", "apply", back, "--yes", "-o", "json").data["rollsBack"] == key
     assert ProjectQuota.objects.get(project__name="llm-team").gpu_deserved == 4 * GPU

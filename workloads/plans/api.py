@@ -28,6 +28,7 @@ from workloads.plans.selectors import (
     in_state,
     kind_named,
     plan_reclaims,
+    plan_syncs,
     require_scopes,
     state_of,
     visible_approvals,
@@ -41,6 +42,7 @@ from workloads.plans.serializers import (
     PlanRowSchema,
     PlanSchema,
     PlansSchema,
+    sync_json,
 )
 from workloads.plans.services.plans import (
     apply_plan,
@@ -251,6 +253,7 @@ def plan_json(plan: Plan, actor: Actor) -> dict[str, Any]:
     """A plan with everything that it says it does, with names as far as the actor may see them."""
     shown = ("settings", "objects", "workloads", "victims", "types", "quotas", "sums", "warnings")
     figures = {"gpuHoursAtRisk": plan.effect["gpu_hours_at_risk"], "reclaims": plan_reclaims(plan, actor)}
+    figures["syncs"] = [sync_json(each) for each in plan_syncs(plan)]
     return {**plan_row_json(plan), **{name: plan.effect[name] for name in shown}, **figures}
 
 

@@ -19,7 +19,7 @@ from clusters.ports.gateway import Manifest
 from clusters.ports.objects import stamped
 from clusters.sync.rules.diff import Change as ObjectChange
 from clusters.sync.rules.diff import Create, Delete, Fenced, NameConflict, Replace, Update, diff
-from clusters.sync.selectors import desired_state
+from clusters.sync.selectors import SyncSince, desired_state, syncs_since
 from portal.kit.errors import NotFound, ValidationFailed
 from portal.kit.pages.api_snippets import ApiRequest
 from portal.kit.security.actors import Actor
@@ -173,6 +173,16 @@ def in_state(plans: QuerySet[Plan], state: str) -> QuerySet[Plan]:
 def plan_reclaims(plan: Plan, actor: Actor) -> list[dict[str, Any]]:
     """Which reclaims between projects and departments a plan changes; none in plans that were stored without."""
     return reclaim_rows(plan.effect.get("reclaims", {"rows": ()}), actor)
+
+
+def plan_syncs(plan: Plan) -> list[SyncSince]:
+    """Has each cluster whose objects an applied plan changes been synced since? Two queries."""
+    if plan.applied_at is None:
+        return []
+    known = plan.effect.get("generations", {})  # not in plans that were applied before it was stored
+    return syncs_since(
+        plan.applied_at, {each["cluster"]: known.get(each["cluster"], 1) for each in plan.effect["objects"]}
+    )
 
 
 def state_of(plan: Plan) -> str:

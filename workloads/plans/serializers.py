@@ -4,7 +4,9 @@ from typing import Any, Final
 
 from rest_framework import serializers
 
+from clusters.sync.selectors import SyncSince
 from portal.kit.api.lists import ListSchema
+from portal.kit.api.parsers import rfc3339
 from portal.kit.api.serializers import TypedObject, schema
 from tenants.quotas.serializers import GpuField
 
@@ -151,6 +153,32 @@ PlanReclaimSchema = schema(
 )
 
 
+PlanSyncSchema = schema(
+    "PlanSyncSchema",
+    "Whether a cluster was synced after a plan was applied.",
+    cluster=_TEXT,
+    state=serializers.CharField(
+        help_text="synced: `run` began after the plan was applied, and succeeded. running, failed: `run` is the newest "
+        "since then. waiting, paused: none since. gone: the cluster is no longer connected."
+    ),
+    run=serializers.IntegerField(allow_null=True, help_text="Id of the cluster's sync."),
+    finishedAt=serializers.DateTimeField(allow_null=True),
+    nextAt=serializers.DateTimeField(allow_null=True, help_text="When the next sync run is due."),
+)
+
+
+def sync_json(each: SyncSince) -> dict[str, Any]:
+    """As `PlanSyncSchema`."""
+    run = each.run
+    return {
+        "cluster": each.cluster,
+        "state": each.state,
+        "run": run.pk if run else None,
+        "finishedAt": rfc3339(run.finished_at) if run and run.finished_at else None,
+        "nextAt": rfc3339(each.next_at) if each.next_at else None,
+    }
+
+
 class PlanRowSchema(serializers.Serializer[Any]):
     """A plan in a list."""
 
@@ -187,6 +215,7 @@ class PlanSchema(PlanRowSchema):
     quotas = PlanQuotaSchema(many=True)
     sums = PlanSumSchema(many=True)
     warnings = serializers.ListField(child=serializers.CharField())
+    syncs = PlanSyncSchema(many=True, help_text="Once applied: of each cluster in `objects`. Else empty.")
 
 
 class PlansSchema(ListSchema):

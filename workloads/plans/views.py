@@ -32,6 +32,7 @@ from workloads.plans.selectors import (
     in_state,
     kind_named,
     plan_reclaims,
+    plan_syncs,
     state_of,
     visible_plans,
 )
@@ -132,6 +133,7 @@ def plan_detail(request: HttpRequest, plan_id: UUID) -> HttpResponse:
         "rollbacks": plan.rollbacks.all(),
         "groups": _groups(plan),
         "reclaims": plan_reclaims(plan, actor_of(request)),
+        "syncs": plan_syncs(plan),
         "awaits": awaits_approval(plan),
         "is_author": plan.author == subject_of(actor_of(request)),
     }

@@ -189,12 +189,32 @@ def _human(out: Output, plan: Mapping[str, Any]) -> None:
             ("Plan", f"{plan['title']} ({plan['id']})"),
             ("State", f"{_state(plan)}{approved}"),
             ("Created", f"{age(plan['createdAt'])} ago by {plan['createdBy']}"),
-            ("Reason", plan["reason"]),
+            ("Reason", plan.get("reason")),
+            ("Applied", f"{age(plan['appliedAt'])} ago by {plan['appliedBy']}" if plan["appliedAt"] else ""),
             ("GPU-hours at risk", plan["gpuHoursAtRisk"]),
         ]
     )
+    for sync in plan.get("syncs", ()):
+        out.line(_sync_line(sync), style="green" if sync["state"] == "synced" else "yellow")
+    if plan["appliedAt"]:
+        out.line(f"The effect was computed {age(plan['createdAt'])} ago, before the plan was applied:")
     for line, style in plan_lines(plan):
         out.line(line, style=style)
+
+
+_SYNCS: Final = {
+    "synced": "synced {finishedAt}, run {run}",
+    "running": "not synced since, run {run} is active",
+    "failed": "not synced since, run {run} failed, next try {nextAt}",
+    "waiting": "not synced since, next try {nextAt}",
+    "paused": "not synced since, the cluster is paused",
+    "gone": "no longer connected",
+}
+
+
+def _sync_line(sync: Mapping[str, Any]) -> str:
+    """Whether a cluster was synced after the plan was applied."""
+    return f"{sync['cluster']}: {_SYNCS.get(sync['state'], sync['state']).format(**sync)}"
 
 
 def plan_lines(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

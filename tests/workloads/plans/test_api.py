@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from tenants.organisation.models import Project
 from tenants.quotas.models import ProjectQuota
+from tests.factories.clusters import SyncRunFactory
 from tests.factories.tenants import GPU
 from tests.support.rest_clients import Robot
 from workloads.dictionary.models import Priority
@@ -33,6 +35,13 @@ def test_a_quota_is_planned_applied_and_rolled_back(robot: Robot, llm_team: Proj
     assert ProjectQuota.objects.get().gpu_deserved == 4 * GPU
     applied = robot.send("POST", f"{PATH}/{plan['id']}/apply")
     assert (applied.status_code, applied.json()["state"]) == (200, "applied")
+    cluster = llm_team.cluster
+    cluster.refresh_from_db()
+    (sync,) = applied.json()["syncs"]
+    assert (sync["cluster"], sync["state"], sync["run"]) == ("lab", "waiting", None)
+    run = SyncRunFactory(cluster=cluster, state="succeeded", generation=cluster.generation, finished_at=timezone.now())
+    (sync,) = robot.get(f"{PATH}/{plan['id']}").json()["syncs"]
+    assert (plan["syncs"], sync["state"], sync["run"]) == ([], "synced", run.pk)
     row = ProjectQuota.objects.get()
     assert (row.gpu_deserved, row.gpu_limit, row.rank) == (2500, 12 * GPU, "high")
     back = robot.send("POST", f"{PATH}/{plan['id']}/rollback").json()

@@ -4,19 +4,31 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from django.utils.html import strip_tags
 
+from clusters.inventory.models import Cluster
+from clusters.sync.models import SyncRun, SyncState
+from clusters.sync.selectors import syncs_since
 from portal.kit.security.actors import Actor
 from tenants.access.models import User
 from tenants.organisation.models import Project
 from tenants.quotas.models import ProjectQuota
+from tests.factories.clusters import ClusterFactory, SyncRunFactory
 from tests.factories.tenants import GPU
 from workloads.plans.models import Plan
 from workloads.plans.services.plans import plan_change
 
 pytestmark = pytest.mark.django_db
 Clients = Callable[[User], Client]
+
+
+def plan_cluster(plan: Plan) -> Cluster:
+    """The cluster whose objects the plan changes."""
+    return Cluster.objects.get(name=plan.effect["objects"][0]["cluster"])
 
 
 @pytest.fixture
@@ -51,6 +63,47 @@ def test_the_reason_of_a_plan_is_on_its_page_and_in_the_list(client_of: Clients,
 def test_the_list_says_what_each_plan_changes(client_of: Clients, admin: User, plan: Plan) -> None:
     page = client_of(admin).get("/plans/").content.decode()
     assert "Project llm-team in h100: GPUs deserved 4 GPUs → 20 GPUs, GPUs limit 12 GPUs → unlimited." in page
+
+
+def test_an_applied_plan_shows_whether_a_sync_run_has_put_it_on_the_cluster(
+    client_of: Clients, admin: User, plan: Plan
+) -> None:
+    def shown() -> str:
+        return " ".join(strip_tags(client.get(f"/plans/{plan.pk}/").content.decode()).split())
+
+    def ran(state: SyncState, generation: int) -> SyncRun:
+        ended = timezone.now()
+        return SyncRunFactory(cluster=cluster, state=state, generation=generation, finished_at=ended)
+
+    client, cluster = client_of(admin), plan_cluster(plan)
+    assert "synced" not in shown()
+    client.post(f"/plans/{plan.pk}/apply/")
+    cluster.refresh_from_db()
+    SyncRunFactory(
+        cluster=cluster,
+        state="succeeded",
+        generation=cluster.generation,
+        started_at=timezone.now() - timedelta(hours=1),
+    )
+    ran(SyncState.SUCCEEDED, cluster.generation - 1)
+    assert f"lab: not synced since. Next try: {cluster.sync_due_at:%Y-%m-%d %H:%M:%S}" in shown()
+    assert "before the plan was applied" in shown()
+    failed = ran(SyncState.PARTIAL, cluster.generation)
+    assert "lab: not synced since. The last sync run failed. Next try: " in shown()
+    assert f'href="/clusters/lab/runs/{failed.pk}/"' in client.get(f"/plans/{plan.pk}/").content.decode()
+    good = ran(SyncState.SUCCEEDED, cluster.generation)
+    ran(SyncState.FAILED, 0)
+    assert f"lab: synced {good.finished_at:%Y-%m-%d %H:%M:%S}" in shown()
+    assert f'href="/clusters/lab/runs/{good.pk}/"' in client.get(f"/plans/{plan.pk}/").content.decode()
+
+
+def test_the_syncs_of_a_plan_take_as_many_queries_for_many_clusters_as_for_one(llm_team: Project) -> None:
+    names = ["lab", *(ClusterFactory(name=f"c{number}").name for number in range(4))]
+    for cluster in Cluster.objects.all():
+        SyncRunFactory(cluster=cluster, state="succeeded", generation=9)
+    with CaptureQueriesContext(connection) as queries:
+        found = syncs_since(timezone.now() - timedelta(minutes=1), dict.fromkeys(names, 9))
+    assert ([each.state for each in found], len(queries)) == (["synced"] * 5, 2)
 
 
 def test_the_list_filters_by_state_and_pages(client_of: Clients, admin: User, plan: Plan) -> None:

@@ -12,6 +12,7 @@ from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
 
+from clusters.inventory.models import Cluster
 from portal.audit.services import audited_transaction, record
 from portal.kit.db.transactions import rollback_scope, with_external_calls
 from portal.kit.errors import Conflict, Forbidden, NotFound, ValidationFailed
@@ -202,6 +203,8 @@ def execute_plan(*, plan: Plan, actor: Actor) -> None:
     with rollback_scope(), planned_change():
         kind.apply(plan.change, actor)
     plan.outcome = kind.facts(plan.change)
+    touched = Cluster.objects.filter(name__in=[each["cluster"] for each in plan.effect["objects"]])
+    plan.effect = {**plan.effect, "generations": dict(touched.values_list("name", "generation"))}
     plan.state, plan.applied_by, plan.applied_at = PlanState.APPLIED, actor.name, timezone.now()
     _save(plan)
 
