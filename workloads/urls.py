@@ -91,6 +91,7 @@ pages = [
     path("plans/<uuid:plan_id>/apply/", plans_views.plan_apply, name="plan-apply"),
     path("plans/<uuid:plan_id>/approve/", plans_views.plan_approve, name="plan-approve"),
     path("plans/<uuid:plan_id>/discard/", plans_views.plan_discard, name="plan-discard"),
+    path("plans/<uuid:plan_id>/again/", plans_views.plan_recreate, name="plan-again"),
     path("plans/<uuid:plan_id>/roll-back/", plans_views.plan_roll_back, name="plan-roll-back"),
     path("replay/", replay_views.replays, name="replays"),
     path("replay/<uuid:replay_id>/", replay_views.replay, name="replay"),

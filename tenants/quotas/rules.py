@@ -66,6 +66,12 @@ def amount_text(dimension: str, amount: int) -> str:
     return str(Resources(**{dimension: amount})) if amount else f"0 {'CPU' if dimension == 'cpu' else dimension}"
 
 
+def amounts_text(total: Resources) -> str:
+    """`72 GPUs, 8 CPU`."""
+    amounts = {name: getattr(total, name) for name in DIMENSIONS}
+    return ", ".join(amount_text(name, amount) for name, amount in amounts.items() if amount or name == "gpu")
+
+
 def value_problems(values: QuotaValues) -> Iterator[Problem]:
     """What is wrong with the values themselves."""
     if values.deserved.gpu is None:

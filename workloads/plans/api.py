@@ -47,6 +47,7 @@ from workloads.plans.serializers import (
 from workloads.plans.services.plans import (
     apply_plan,
     approve_plan,
+    basis_conflict,
     discard_plan,
     plan_change,
     plan_page,
@@ -110,7 +111,9 @@ class PlanDetail(Route):
     @operation("get_plan", "Read a change plan", PlanSchema, description=f"Beyond Run:ai. {NEEDS}")
     def get(self, request: Request, plan_id: str) -> Response:
         """The plan with its effect."""
-        return Response(plan_json(_plan_or_404(request, plan_id), actor_of(request)))
+        plan = _plan_or_404(request, plan_id)
+        outdated = basis_conflict(plan) if state_of(plan) == "open" else None
+        return Response({**plan_json(plan, actor_of(request)), "outOfDate": outdated.message if outdated else ""})
 
 
 class PlanApply(Route):
@@ -250,11 +253,11 @@ def plan_row_json(plan: Plan, required: Collection[int | None] | None = None) ->
 
 
 def plan_json(plan: Plan, actor: Actor) -> dict[str, Any]:
-    """A plan with everything that it says it does, with names as far as the actor may see them."""
+    """A plan that is up to date with everything that it does, with names as far as the actor may see them."""
     shown = ("settings", "objects", "workloads", "victims", "types", "quotas", "sums", "warnings")
     figures = {"gpuHoursAtRisk": plan.effect["gpu_hours_at_risk"], "reclaims": plan_reclaims(plan, actor)}
     figures["syncs"] = [sync_json(each) for each in plan_syncs(plan)]
-    return {**plan_row_json(plan), **{name: plan.effect[name] for name in shown}, **figures}
+    return {**plan_row_json(plan), **{name: plan.effect[name] for name in shown}, **figures, "outOfDate": ""}
 
 
 def _plan_or_404(request: Request, plan_id: str) -> Plan:

@@ -215,6 +215,10 @@ class PlanSchema(PlanRowSchema):
     quotas = PlanQuotaSchema(many=True)
     sums = PlanSumSchema(many=True)
     warnings = serializers.ListField(child=serializers.CharField())
+    outOfDate = serializers.CharField(
+        allow_blank=True,
+        help_text="Of an open plan: what has changed since it was created, so that it cannot be applied.",
+    )
     syncs = PlanSyncSchema(many=True, help_text="Once applied: of each cluster in `objects`. Else empty.")
 
 

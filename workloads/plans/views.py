@@ -1,5 +1,7 @@
 """Pages of change plans: the list, one plan with its effect, and what is done with it."""
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, Final
 from uuid import UUID
 
@@ -39,7 +41,9 @@ from workloads.plans.selectors import (
 from workloads.plans.services.plans import (
     apply_plan,
     approve_plan,
+    basis_conflict,
     discard_plan,
+    plan_again,
     plan_change,
     plan_page,
     roll_back,
@@ -122,11 +126,13 @@ def plan_detail(request: HttpRequest, plan_id: UUID) -> HttpResponse:
     """What the plan would do, or did."""
     plan = _plan_or_404(request, plan_id)
     state, kind = state_of(plan), kind_named(plan.kind)
+    outdated = basis_conflict(plan) if state == "open" else None
     context = {
         "plan": plan,
         "effect": plan.effect,
         "state": state,
         "is_open": state == "open",
+        "outdated": outdated.message if outdated else "",
         "marks": MARKS,
         "quota_labels": QUOTA_LABELS,
         "recipes": snippets_for(portal_address(request), kind.requests(plan)) if state == "open" else [],
@@ -152,8 +158,26 @@ def _groups(plan: Plan) -> list[tuple[str, Any]]:
     ]
 
 
+PlanView = Callable[[HttpRequest, UUID], HttpResponse]
+
+
+def _refused_on_its_page(view: PlanView) -> PlanView:
+    """Show on the plan's page why the plan could not be changed."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, plan_id: UUID) -> HttpResponse:
+        try:
+            return view(request, plan_id)
+        except (Conflict, ValidationFailed) as error:
+            messages.error(request, error.message)
+            return redirect("workloads:plan", plan_id=plan_id)
+
+    return guarded
+
+
 @login_required
 @require_POST
+@_refused_on_its_page
 def plan_approve(request: HttpRequest, plan_id: UUID) -> HttpResponse:
     """Approve the plan of another admin; it can be applied then."""
     plan = approve_plan(plan=_plan_or_404(request, plan_id), actor=actor_of(request))
@@ -190,6 +214,7 @@ def plan_approval(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
+@_refused_on_its_page
 def plan_apply(request: HttpRequest, plan_id: UUID) -> HttpResponse:
     """Make the change; the plan's page then offers the rollback."""
     plan = apply_plan(plan=_plan_or_404(request, plan_id), actor=actor_of(request))
@@ -199,6 +224,7 @@ def plan_apply(request: HttpRequest, plan_id: UUID) -> HttpResponse:
 
 @login_required
 @require_POST
+@_refused_on_its_page
 def plan_discard(request: HttpRequest, plan_id: UUID) -> HttpResponse:
     """Close the plan; nothing changes."""
     plan = discard_plan(plan=_plan_or_404(request, plan_id), actor=actor_of(request))
@@ -208,10 +234,20 @@ def plan_discard(request: HttpRequest, plan_id: UUID) -> HttpResponse:
 
 @login_required
 @require_POST
+@_refused_on_its_page
 def plan_roll_back(request: HttpRequest, plan_id: UUID) -> HttpResponse:
     """Open the plan of the inverse change."""
     back = roll_back(plan=_plan_or_404(request, plan_id), actor=actor_of(request))
     return redirect("workloads:plan", plan_id=back.pk)
+
+
+@login_required
+@require_POST
+@_refused_on_its_page
+def plan_recreate(request: HttpRequest, plan_id: UUID) -> HttpResponse:
+    """Open a new plan of the same change, computed on the values of now."""
+    fresh = plan_again(plan=_plan_or_404(request, plan_id), actor=actor_of(request))
+    return redirect("workloads:plan", plan_id=fresh.pk)
 
 
 @login_required

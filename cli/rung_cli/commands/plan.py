@@ -194,6 +194,8 @@ def _human(out: Output, plan: Mapping[str, Any]) -> None:
             ("GPU-hours at risk", plan["gpuHoursAtRisk"]),
         ]
     )
+    if plan.get("outOfDate"):
+        out.line(f"Out of date, cannot be applied: {plan['outOfDate']}", style="red")
     for sync in plan.get("syncs", ()):
         out.line(_sync_line(sync), style="green" if sync["state"] == "synced" else "yellow")
     if plan["appliedAt"]:

@@ -52,6 +52,13 @@ def test_a_quota_is_planned_applied_and_rolled_back(robot: Robot, llm_team: Proj
     assert [each["id"] for each in listed["plans"]] == [back["id"], plan["id"]]
 
 
+def test_an_outdated_plan_says_what_changed(robot: Robot, llm_team: Project) -> None:
+    path = f"{PATH}/{robot.send('POST', PATH, quotas(gpu={'deserved': 2})).json()['id']}"
+    assert robot.get(path).json()["outOfDate"] == ""
+    ProjectQuota.objects.update(gpu_deserved=3 * GPU)
+    assert "all projects in h100 of lab: 4 GPUs deserved → 3 GPUs deserved" in robot.get(path).json()["outOfDate"]
+
+
 def test_a_rehearsal_answers_the_plan_and_stores_none(robot: Robot, llm_team: Project) -> None:
     answer = robot.send("POST", f"{PATH}?dryRun=true", quotas(gpu={"deserved": 2}))
     assert answer.status_code == 200

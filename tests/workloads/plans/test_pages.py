@@ -97,6 +97,41 @@ def test_an_applied_plan_shows_whether_a_sync_run_has_put_it_on_the_cluster(
     assert f'href="/clusters/lab/runs/{good.pk}/"' in client.get(f"/plans/{plan.pk}/").content.decode()
 
 
+def test_an_outdated_plan_says_what_changed_and_is_planned_again(
+    client_of: Clients, admin: User, vision_team: Project, plan: Plan
+) -> None:
+    client = client_of(admin)
+    path = f"/plans/{plan.pk}/"
+    assert "Out of date" not in client.get(path).content.decode()
+    ProjectQuota.objects.filter(project=vision_team).update(gpu_deserved=68 * GPU)
+    page = client.get(path).content.decode()
+    assert "Out of date" in page
+    assert "all projects in h100 of lab: 8 GPUs deserved → 72 GPUs deserved" in page
+    assert (f"{path}apply/" in page, f"{path}discard/" in page) == (False, True)
+    refused = client.post(f"{path}apply/", follow=True)
+    assert (refused.status_code, refused.redirect_chain) == (200, [(path, 302)])
+    assert "The configuration changed after this plan was created: " in refused.content.decode()
+    again = client.post(f"{path}again/")
+    fresh = Plan.objects.exclude(pk=plan.pk).get()
+    assert (again["Location"], fresh.change) == (f"/plans/{fresh.pk}/", plan.change)
+    assert "Out of date" not in client.get(f"/plans/{fresh.pk}/").content.decode()
+    client.post(f"/plans/{fresh.pk}/apply/")
+    assert ProjectQuota.objects.get(project__name="llm-team").gpu_deserved == 20 * GPU
+    twice = client.post(f"/plans/{fresh.pk}/discard/", follow=True).content.decode()
+    assert "This plan is already applied or discarded." in twice
+
+
+def test_an_expired_rollback_is_planned_again_as_a_rollback(client_of: Clients, admin: User, plan: Plan) -> None:
+    client = client_of(admin)
+    client.post(f"/plans/{plan.pk}/apply/")
+    client.post(f"/plans/{plan.pk}/roll-back/")
+    back = Plan.objects.get(rolls_back=plan)
+    Plan.objects.filter(pk=back.pk).update(expires_at=timezone.now())
+    assert f"/plans/{back.pk}/again/" in client.get(f"/plans/{back.pk}/").content.decode()
+    client.post(f"/plans/{back.pk}/again/")
+    assert Plan.objects.filter(rolls_back=plan).count() == 2
+
+
 def test_the_syncs_of_a_plan_take_as_many_queries_for_many_clusters_as_for_one(llm_team: Project) -> None:
     names = ["lab", *(ClusterFactory(name=f"c{number}").name for number in range(4))]
     for cluster in Cluster.objects.all():

@@ -30,13 +30,13 @@ from tenants.quotas.services.runtime_rules import (
 from workloads.plans.models import PlanScope
 from workloads.plans.selectors import Change, Facts, approval_of, approval_place
 from workloads.plans.services.plans import set_approval
-from workloads.plans.services.quota_plans import department_sum
 from workloads.plans.services.setting_plans import (
     Groups,
     OwnedSetting,
     Reach,
     SettingPlan,
     department_named,
+    department_sum,
     owner_named,
     reason_of,
 )

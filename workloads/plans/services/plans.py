@@ -15,7 +15,7 @@ from django.utils import timezone
 from clusters.inventory.models import Cluster
 from portal.audit.services import audited_transaction, record
 from portal.kit.db.transactions import rollback_scope, with_external_calls
-from portal.kit.errors import Conflict, Forbidden, NotFound, ValidationFailed
+from portal.kit.errors import Conflict, Forbidden, NotFound, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
 from portal.kit.security.planned_changes import check_direct_change, planned_change
 from tenants.organisation.models import Department
@@ -170,6 +170,13 @@ def _roll_back(plan: Plan, actor: Actor) -> Plan:
     return back
 
 
+def plan_again(*, plan: Plan, actor: Actor) -> Plan:
+    """Plan the same change on the rows of now. Raises what planning it would raise."""
+    if plan.rolls_back:
+        return roll_back(plan=plan.rolls_back, actor=actor)
+    return plan_change(kind=plan.kind, change=plan.change, actor=actor)
+
+
 def title_of(kind: str, change: Change) -> str:
     return kind_named(kind).title(change)[:254]
 
@@ -261,11 +268,19 @@ def _check_open(plan: Plan) -> None:
 
 
 def _check_basis(plan: Plan) -> None:
+    if found := basis_conflict(plan):
+        raise found
+
+
+def basis_conflict(plan: Plan) -> Conflict | None:
+    """Why the plan is out of date: the rows that it was computed on have changed. None: they have not."""
     try:
         facts = kind_named(plan.kind).facts(plan.change)
     except (NotFound, ValidationFailed) as error:
-        raise Conflict(f"Part of this plan no longer exists: {error.message}", code="plan_moved") from error
-    if fingerprint_of(facts) != plan.based_on:
-        moved = what_moved(plan.effect["basis"], facts)
-        message = f"The configuration changed after this plan was created: {'; '.join(moved[:SHOWN])}."
-        raise Conflict.at("", "plan_moved", message, **{str(number): text for number, text in enumerate(moved[:20])})
+        return Conflict(f"Part of this plan no longer exists: {error.message}", code="plan_moved")
+    if fingerprint_of(facts) == plan.based_on:
+        return None
+    moved = what_moved(plan.effect["basis"], facts)
+    message = f"The configuration changed after this plan was created: {'; '.join(moved[:SHOWN])}."
+    numbers = {str(number): text for number, text in enumerate(moved[:20])}
+    return Conflict(message, code="plan_moved", problems=[Problem("", "plan_moved", message, numbers=numbers)])

@@ -18,7 +18,7 @@ from portal.kit.security.actors import Actor
 from scheduling.model.resources import DIMENSIONS, Limit
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
-from tenants.quotas.rules import QuotaValues, amount_text, over_physical, sum_over_department
+from tenants.quotas.rules import QuotaValues, amount_text, amounts_text, over_physical, sum_over_department
 from tenants.quotas.selectors.reclaims import reclaim_changes, reclaimable_gpus
 from tenants.quotas.services.pool_quotas import refusals_at
 from tenants.quotas.services.quotas import (
@@ -49,7 +49,14 @@ from workloads.plans.selectors import (
     waiting_in,
 )
 from workloads.plans.services.plans import rolled_back
-from workloads.plans.services.setting_plans import devices, owner_named, owner_scope, pool_sums, quota_requests
+from workloads.plans.services.setting_plans import (
+    department_sum,
+    devices,
+    owner_named,
+    owner_scope,
+    pool_sums,
+    quota_requests,
+)
 
 RECLAIMABLE: Final = "becomes_reclaimable"
 OF_SUMS: Final = frozenset({"sum_over_department", "over_physical"})
@@ -184,11 +191,13 @@ def facts(change: Change) -> Facts:
             enforced = ", enforced" if department.enforce_deserved else ""
             own = quota_text(QuotaValues.of(parent)) if parent else "none"
             found[f"quota of department {department.name} {where}"] = own + enforced
-            found[together] = f"{deserved_by_projects(department, edit.pool)} deserved"
+            found[together] = f"{amounts_text(deserved_by_projects(department, edit.pool))} deserved"
         everyone = f"all {edit.owner._meta.model_name}s {where} of {edit.pool.cluster.name}"
         if everyone not in found:
             model = ProjectQuota if isinstance(edit.owner, Project) else DepartmentQuota
-            found[everyone] = f"{deserved_sum(model._default_manager.filter(node_pool=edit.pool))} deserved"
+            found[everyone] = (
+                f"{amounts_text(deserved_sum(model._default_manager.filter(node_pool=edit.pool)))} deserved"
+            )
     return found
 
 
@@ -236,17 +245,14 @@ def _sum_warnings(edits: Sequence[QuotaEdit]) -> Iterator[Problem]:
         yield from over_physical(promised, physical_gpus(pool), pool=pool.name)
 
 
-def _set(edit: QuotaEdit, reason: str, actor: Actor) -> Sequence[Problem]:
-    """Set one; answers its warnings, each with the owner that it is about."""
-    return [replace(each, message=_owned(edit, each)) for each in _saved(edit, reason, actor)]
+def _set(edit: QuotaEdit, reason: str, actor: Actor) -> list[Problem]:
+    """Set one; answers its warnings with its owner and node pool, unless they name these themselves."""
 
+    def named(each: Problem) -> Problem:
+        pool = "" if each.code == RECLAIMABLE else f" in {edit.pool.name}"
+        return replace(each, message=f"{edit.owner.name}{pool}: {each.message}")
 
-def _owned(edit: QuotaEdit, problem: Problem) -> str:
-    """Sums name their department, and what becomes reclaimable names its node pool."""
-    if problem.code in OF_SUMS:
-        return str(problem.message)
-    where = "" if problem.code == RECLAIMABLE else f" in {edit.pool.name}"
-    return f"{edit.owner.name}{where}: {problem.message}"
+    return [each if each.code in OF_SUMS else named(each) for each in _saved(edit, reason, actor)]
 
 
 def _saved(edit: QuotaEdit, reason: str, actor: Actor) -> Sequence[Problem]:
@@ -341,10 +347,7 @@ def _quota_rows(edits: Sequence[QuotaEdit], projects: Mapping[int, Project]) -> 
             "allocated": devices(use.allocated.gpu),
             "non_preemptible": devices(use.non_preemptible.gpu),
             "requested": devices(use.requested.gpu),
-            "over_quota": {
-                "before": _over(use, edit.before),
-                "after": _over(use, edit.after),
-            },
+            "over_quota": {"before": _over(use, edit.before), "after": _over(use, edit.after)},
         }
 
 
@@ -366,19 +369,6 @@ def _sums(edits: Sequence[QuotaEdit]) -> list[dict[str, Any]]:
     return [department_sum(*each) for each in departments] + [
         row for pool in pools for row in pool_sums(pool, physical_gpus(pool))
     ]
-
-
-def department_sum(department: Department, pool: NodePool) -> dict[str, Any]:
-    """GPUs that the department's projects deserve in a pool, against its own."""
-    parent = DepartmentQuota.objects.filter(department=department, node_pool=pool).first()
-    return {
-        "of": f"projects of {department.name}",
-        "cluster": pool.cluster.name,
-        "pool": pool.name,
-        "before": devices(deserved_by_projects(department, pool).gpu),
-        "bound": "department quota",
-        "most": devices(parent.gpu_deserved) if parent else 0,
-    }
 
 
 def _sentence(found: Effect) -> str:

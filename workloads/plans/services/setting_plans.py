@@ -19,7 +19,7 @@ from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
-from tenants.quotas.services.quotas import deserved_sum
+from tenants.quotas.services.quotas import deserved_by_projects, deserved_sum
 from workloads.plans.models import Plan, PlanScope
 from workloads.plans.selectors import (
     AT_RISK,
@@ -196,6 +196,19 @@ def _quota_entry(entry: Change) -> dict[str, Any]:
 def devices(milli: int) -> float:
     """GPUs of thousandths; a whole number where it is one."""
     return milli // 1000 if milli % 1000 == 0 else milli / 1000
+
+
+def department_sum(department: Department, pool: NodePool) -> dict[str, Any]:
+    """GPUs that the department's projects deserve in a pool, against its own."""
+    parent = DepartmentQuota.objects.filter(department=department, node_pool=pool).first()
+    return {
+        "of": f"projects of {department.name}",
+        "cluster": pool.cluster.name,
+        "pool": pool.name,
+        "before": devices(deserved_by_projects(department, pool).gpu),
+        "bound": "department quota",
+        "most": devices(parent.gpu_deserved) if parent else 0,
+    }
 
 
 def pool_sums(pool: NodePool, physical: int | None) -> Iterator[dict[str, Any]]:
