@@ -210,6 +210,7 @@ GROUPS: Final = (
     "keep_old_value",
     "wait_with_old_value",
     "take_new_value",
+    "keep_preemptibility",
     "flip",
     "becomes_reclaimable",
     "no_longer_fit",

@@ -332,6 +332,24 @@ def test_a_changed_value_says_that_new_pods_only_get_it(llm_team: Project, as_ad
     assert any("replaced" in warning for warning in plan.effect["warnings"])
 
 
+def test_running_workloads_keep_the_preemptibility_that_the_threshold_gave_them(
+    llm_team: Project, as_admin: Actor
+) -> None:
+    high = {"project": llm_team, "priority": Priority.objects.get(name="high"), "priority_value": 125}
+    fixed = {**high, "preemptibility": "non-preemptible", "phase": Phase.RUNNING, "running_pods": 1}
+    stays = WorkloadFactory(**fixed, name="stays", preemptibility_source="threshold")
+    WorkloadFactory(**fixed, name="chosen", preemptibility_source="explicit")
+    waits = WorkloadFactory(**{**fixed, "phase": Phase.PENDING, "running_pods": 0}, preemptibility_source="threshold")
+    plan = plan_priority_change(change=change("high", value=95), actor=as_admin)
+    group = plan.effect["workloads"]["keep_preemptibility"]
+    assert (group["count"], [each["name"] for each in group["examples"]]) == (1, ["stays"])
+    assert "1 running workload keeps the old preemptibility" in plan.effect["sentence"]
+    apply_plan(plan=plan, actor=as_admin)
+    stays.refresh_from_db()
+    waits.refresh_from_db()
+    assert (stays.preemptibility, waits.preemptibility) == ("non-preemptible", "preemptible")
+
+
 class TestWhoKeepsTheOldNumber:
     """Pods copy it when they are created; what a scheduler makes of that differs."""
 

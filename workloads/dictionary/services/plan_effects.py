@@ -102,6 +102,7 @@ NUMBERS: Final = (
     ("keep_old_value", "running workload", "keep", "the old value"),
     ("wait_with_old_value", "waiting workload", "keep", "the old value until recreated"),
     ("take_new_value", "workload", "take", "the new value immediately"),
+    ("keep_preemptibility", "running workload", "keep", "the old preemptibility"),
 )
 
 
@@ -170,6 +171,15 @@ def flip_of(workload: Workload, before: Draft, after: Draft) -> Preemptibility |
     return None if follows == workload.preemptibility else follows
 
 
+def _unflipped(before: Draft, after: Draft) -> QuerySet[Workload]:
+    """Running workloads on which the threshold would decide otherwise now. Their preemptibility stays as submitted."""
+    crossed = Q(pk__in=())
+    for name in after.entries:
+        if _crosses(name, before, after):
+            crossed |= Q(priority__name=name) & ~Q(preemptibility=after.entries[name].level.by_threshold)
+    return _live().filter(crossed, running_pods__gt=0, preemptibility_source=Source.THRESHOLD)
+
+
 def _moved_values(before: Draft, after: Draft) -> list[str]:
     return [
         name
@@ -183,6 +193,7 @@ def _workloads(before: Draft, after: Draft) -> dict[str, Any]:
     unfit = list(_unfit(flips))
     return {
         **{name: _group(rows) for name, rows in _by_number(_moved_values(before, after), flips).items()},
+        "keep_preemptibility": _group(_unflipped(before, after)),
         "flip": {
             "count": len(flips),
             "to": str(flips[0][1]) if flips else "",
