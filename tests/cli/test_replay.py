@@ -41,6 +41,10 @@ def test_it_is_started_listed_shown_and_written(admin: Rung, llm_team: Project, 
     shown = admin("replay", "show", "what if", "--file", str(file))
     assert shown.out.splitlines()[1].split()[:2] == ["all", "2"]
     assert "volcano (recommended) proposed." in shown.err
+    proposal = (
+        "scheduler volcano; configuration recommended; priority high 30; quota of project llm-team in h100: 8 GPUs"
+    )
+    assert f"Submissions of a trace. Proposal: {proposal} deserved, limit 16." in " ".join(shown.err.split())
     assert file.read_text().startswith("submission,project")
     assert admin("replay", "show", "nothing").code == 1
 
@@ -94,3 +98,6 @@ def test_the_record_needs_no_file(admin: Rung, llm_team: Project) -> None:
     asked = ("--cluster", llm_team.cluster.name, "--from", "2026-01-01", "--to", "2026-01-02", "--no-wait")
     assert admin("replay", "run", "record", *asked).code == 0
     assert Replay.objects.get().request["end"] == "2026-01-03T00:00:00+00:00"
+    shown = " ".join(admin("replay", "show", "record").err.split())
+    assert "Submissions recorded from 2026-01-01T00:00:00" in shown
+    assert "Proposal: no change; both runs have today's settings." in shown

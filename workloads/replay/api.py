@@ -136,7 +136,9 @@ class ReplayFiguresSchema(serializers.Serializer[Any]):
     p90WaitSeconds = serializers.FloatField(allow_null=True)
     evictions = serializers.IntegerField()
     lostGpuHours = serializers.FloatField()
-    gpuUsePercent = serializers.FloatField(required=False, allow_null=True, help_text="Of the nodes' GPUs.")
+    gpuUsePercent = serializers.FloatField(
+        required=False, allow_null=True, help_text="Of the nodes' GPUs, over `seconds`."
+    )
 
 
 class ReplaySidesSchema(serializers.Serializer[Any]):
@@ -153,7 +155,7 @@ class ReplayGroupSchema(ReplaySidesSchema):
 
 
 class ReplayCurvesSchema(serializers.Serializer[Any]):
-    """GPUs on average in equal parts of the period."""
+    """GPUs on average in equal parts of `seconds`."""
 
     before = serializers.ListField(child=serializers.FloatField())
     after = serializers.ListField(child=serializers.FloatField())
@@ -172,7 +174,12 @@ class ReplayResultSchema(serializers.Serializer[Any]):
     all = ReplaySidesSchema()
     priorities = ReplayGroupSchema(many=True)
     projects = ReplayGroupSchema(many=True)
-    seconds = serializers.IntegerField(help_text="The period.")
+    seconds = serializers.IntegerField(
+        help_text="Time of the plots and of GPU use, from the first submission to the last, or as allAtOnce says."
+    )
+    allAtOnce = serializers.BooleanField(
+        required=False, help_text="All submissions came at once: the time ends when both runs have ended."
+    )
     capacityGpus = serializers.FloatField()
     usedGpus = ReplayCurvesSchema()
     waitingGpus = ReplayCurvesSchema()

@@ -327,6 +327,7 @@ def comparison(rows: Sequence[TraceRow], before: ClusterReplay, after: ClusterRe
         "priorities": _grouped(rows, "priority", sides),
         "projects": _grouped(rows, "project", sides),
         "seconds": window,
+        "allAtOnce": not any(row.submitted for row in rows),
         "capacityGpus": capacity / 1000,
         "usedGpus": {side: _curve(replay.use, window, 1) for side, replay in sides.items()},
         "waitingGpus": {side: _curve(replay.use, window, 2) for side, replay in sides.items()},
@@ -335,7 +336,7 @@ def comparison(rows: Sequence[TraceRow], before: ClusterReplay, after: ClusterRe
 
 
 def _window(*replays: ClusterReplay) -> int:
-    """Seconds from the first to the last submission; where all come at once, until the last has ended."""
+    """Seconds from the first to the last submission; where all come at once, until both runs have ended."""
     last = max(run.submission.submitted for run in replays[0].runs.values()) // SECOND
     return last or max(max((step[0] for step in replay.use), default=0) for replay in replays) // SECOND or 1
 
@@ -351,10 +352,7 @@ def _grouped(rows: Sequence[TraceRow], field: str, sides: Mapping[str, ClusterRe
     for row in rows:
         names[getattr(row, field)].append(row.name)
     return [
-        {
-            "name": name,
-            **{side: _figures(replay.runs[each] for each in members) for side, replay in sides.items()},
-        }
+        {"name": name, **{side: _figures(replay.runs[each] for each in members) for side, replay in sides.items()}}
         for name, members in sorted(names.items())
     ]
 

@@ -1,6 +1,6 @@
 """Pages of replays: a list with the form for another one, progress, and the report."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -22,6 +22,7 @@ from clusters.watch.selectors import Metric, SeriesPoint, TimeWindow
 from portal.kit.api.parsers import csv_response
 from portal.kit.errors import RungError
 from portal.kit.pages.api_snippets import ApiRequest, action_snippet, form_snippets
+from portal.kit.pages.formatting import duration_text, gpus_text
 from portal.kit.pages.forms import PageForm, form_data
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
@@ -220,12 +221,12 @@ def replays(request: HttpRequest) -> HttpResponse:
 
 
 def _initial(request: HttpRequest) -> dict[str, Any]:
-    """The last seven days, and what a link proposes: `cluster` by name, `proposed_scheduler`."""
+    """The last seven days with today, and what a link proposes: `cluster` by name, `proposed_scheduler`."""
     today, named = timezone.now().date(), request.GET.get("cluster")
     clusters = list(Cluster.objects.filter(name=named) if named else Cluster.objects.all()[:2])
     return {
-        "start": today - 7 * DAY,
-        "end": today - DAY,
+        "start": today - 6 * DAY,
+        "end": today,
         "cluster": clusters[0].pk if len(clusters) == 1 else None,
         "proposed_scheduler": request.GET.get("proposed_scheduler", ""),
     }
@@ -251,6 +252,7 @@ def replay(request: HttpRequest, replay_id: UUID) -> HttpResponse:
     require_dictionary(actor_of(request))
     row = replay_services.replay_of(key=replay_id)
     context = {"replay": row, "tones": TONES, "unfinished": row.status in UNFINISHED, **_report(row)}
+    context |= {"source": _source(row), "proposal": list(_proposal(row)), **_window(row)}
     return render_page(request, "workloads/replay/detail.html", context, parts=("progress",))
 
 
@@ -273,6 +275,60 @@ def file(request: HttpRequest, replay_id: UUID) -> HttpResponse:
     require_dictionary(actor_of(request))
     row, text = replay_services.file_of_replay(key=replay_id)
     return csv_response(text, name=row.name)
+
+
+def _source(row: Replay) -> str:
+    """Which submissions are replayed."""
+    if not row.request.get("start"):
+        return _("Submissions of an uploaded trace.")
+    start, end = (datetime.fromisoformat(row.request[name]).astimezone(UTC) for name in ("start", "end"))
+    period = {"start": f"{start:%Y-%m-%d %H:%M}", "end": f"{end:%Y-%m-%d %H:%M}"}
+    text = _("Recorded submissions from %(start)s to %(end)s UTC.") % period
+    return text if end <= row.created_at else f"{text} {_('The period had not ended when the replay started.')}"
+
+
+def _window(row: Replay) -> dict[str, str]:
+    """The time that plots and GPU use are about, and what its end is."""
+    if not row.result:
+        return {}
+    lasts = {"time": duration_text(row.result["seconds"])}
+    if row.result.get("allAtOnce"):
+        return {
+            "window": _("%(time)s, from the submissions, which all came at once, until both runs had ended") % lasts,
+            "window_end": _("both runs ended, %(time)s later") % lasts,
+        }
+    return {
+        "window": _("%(time)s, from the first to the last submission") % lasts,
+        "window_end": _("last submission, %(time)s later") % lasts,
+    }
+
+
+def _proposal(row: Replay) -> Iterator[str]:
+    """What differs from today's settings, as it was given."""
+    body = row.request
+    today = body.get("scheduler") or row.cluster.flavour
+    if (proposed := body.get("proposedScheduler")) and proposed != (row.result or {}).get("scheduler", today):
+        yield _("scheduler %(name)s") % {"name": flavour_for(proposed).title}
+    if name := body.get("proposedConfiguration"):
+        yield _("configuration %(name)s") % {"name": name}
+    for each in body.get("priorities") or []:
+        yield _("priority %(name)s %(value)s") % each
+    for each in body.get("quotas") or []:
+        yield _quota_text(each)
+
+
+def _quota_text(each: Mapping[str, Any]) -> str:
+    kind = "department" if each.get("department") else "project"
+    text = _("quota of %(kind)s %(name)s in %(pool)s: %(gpus)s deserved") % {
+        "kind": kind, "name": each[kind], "pool": each["nodePool"], "gpus": _gpus(each["deservedGpus"]),
+    }  # fmt: skip
+    limit, weight = each.get("limitGpus"), each.get("overQuotaWeight")
+    text += _(", no limit") if limit is None else _(", limit %(gpus)s") % {"gpus": _gpus(limit)}
+    return text if weight is None else text + _(", over-quota weight %(weight)s") % {"weight": f"{weight:g}"}
+
+
+def _gpus(amount: float) -> str:
+    return gpus_text(round(amount * 1000))
 
 
 def _report(row: Replay) -> dict[str, Any]:

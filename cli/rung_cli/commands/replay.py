@@ -1,7 +1,7 @@
 """`replay`: recorded submissions or a trace under a proposed dictionary or quota, before and after."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -204,6 +204,10 @@ def cancel(ctx: typer.Context, name: Named, *, output: OutputFlag = None) -> Non
 
 def _print(out: Any, found: Replay) -> None:
     def figures() -> None:
+        request = found["request"]
+        period = f"recorded from {request['start']} to {request['end']}" if request.get("start") else "of a trace"
+        proposal = "; ".join(_proposal(request)) or "no change; both runs have today's settings"
+        note(f"Submissions {period}. Proposal: {proposal}.")
         if found["result"] is None:
             out.rows([found], REPLAYS, name=_name, empty="")
             return
@@ -223,6 +227,21 @@ def _print(out: Any, found: Replay) -> None:
     out.one(found, name=found["name"], human=figures)
     if found["statusMessage"]:
         note(found["statusMessage"])
+
+
+def _proposal(request: Mapping[str, Any]) -> Iterator[str]:
+    """What was proposed, as it was given."""
+    if (proposed := request.get("proposedScheduler")) and proposed != request.get("scheduler"):
+        yield f"scheduler {proposed}"
+    if configuration := request.get("proposedConfiguration"):
+        yield f"configuration {configuration}"
+    for each in request.get("priorities") or ():
+        yield f"priority {each['name']} {each['value']}"
+    for each in request.get("quotas") or ():
+        owner = f"department {name}" if (name := each.get("department")) else f"project {each['project']}"
+        limit = "no limit" if (gpus := each.get("limitGpus")) is None else f"limit {gpus:g}"
+        weight = "" if (share := each.get("overQuotaWeight")) is None else f", over-quota weight {share:g}"
+        yield f"quota of {owner} in {each['nodePool']}: {each['deservedGpus']:g} GPUs deserved, {limit}{weight}"
 
 
 def _all(api: Api) -> Sequence[Replay]:

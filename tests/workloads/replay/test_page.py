@@ -1,11 +1,13 @@
 """Replays in the browser: a form, progress, cancel, the report."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
+from django.utils import timezone
 
 from tenants.access.models import User
 from tenants.organisation.models import Project
@@ -58,11 +60,57 @@ def test_an_admin_starts_one_watches_it_and_reads_the_report(person: Client, llm
     assert "every 2s" not in part
     assert part.count('<polyline class="held"') == 2
     assert part.count('<polyline class="deserved"') == 2
+    assert (
+        "Submissions of an uploaded trace. Proposal: priority low 45; quota of project llm-team in h100: 8 GPUs" in part
+    )
+    assert (
+        "deserved, limit 16 GPUs, over-quota weight 3; quota of project llm-team in a100: 4 GPUs deserved, no" in part
+    )
     assert "Evictions: 0 before, 0 after." in part
     assert "> llm-team <" in part
     assert "Model: KAI Scheduler today, KAI Scheduler proposed. GPU use of 24 GPUs: 33.3 % before" in part
+    assert "% after, over 1 min, from the first to the last submission." in part
+    assert "last submission, 1 min later" in part
     assert "what if" in words(person)
     assert person.get(f"{PATH}{row.pk}/file/")["Content-Type"].startswith("text/csv")
+
+
+def test_without_a_proposal_the_report_says_that_no_change_was_proposed(person: Client, llm_team: Project) -> None:
+    person.post(PATH, sent(llm_team, scheduler="kai", proposed_scheduler="kai"))
+    replay_services.sweep()
+    page = words(person, f"{PATH}{Replay.objects.get().pk}/")
+    assert "No change proposed: both runs have today's settings." in page
+    assert "with the proposal" not in page
+
+
+def test_where_all_submissions_come_at_once_the_plots_end_with_the_runs(person: Client, llm_team: Project) -> None:
+    at_once = b"t,dur,gpu,who\n0,3600,8,llm-team\n0,7200,8,llm-team\n"
+    person.post(PATH, sent(llm_team, csv=SimpleUploadedFile("trace.csv", at_once)))
+    replay_services.sweep()
+    page = words(person, f"{PATH}{Replay.objects.get().pk}/")
+    assert "both runs ended, 3 h later" in page
+    assert "over 3 h, from the submissions, which all came at once, until both runs had ended." in page
+    assert "last submission" not in page
+
+
+def test_where_nothing_waits_a_sentence_takes_the_place_of_the_plot(person: Client, llm_team: Project) -> None:
+    person.post(PATH, sent(llm_team, csv=SimpleUploadedFile("t.csv", b"t,dur,gpu,who\n0,60,1,llm-team\n3600,60,1,x\n")))
+    replay_services.sweep()
+    page = words(person, f"{PATH}{Replay.objects.get().pk}/")
+    assert page.count('<polyline class="held"') == 1
+    assert "None in either run, to 0.01 GPUs on average. Time: 1 h, from the first to the last submission." in page
+
+
+def test_the_report_names_the_period_of_the_record_and_whether_it_had_ended(person: Client, llm_team: Project) -> None:
+    WorkloadFactory(project=llm_team)
+    today = timezone.now().date()
+    assert f'name="end" value="{today}"' in words(person)
+    person.post(PATH, sent(llm_team, csv="", start=today - timedelta(days=6), end=today))
+    page = words(person, f"{PATH}{Replay.objects.get().pk}/")
+    ends = today + timedelta(days=1)
+    assert (
+        f"Recorded submissions from {today - timedelta(days=6)} 00:00 to {ends} 00:00 UTC. The period had not" in page
+    )
 
 
 def test_the_only_cluster_is_chosen(person: Client, llm_team: Project) -> None:
