@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from django.db.models import QuerySet
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -18,7 +19,7 @@ from workloads.detectors.rules import FindingKind
 from workloads.detectors.selectors import (
     STATES,
     ReadableFinding,
-    checked_at,
+    checks_for,
     in_state,
     readable_findings,
     visible_findings,
@@ -59,10 +60,15 @@ class FindingSchema(serializers.Serializer[Any]):
 
 
 class FindingsSchema(ListSchema):
-    """One page of findings. `checkedAt`: the oldest last check of a cluster; null before the first."""
+    """One page of findings, and how far the clusters are checked whose findings the caller may see."""
 
     findings = FindingSchema(many=True)
-    checkedAt = serializers.DateTimeField(allow_null=True)
+    checkedAt = serializers.DateTimeField(
+        allow_null=True, help_text="The oldest last check of the clusters that are checked in turn; null: none is."
+    )
+    notChecked = serializers.ListField(
+        child=serializers.CharField(), help_text="What was not checked where and why, as sentences."
+    )
 
 
 class FindingCollection(Route):
@@ -83,7 +89,9 @@ class FindingCollection(Route):
         order = ordering(request.query_params, COLUMNS, "-last_seen")
         page = part_of(_wanted(request), request, order=order)
         found = [_json(each) for each in readable_findings(page.rows, actor)]
-        return Response({"findings": found, "checkedAt": checked_at(), **page.ways_on})
+        checks = checks_for(actor, now=timezone.now())
+        checked = {"checkedAt": checks.checked_at, "notChecked": list(checks.not_checked)}
+        return Response({"findings": found, **checked, **page.ways_on})
 
 
 class FindingDetail(Route):

@@ -6,16 +6,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
-from uuid import UUID
 
 from django.db.models import Count, Q, QuerySet, Sum
 
 from clusters.connection.services.scheduler_config import guarantee_on
 from clusters.flavours.registry import flavour_for
-from clusters.inventory.models import Cluster, Node
+from clusters.inventory.models import Cluster, ClusterState, Node
 from clusters.watch.models import ObservedPod
 from clusters.watch.selectors import allocated_by_node
-from clusters.watch.services.usage import idle_since
+from clusters.watch.services.usage import LATE, idle_since
 from portal.kit.security.actors import Actor
 from scheduling.forecast.headroom import HeldGpus, NodeGpus
 from scheduling.model.preemptibility import Preemptibility
@@ -23,7 +22,7 @@ from tenants.access.rules import Permission
 from tenants.access.selectors import access_for, visible_among
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tenants.quotas.selectors.runtime_rules import min_runtimes_of
-from workloads.detectors.models import DetectorRun, Finding
+from workloads.detectors.models import Finding
 from workloads.detectors.rules import (
     IDLE_WHILE_OTHERS_WAIT,
     WAITED,
@@ -294,6 +293,11 @@ def visible_findings(actor: Actor) -> QuerySet[Finding]:
     return Finding.objects.filter(seen).select_related("cluster", "project", "workload")
 
 
+STALE: Final = timedelta(minutes=5)
+"""A cluster that was not observed for longer is not judged: nothing is found and nothing ends."""
+CHECK_LATE: Final = timedelta(minutes=30)
+"""Twice the time between two checks."""
+NAMED: Final = 3
 OPEN: Final = "open"
 ENDED: Final = "ended"
 STATES: Final = (OPEN, ENDED)
@@ -311,10 +315,58 @@ def open_findings(*, using: str) -> Mapping[tuple[str, str], int]:
     return {(cluster, kind): number for cluster, kind, number in counted}
 
 
-def checked_at(clusters: Collection[UUID] = ()) -> datetime | None:
-    """The oldest last check of these clusters, or of all."""
-    rows = DetectorRun.objects.filter(cluster__in=clusters) if clusters else DetectorRun.objects.all()
-    return rows.order_by("checked_at").values_list("checked_at", flat=True).first()
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """How far clusters are checked: the oldest last check of the `number` that are checked in turn, and what is not."""
+
+    checked_at: datetime | None
+    number: int
+    not_checked: tuple[str, ...]
+
+
+def checks_for(actor: Actor, *, now: datetime, cluster: str = "") -> Checks:
+    """Of the clusters whose findings the actor may see, or the one of this name. One query."""
+    access = access_for(actor)
+    seen = Q(pk__in=access.projects().order_by().values("cluster")) | Q(
+        pk__in=access.clusters(Permission.MANAGE_CLUSTERS).order_by().values("pk")
+    )
+    rows = Cluster.objects.filter(seen, **({"name": cluster} if cluster else {})).order_by("name")
+    late: list[str] = []
+    idle: dict[str, list[str]] = defaultdict(list)
+    times: list[datetime] = []
+    for name, state, observed, checked, source, read in rows.values_list(*_CHECKED):
+        if checked is None or checked < now - CHECK_LATE or state == ClusterState.PAUSED:
+            since = f"not checked since {checked:%Y-%m-%d %H:%M} UTC" if checked else "not checked yet"
+            late.append(f"{name}: {since}{_why_not(state, observed, now)}.")
+            continue
+        times.append(checked)
+        if source is None:
+            idle["no GPU metrics"].append(name)
+        elif read is None or read < checked - LATE:
+            idle["GPU use was not read in the 5 min before the last check"].append(name)
+    rest = len(late) - NAMED
+    more = [f"Not checked either: {rest} more {'cluster' if rest == 1 else 'clusters'}."] if rest > 0 else []
+    blind = [f"Idle GPUs: not checked on {_few(names)}: {why}." for why, names in idle.items()]
+    return Checks(min(times, default=None), len(times), (*late[:NAMED], *more, *blind))
+
+
+_CHECKED: Final = (
+    *("name", "state", "observed_at", "detector_run__checked_at"),
+    *("metrics_source__cluster", "metrics_source__read_at"),
+)
+
+
+def _why_not(state: str, observed: datetime | None, now: datetime) -> str:
+    if state == ClusterState.PAUSED:
+        return ", paused"
+    if observed is None:
+        return ", never observed"
+    return f", not observed since {observed:%Y-%m-%d %H:%M} UTC" if observed < now - STALE else ""
+
+
+def _few(names: Sequence[str]) -> str:
+    rest = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def readable_findings(rows: Sequence[Finding], actor: Actor) -> list[ReadableFinding]:

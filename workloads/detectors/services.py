@@ -15,15 +15,13 @@ from portal.kit.messaging.publisher import notify_worker
 from workloads.detectors import rules
 from workloads.detectors.models import DetectorRun, Finding
 from workloads.detectors.rules import SHORT_RUN, THRASH_WINDOW, Detection, FindingKind
-from workloads.detectors.selectors import TITLES, ClusterFacts, facts_of, with_names
+from workloads.detectors.selectors import STALE, TITLES, ClusterFacts, facts_of, with_names
 from workloads.state.models import EventType, Workload
 from workloads.state.rules import WAITING
 from workloads.state.services import note
 
 OF_EVICTIONS: Final = (FindingKind.SHORT_EVICTS_LONG, FindingKind.INSIDE_MIN_RUNTIME)
 """Kinds that are about one eviction: found once, and over when its victim no longer waits."""
-STALE: Final = timedelta(minutes=5)
-"""A cluster that was not observed for longer is not judged: nothing is found and nothing ends."""
 REOPENED: Final = timedelta(hours=1)
 """What is found again so soon is the same finding, without another notice."""
 KEPT: Final = timedelta(days=90)

@@ -21,7 +21,7 @@ from workloads.detectors.selectors import (
     ENDED,
     OPEN,
     TITLES,
-    checked_at,
+    checks_for,
     in_state,
     readable_findings,
     visible_findings,
@@ -62,15 +62,15 @@ class FindingFilter(forms.Form):
 def findings(request: HttpRequest) -> HttpResponse:
     """What is open, and what was found in the last seven days; last seen first."""
     actor = actor_of(request)
-    wanted = FindingFilter(request.GET)
-    recent = Q(ended_at=None) | Q(last_seen__gte=timezone.now() - RECENT)
+    wanted, now = FindingFilter(request.GET), timezone.now()
+    recent = Q(ended_at=None) | Q(last_seen__gte=now - RECENT)
     rows = wanted.narrow(visible_findings(actor).filter(recent))
     page = page_of(rows, column="-last_seen", after=request.GET.get("after", ""), size=PAGE_SIZE)
     context = {
         "filter": wanted,
         "page": page,
         "findings": readable_findings(page.rows, actor),
-        "checked_at": checked_at(),
+        "checks": checks_for(actor, now=now, cluster=wanted.cleaned_data.get("cluster", "")),
         "days": RECENT.days,
     }
     return render_page(request, "workloads/detectors/findings.html", context, parts=("table",))

@@ -89,7 +89,7 @@ def test_its_history_holds_evictions_of_both_causes_and_work_over_quota(demo: De
 def test_the_detectors_have_checked_its_history_from_the_start(demo: Demo) -> None:
     page = Person(demo.origin, "admin").open("/findings/").words
     assert "Last checked" in page
-    assert "Not checked yet" not in page
+    assert "not checked yet" not in page
 
 
 def test_the_audit_trail_of_the_demo_verifies(demo: Demo) -> None:

@@ -6,8 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
+from clusters.connection.models import MetricsSource
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.watch.models import GpuUse
 from portal.kit.security.actors import SYSTEM
@@ -15,11 +18,11 @@ from tenants.access.models import Role, User
 from tenants.organisation.models import Project
 from tenants.quotas.models import ProjectQuota
 from tenants.quotas.services.runtime_rules import set_min_runtime
-from tests.factories.clusters import build_cluster
+from tests.factories.clusters import ClusterFactory, build_cluster
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.support.rest_clients import Robot
 from tests.workloads.detectors.conftest import History
-from workloads.detectors.models import Finding
+from workloads.detectors.models import DetectorRun, Finding
 from workloads.detectors.services import detect, detect_on, request_checks
 from workloads.lifecycle.tasks import detect_cluster
 from workloads.state.models import Phase, Workload
@@ -254,8 +257,8 @@ def test_the_page_shows_evidence_with_links_cost_and_advice(
     client_of: Clients, admin: User, history: History, inversion: Workload
 ) -> None:
     unchecked = page(client_of(admin))
-    assert "Not checked yet." in unchecked
-    assert "Nothing found" not in unchecked
+    assert "lab: not checked yet." in unchecked
+    assert "Last checked" not in unchecked
     detect(history.cluster, history.now)
     text = page(client_of(admin))
     assert f'<a href="/workloads/{inversion.pk}/">urgent</a> (high 125) waits since' in text
@@ -272,10 +275,57 @@ def test_the_page_is_filtered_and_old_findings_leave_it(
     for query in ("?kind=priority-inversion", "?status=open", "?cluster=lab&kind=priority-inversion&status=open"):
         assert "urgent" in page(client, query)
     for query in ("?kind=thrashing", "?status=ended", "?cluster=no-such", "?kind=nonsense"):
-        assert "Nothing found" in page(client, query)
+        assert "No findings in the last 7 days." in page(client, query)
     long_ago = history.ago(days=8)
     Finding.objects.update(ended_at=long_ago, last_seen=long_ago)
-    assert "Nothing found in the last 7 days." in page(client)
+    assert "No findings in the last 7 days." in page(client)
+
+
+def test_what_could_not_be_checked_is_named_with_its_reason(
+    client_of: Clients, admin: User, member: Robot, history: History
+) -> None:
+    detect(history.cluster, history.now)
+    text = "Idle GPUs: not checked on lab: no GPU metrics."
+    assert text in page(client_of(admin))
+    body = member.get("v1/findings").json()
+    assert (body["notChecked"], body["checkedAt"] is None) == ([text], False)
+    source = MetricsSource.objects.create(cluster=history.cluster, server="https://metrics.example")
+    assert "Idle GPUs: not checked on lab: GPU use was not read" in page(client_of(admin))
+    MetricsSource.objects.filter(pk=source.pk).update(read_at=history.now)
+    assert "ot checked" not in page(client_of(admin))
+    Cluster.objects.update(state=ClusterState.PAUSED)
+    shown = page(client_of(admin))
+    assert f"lab: not checked since {history.now:%Y-%m-%d %H:%M} UTC, paused." in shown
+    assert "Last checked" not in shown
+
+
+def test_of_many_clusters_three_are_named_and_others_projects_clusters_are_not(
+    client_of: Clients,
+    admin: User,
+    alice: User,
+    history: History,
+    llm_team: Project,
+    django_assert_max_num_queries: Callable[[int], AbstractContextManager[Any]],
+) -> None:
+    detect(history.cluster, history.now)
+    client = client_of(admin)
+    page(client)
+    with CaptureQueriesContext(connection) as one:
+        page(client)
+    for number in range(5):
+        gone = ClusterFactory(name=f"gone-{number}", observed_at=history.ago(hours=2))
+        DetectorRun.objects.create(cluster=gone, checked_at=history.ago(hours=2))
+        fresh = ClusterFactory(name=f"seen-{number}", observed_at=history.now)
+        DetectorRun.objects.create(cluster=fresh, checked_at=history.ago(minutes=3))
+    with django_assert_max_num_queries(len(one)):
+        shown = page(client)
+    since = f"{history.ago(hours=2):%Y-%m-%d %H:%M} UTC"
+    assert f"gone-2: not checked since {since}, not observed since {since}." in shown
+    assert "Not checked either: 2 more clusters." in shown
+    assert "Idle GPUs: not checked on lab, seen-0, seen-1 and 3 more: no GPU metrics." in shown
+    assert "Last checked: 6 clusters, the oldest" in shown
+    assert "gone-0" not in page(client, "?cluster=lab").partition('id="table"')[2]
+    assert "gone-0" not in page(client_of(alice)).partition('id="table"')[2]
 
 
 def test_others_findings_are_absent_and_their_names_are_hidden(
@@ -297,7 +347,7 @@ def test_others_findings_are_absent_and_their_names_are_hidden(
     assert "workload of another project reclaimed" in own
     assert "secret-name" not in own
     assert "Projects deserve" not in own
-    assert "Nothing found" in page(client_of(charlie))
+    assert "No findings in the last 7 days." in page(client_of(charlie))
     assert "secret-name" in page(client_of(admin))
     assert "Projects deserve 103 GPUs in h100; its nodes have 24 GPUs." in page(client_of(admin))
 
