@@ -58,7 +58,14 @@ from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import can, require
 from tenants.usage.selectors import chosen_span, trend_context
-from workloads.forecast.selectors.accuracy import in_words, missed_forecasts, start_calibration, tallies, together
+from workloads.forecast.selectors.accuracy import (
+    CALIBRATION_WEEKS,
+    in_words,
+    missed_forecasts,
+    start_calibration,
+    tallies,
+    together,
+)
 from workloads.lifecycle.selectors.activity import activity_context, evictions_of
 from workloads.plans.services.plans import plan_page
 
@@ -78,7 +85,6 @@ TABS: Final = {
     "promises": gettext_lazy("Scheduler support"),
 }
 ADMIN_TABS: Final = {**TABS, "forecasts": gettext_lazy("Forecasts")}
-WEEKS: Final = 12
 """The newest weeks with forecasts on a page."""
 MISSED: Final = 25
 """Forecasts that did not hold on a page."""
@@ -148,15 +154,20 @@ def _compared(actor: Actor, cluster: Cluster, tab: str, after: str) -> dict[str,
 
 def _forecasts(request: HttpRequest, cluster: Cluster, after: str) -> dict[str, Any]:
     """How many held by week, and a page of those that did not."""
-    found = tallies(cluster, weeks=WEEKS)
+    found = tallies(cluster, weeks=CALIBRATION_WEEKS)
+    overall = together(found)
     page = page_of(missed_forecasts(cluster), column="-at", after=after, size=MISSED)
     missed = in_words(page.rows, actor_of(request))
     return {
         "tallies": found,
-        "overall": together(found),
+        "overall": overall,
         "missed": missed,
         "page": page,
-        "starts": start_calibration(cluster, weeks=WEEKS),
+        "weeks": CALIBRATION_WEEKS,
+        "none_missed": _("They are no longer stored.")
+        if overall.missed
+        else _("None in the newest %(weeks)s weeks.") % {"weeks": CALIBRATION_WEEKS},
+        "starts": start_calibration(cluster, weeks=CALIBRATION_WEEKS),
     }
 
 

@@ -110,6 +110,16 @@ def test_those_that_did_not_hold_lead_to_their_workloads(
     assert f"manage.py forecast_report --cluster lab --export {row.pk}" in text
 
 
+def test_without_rows_the_page_says_whether_there_were_none_in_the_same_weeks_or_they_are_no_longer_stored(
+    client_of: Clients, admin: User, counted: Cluster
+) -> None:
+    assert "They are no longer stored." in page(client_of(admin))
+    ForecastCount.objects.exclude(result="held").delete()
+    text = page(client_of(admin))
+    assert "in the newest 12 weeks. Weeks begin" in text
+    assert "None in the newest 12 weeks." in text
+
+
 def test_many_come_page_by_page(client_of: Clients, admin: User, counted: Cluster, llm_team: Project) -> None:
     for number in range(30):
         at = timezone.now() - timedelta(minutes=number)

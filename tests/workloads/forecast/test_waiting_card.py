@@ -218,6 +218,18 @@ def test_calibration_is_the_share_of_starts_by_median_and_p90(
     assert out.getvalue().startswith(SENTENCE)
 
 
+def test_of_fewer_than_ten_judged_no_shares_are_given(
+    calibrated: Cluster, client_of: Clients, admin: User, robot: Robot
+) -> None:
+    ForecastCount.objects.exclude(result="late").update(count=1)
+    assert "8 start estimates: too few to judge (fewer than 10)." in (
+        client_of(admin).get("/clusters/lab/?tab=forecasts").content.decode()
+    )
+    found = robot.get(f"v1/clusters/{calibrated.pk}/forecast-accuracy").json()["startEstimates"]
+    assert (found["judged"], found["startedByMedianPercent"]) == (8, 12.5)
+    assert found["sentence"] == "8 start estimates: too few to judge (fewer than 10)."
+
+
 def test_metrics_count_start_estimates_by_result(calibrated: Cluster, client: Client, settings: Settings) -> None:
     settings.RUNG_METRICS_TOKEN = "only-for-this-test"
     said = client.get("/metrics", headers={"Authorization": "Bearer only-for-this-test"}).content.decode()

@@ -33,6 +33,8 @@ NOT_JUDGED: Final[Mapping[str, str]] = {
     "unnamed_evictions": "evictions without a known preemptor",
 }
 CALIBRATION_WEEKS: Final = 12
+LEAST_JUDGED: Final = 10
+"""Shares of fewer start estimates say nothing about the next one."""
 ANOTHER: Final = "another project's workload"
 FOREIGN: Final = "a pod that Rung did not create"
 
@@ -159,6 +161,8 @@ class StartCalibration:
         if not self.judged:
             return ""
         estimates = "1 start estimate" if self.judged == 1 else f"{self.judged:,} start estimates"
+        if self.judged < LEAST_JUDGED:
+            return f"{estimates}: too few to judge (fewer than {LEAST_JUDGED})."
         return (
             f"{estimates}: {self.median_percent} % started by the median (50 % expected), "
             f"{self.p90_percent} % by the p90 (90 % expected)."
