@@ -4,7 +4,7 @@ The page itself is a view of the plans above: saving opens a plan.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from scheduling.model.resources import Resources
 from tenants.access.selectors import Access, access_for
+from tenants.organisation.models import Department, Project
 from tenants.quotas.forms import LABELS, RESOURCES, QuotaRowForm, ReasonForm, prefix_of
 from tenants.quotas.rules import QuotaValues, amount_text, format_amount
 from tenants.quotas.selectors.quota_tree import (
@@ -27,6 +28,7 @@ from tenants.quotas.selectors.quota_tree import (
     PoolQuotas,
     QuotaLine,
     branches_of,
+    key_of,
     over,
     pool_quotas,
     pools_for,
@@ -232,13 +234,12 @@ def _effect_texts(result: WhatIf, resource: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class PoolSum:
-    """What all departments and all projects deserve of a resource beside what the nodes have, as text with units.
+    """What all departments and all projects deserve of a resource, as words, beside what the nodes have.
 
     physical: empty while no node was observed. over_departments, over_projects: by how much; empty where not at all.
     """
 
-    departments: str
-    projects: str
+    deserve: str
     physical: str
     over_departments: str
     over_projects: str
@@ -250,12 +251,32 @@ def _pool_sum(after: PoolQuotas, resource: str) -> PoolSum:
         getattr(each, resource) for each in (after.deserved_of_departments, after.deserved_of_projects)
     )
     return PoolSum(
-        departments=amount_text(resource, departments),
-        projects=amount_text(resource, projects),
+        deserve=_deserve_text(after, resource, departments, projects),
         physical="" if physical is None else amount_text(resource, physical),
         over_departments=_beyond(resource, departments, physical),
         over_projects=_beyond(resource, projects, physical),
     )
+
+
+def _deserve_text(after: PoolQuotas, resource: str, departments: int, projects: int) -> str:
+    """An amount that is not set is not counted, which is no zero."""
+    amounts = {"departments": amount_text(resource, departments), "projects": amount_text(resource, projects)}
+    each_project = (project for projects in after.projects_of.values() for project in projects)
+    match _any_set(after, after.departments, resource), _any_set(after, each_project, resource):
+        case True, True:
+            return _("departments deserve %(departments)s, projects %(projects)s") % amounts
+        case True, False:
+            return _("departments deserve %(departments)s, no quota of a project is set") % amounts
+        case False, True:
+            return _("projects deserve %(projects)s, no quota of a department is set") % amounts
+        case _:
+            return _("no deserved %(resource)s quota is set") % {"resource": "CPU" if resource == "cpu" else resource}
+
+
+def _any_set(after: PoolQuotas, owners: Iterable[Department | Project], resource: str) -> bool:
+    """Does any of these have a deserved quota of it? GPUs always count."""
+    deserved = (after.quota(key_of(owner)).deserved for owner in owners)
+    return resource == "gpu" or any(getattr(each, resource) is not None for each in deserved)
 
 
 def _beyond(resource: str, promised: int, available: int | None) -> str:
@@ -266,7 +287,7 @@ def _beyond(resource: str, promised: int, available: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DepartmentSum:
-    """What the projects of a department deserve together of a resource, beside its own; empty own: not counted."""
+    """What the projects of a department deserve together of a resource, beside its own; empty: none is set."""
 
     projects: str
     own: str
@@ -278,4 +299,6 @@ def _sum_of(branch: Branch, after: PoolQuotas, resource: str) -> DepartmentSum:
     sums = after.deserved_by_projects.get(key.pk)
     together, own = getattr(sums, resource) if sums else 0, getattr(after.quota(key).deserved, resource)
     own_text = "" if own is None else amount_text(resource, own)
-    return DepartmentSum(format_amount(resource, together), own_text, _beyond(resource, together, own))
+    is_set = _any_set(after, after.projects_of.get(key.pk, ()), resource)
+    together_text = (format_amount if own_text else amount_text)(resource, together) if is_set else ""
+    return DepartmentSum(together_text, own_text, _beyond(resource, together, own))

@@ -334,9 +334,26 @@ class TestOtherResources:
         assert found[cell(llm_team, "cpu_weight")] == "0.5"
         assert cell(llm_team, "gpu_deserved") not in found
         text = words(page)
-        assert "h100 has 128 CPU: departments deserve 0 CPU, projects 200 CPU." in text
+        assert "h100 has 128 CPU: projects deserve 200 CPU, no quota of a department is set." in text
         assert "Projects over-committed by 72 CPU" in text
-        assert "Projects: 200. The department's own is not counted." in text
+        assert "Its projects deserve 200 CPU; no quota of the department is set." in text
+        assert text.count("no quota of the department is set") == 1
+        DepartmentQuota.objects.update(cpu_deserved=64_000)
+        text = words(read(client_of(admin), f"{PAGE}?resource=cpu"))
+        assert "departments deserve 128 CPU, projects 200 CPU." in text
+        assert "Projects: 200 of 64 CPU" in text
+        assert "The department deserves 64 CPU; no quota of its projects is set." in text
+
+    @pytest.mark.parametrize(
+        ("resource", "word", "has"), [("cpu", "CPU", "128 CPU"), ("memory", "memory", "1Ti memory")]
+    )
+    def test_where_no_quota_is_set_the_page_claims_no_zero(
+        self, client_of: Clients, admin: User, resource: str, word: str, has: str
+    ) -> None:
+        text = words(read(client_of(admin), f"{PAGE}?resource={resource}"))
+        assert f"h100 has {has}: no deserved {word} quota is set." in text
+        assert "deserve 0" not in text
+        assert "Projects:" not in text
 
     def test_an_edit_of_memory_is_previewed_and_leaves_gpus_as_they_are(
         self, client_of: Clients, admin: User, llm_team: Project
