@@ -226,7 +226,7 @@ def _by(record: PreemptionRecord, *, shown: bool) -> str:
         return f"a workload of {OTHERS}"
     value = f" ({record.preemptor_priority} {record.preemptor_value})" if record.preemptor_priority else ""
     own = record.preemptor is not None and record.preemptor.project_id == record.victim.project_id
-    where = "your project" if own else (record.preemptor_project and f"project {record.preemptor_project}")
+    where = "the same project" if own else (record.preemptor_project and f"project {record.preemptor_project}")
     return f"{record.preemptor_name}{value}{f' of {where}' if where else ''}"
 
 

@@ -162,7 +162,7 @@ def test_a_higher_training_evicts_a_lower_one_of_its_project_and_both_are_told(
         return alice.open(f"/workloads/{gave_way[0]['id']}/").words
 
     words = until(told, lambda words: "Requeued." in words)
-    assert "by urgent (high 125) of your project" in words
+    assert "by urgent (high 125) of the same project" in words
     record = demo.rows(
         """SELECT r.cause, r.preemptor_name, r.ran_seconds, r.lost_gpu_seconds, r.gpu_milli
                           FROM workloads_preemptionrecord r WHERE victim_id = ?""",

@@ -236,12 +236,16 @@ def test_a_refusal_that_htmx_meets_is_a_message(client_of: Clients, workload: Wo
     assert "<html" not in answer.content.decode()
 
 
-def test_an_eviction_reads_as_a_story(client_of: Clients, workload: Workload, llm_team: Project, alice: User) -> None:
+def test_an_eviction_reads_as_a_story_which_is_true_for_every_reader(
+    client_of: Clients, workload: Workload, llm_team: Project, alice: User, admin: User
+) -> None:
     other = WorkloadFactory(project=llm_team, name="llm-pretrain")
     _evict(workload, by=other)
-    text = page(client_of(alice), address(workload))
-    assert "by llm-pretrain (very-high 150) of your project" in text
-    assert "SIGTERM" in text
+    for reader in (alice, admin):
+        text = page(client_of(reader), address(workload))
+        assert "by llm-pretrain (very-high 150) of the same project" in text
+        assert "your project" not in text
+        assert "SIGTERM" in text
 
 
 def test_an_eviction_by_another_project_names_nobody(
