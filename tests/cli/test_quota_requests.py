@@ -2,10 +2,12 @@
 
 import pytest
 
+from clusters.inventory.models import NodePool
 from tenants.organisation.models import Project
 from tenants.quotas.models import ProjectQuota
 from tests.cli.conftest import Rung
-from tests.factories.tenants import GPU
+from tests.factories.tenants import GPU, ProjectFactory
+from tests.workloads.dictionary.test_eviction_matrix import runs
 from workloads.quota_requests.models import QuotaRequest
 
 ASK = ("quota", "request", "2", "-p", "llm-team", "--pool", "h100", "--reason", "Paper deadline")
@@ -31,6 +33,14 @@ def test_a_request_is_shown_with_what_it_would_change(signed_in: Rung, llm_team:
     assert "Deserved: 4 → 6 GPUs, limit 12 → 14." in lines
     assert "Department research: its projects 4 → 6 of 8 GPUs." in lines
     assert "Pool h100: all projects 4 → 6 of 16 GPUs." in lines
+
+
+def test_it_names_what_can_be_reclaimed_then(signed_in: Rung, llm_team: Project, h100: NodePool) -> None:
+    runs(ProjectFactory(department=llm_team.department, name="nlp-team"), h100, 3)
+    made = signed_in(*ASK)
+    runs(llm_team, h100, 4)
+    signed_in("quota", "withdraw", made.out.partition(":")[0])
+    assert "Can reclaim: llm-team from another project 0 → 2 GPUs." in signed_in(*ASK).out
 
 
 def test_the_node_pool_has_to_be_named_where_there_are_several(signed_in: Rung, llm_team: Project) -> None:

@@ -4,7 +4,7 @@ The impact is computed by the service that would write the quota, in a savepoint
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from hashlib import blake2b
@@ -13,10 +13,9 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils.translation import gettext as _
 
 from clusters.connection.services.scheduler_config import guarantee_on
-from clusters.flavours.registry import KEEPS_NON_PREEMPTIBLE, flavour_for
+from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import NodePool
 from clusters.ports.flavour import RECLAIM
 from clusters.sync.models import SyncRun
@@ -31,6 +30,7 @@ from tenants.access.selectors import access_for, require, visible_projects
 from tenants.organisation.models import Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tenants.quotas.rules import QuotaValues
+from tenants.quotas.selectors.reclaims import reclaim_changes, reclaimable_gpus
 from tenants.quotas.services.quotas import (
     deserved_by_projects,
     deserved_sum,
@@ -38,7 +38,6 @@ from tenants.quotas.services.quotas import (
     planned_quota,
     set_project_quota,
 )
-from tenants.usage.selectors import usage_by_queue, usage_of
 from workloads.forecast.selectors.time_budget import time_budget
 from workloads.forecast.selectors.waiting import estimates_possible, startable_among
 from workloads.plans.selectors import Change, Facts
@@ -119,19 +118,6 @@ def sync_state(row: QuotaRequest) -> str:
     return SYNCED if any(not run.outcomes.filter(owner=owner, ok=False).exists() for run in about) else PENDING
 
 
-def reclaimed_from(impact: Mapping[str, Any], actor: Actor) -> list[dict[str, Any]]:
-    """Projects that use more than they deserve, by name; those that the actor may not see together, without."""
-    found = impact["reclaim"]["projects"]
-    names = _names(actor, [each["id"] for each in found])
-    named = [{"name": names[each["id"]], "gpus": each["gpus"]} for each in found if each["id"] in names]
-    rest = sum(each["gpus"] for each in found if each["id"] not in names)
-    return [*named, *([{"name": _("other projects"), "gpus": rest}] if rest else [])]
-
-
-def _names(actor: Actor, keys: Collection[str]) -> dict[str, str]:
-    return {str(pk): name for pk, name in visible_projects(actor).filter(pk__in=keys).values_list("pk", "name")}
-
-
 def values_of(project: Project, node_pool: NodePool) -> QuotaValues:
     """The quota now, or what holds where none was set."""
     row = ProjectQuota.objects.filter(project=project, node_pool=node_pool).first()
@@ -192,8 +178,7 @@ def plan_facts(change: Change) -> Facts:
 
 def public_impact(impact: Mapping[str, Any]) -> dict[str, Any]:
     """Without the ids of other projects."""
-    kept = {name: value for name, value in impact["reclaim"].items() if name != "projects"}
-    return {**impact, "reclaim": kept}
+    return {**impact, "reclaim": {name: impact["reclaim"][name] for name in ("enforced", "free")}}
 
 
 def impact_of(project: Project, node_pool: NodePool, milli: int) -> dict[str, Any]:
@@ -207,6 +192,7 @@ def impact_of(project: Project, node_pool: NodePool, milli: int) -> dict[str, An
     facts = _sums(project, node_pool, milli)
     start_now = _startable(waiting, node_pool)
     start_then = start_now
+    reclaims_then = reclaims_now = reclaimable_gpus([node_pool])
     warnings: Sequence[Problem] = ()
     refusals: Sequence[Problem] = ()
     with transaction.atomic(), planned_change():
@@ -217,6 +203,7 @@ def impact_of(project: Project, node_pool: NodePool, milli: int) -> dict[str, An
         else:
             warnings = found.warnings
             start_then = _startable(waiting, node_pool)
+            reclaims_then = reclaimable_gpus([node_pool])
         transaction.set_rollback(True)
     cluster = node_pool.cluster
     return {
@@ -225,7 +212,11 @@ def impact_of(project: Project, node_pool: NodePool, milli: int) -> dict[str, An
         **facts,
         "warnings": [{"code": each.code, "message": str(each.message)} for each in warnings],
         "refusals": [{"code": each.code, "message": str(each.message)} for each in refusals],
-        "reclaim": _reclaim(project, node_pool, before, after),
+        "reclaim": {
+            "enforced": guarantee_on(cluster, RECLAIM).enforced,
+            "free": _free_gpus(node_pool),
+            **reclaim_changes(reclaims_now, reclaims_then),
+        },
         "starts": _starts(waiting, start_now, start_then),
         "scheduler": str(flavour_for(cluster.flavour).title),
         "simulated": cluster.is_simulated,
@@ -259,39 +250,10 @@ def _sums(project: Project, node_pool: NodePool, milli: int) -> dict[str, Any]:
     }
 
 
-def _reclaim(project: Project, node_pool: NodePool, before: QuotaValues, after: QuotaValues) -> dict[str, Any]:
-    """How many GPUs that others use over their deserved quota this project could newly claim, beyond the free ones."""
-    guarantee = guarantee_on(node_pool.cluster, RECLAIM)
-    over, own, capacity = _over_quota(project, node_pool), _own_use(project, node_pool), free_by_pool([node_pool])
-    free = capacity[node_pool.pk].free if node_pool.pk in capacity else 0
-    was, will = (max((each.deserved.gpu or 0) - own - free, 0) for each in (before, after))
-    total = sum(over.values())
-    newly = 0 if guarantee.enforced == "no" else min(total, will) - min(total, was)
-    return {
-        "enforced": guarantee.enforced,
-        "gpus": _gpus(newly),
-        "overQuota": _gpus(total),
-        "free": _gpus(free),
-        "projects": [{"id": str(pk), "gpus": _gpus(milli)} for pk, milli in sorted(over.items())] if newly else [],
-    }
-
-
-def _own_use(project: Project, node_pool: NodePool) -> int:
-    return usage_of(project, node_pool.name).allocated.gpu
-
-
-def _over_quota(project: Project, node_pool: NodePool) -> dict[int, int]:
-    """GPU thousandths that may be evicted and are above what is deserved, by project; of all others in the pool."""
-    others = Project.objects.filter(cluster=node_pool.cluster_id).exclude(pk=project.pk)
-    deserved = dict(ProjectQuota.objects.filter(node_pool=node_pool).values_list("project_id", "gpu_deserved"))
-    used = usage_by_queue(list(others.values_list("pk", flat=True)))
-    keeps = node_pool.cluster.flavour in KEEPS_NON_PREEMPTIBLE
-    found = {
-        pk: use.allocated.gpu - max(deserved.get(pk, 0), use.non_preemptible.gpu if keeps else 0)
-        for (pk, pool), use in used.items()
-        if pool == node_pool.name
-    }
-    return {pk: milli for pk, milli in found.items() if milli > 0}
+def _free_gpus(node_pool: NodePool) -> float | None:
+    """None while no node of the pool was observed."""
+    capacity = free_by_pool([node_pool]).get(node_pool.pk)
+    return _gpus(capacity.free) if capacity else None
 
 
 def _waiting(project: Project, node_pool: NodePool) -> list[Workload]:

@@ -8,6 +8,8 @@ from rest_framework import serializers
 from portal.kit.api.serializers import rendered, schema
 from portal.kit.pages.api_snippets import ApiRequest
 from portal.kit.security.actors import Actor
+from tenants.quotas.selectors.reclaims import reclaim_rows
+from workloads.plans.serializers import PlanReclaimSchema
 from workloads.quota_requests.models import QuotaRequest, QuotaRequestState
 from workloads.quota_requests.selectors import (
     NOT_CHANGED,
@@ -15,7 +17,6 @@ from workloads.quota_requests.selectors import (
     SYNCED,
     may_decide,
     public_impact,
-    reclaimed_from,
     sync_state,
 )
 
@@ -74,13 +75,6 @@ class ImpactNote(serializers.Serializer[Any]):
     message = serializers.CharField()
 
 
-class OverQuotaProject(serializers.Serializer[Any]):
-    """Use over the deserved quota."""
-
-    name = serializers.CharField()
-    gpus = serializers.FloatField()
-
-
 class StartableWorkload(serializers.Serializer[Any]):
     """A waiting workload that starts only with the requested quota."""
 
@@ -92,12 +86,10 @@ class StartableWorkload(serializers.Serializer[Any]):
 
 ReclaimChange = schema(
     "ReclaimChange",
-    "GPUs that other projects use over their quota and that this one could newly reclaim, beyond the free ones.",
+    "Which reclaims between projects and departments the quota changes, by the use observed then.",
     enforced=serializers.CharField(help_text="Does the cluster's scheduler reclaim: yes, partly or no."),
-    gpus=serializers.FloatField(),
-    overQuota=serializers.FloatField(help_text="Used over quota by all other projects in the pool."),
-    free=serializers.FloatField(),
-    projects=OverQuotaProject(many=True, required=False),
+    free=serializers.FloatField(allow_null=True, help_text="Free GPUs of the pool; null while none was observed."),
+    changes=PlanReclaimSchema(many=True, required=False, help_text="The largest 100."),
 )
 StartEstimate = schema(
     "StartEstimate",
@@ -172,7 +164,7 @@ QuotaRequestsSchema = schema(
 def request_json(row: QuotaRequest, actor: Actor) -> dict[str, Any]:
     """`QuotaRequestSchema`; other projects by name only where the actor sees them."""
     impact = public_impact(row.impact)
-    impact["reclaim"]["projects"] = reclaimed_from(row.impact, actor)
+    impact["reclaim"]["changes"] = reclaim_rows(row.impact["reclaim"], actor)
     is_open = row.state == QuotaRequestState.OPEN
     return rendered(
         QuotaRequestSchema,

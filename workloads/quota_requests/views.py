@@ -17,6 +17,7 @@ from portal.kit.pages.forms import form_data, suggestions
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
 from tenants.access.selectors import Access, access_for
+from tenants.quotas.selectors.reclaims import reclaim_rows
 from workloads.plans.selectors import needs_approval
 from workloads.plans.services.plans import plan_page
 from workloads.plans.services.setting_plans import owner_scope
@@ -27,7 +28,6 @@ from workloads.quota_requests.selectors import (
     decision_change,
     may_decide,
     own_requests,
-    reclaimed_from,
     request_or_404,
     requests_to_decide,
     sync_state,
@@ -164,7 +164,7 @@ def _page(
     context = {
         "row": row,
         "impact": row.impact,
-        "reclaimed": reclaimed_from(row.impact, actor),
+        "reclaims": reclaim_rows(row.impact["reclaim"], actor),
         "moved": is_open and row.base != base_of(row.project, row.node_pool),
         "sync": sync_state(row),
         "tone": TONES[row.state],

@@ -377,9 +377,8 @@ def _impact_lines(impact: Mapping[str, Any]) -> Iterator[str]:
     yield f"Pool {pool['name']}: all projects {_change(pool)} of {physical} GPUs."
     for each in (*impact["refusals"], *impact["warnings"]):
         yield f"Warning: {each['message']}"
-    if impact["reclaim"]["gpus"]:
-        whose = ", ".join(f"{each['name']} ({amount(each['gpus'])})" for each in impact["reclaim"]["projects"])
-        yield f"Newly reclaimable: {gpus(impact['reclaim']['gpus'])} of {whose}."
+    for each in impact["reclaim"]["changes"]:
+        yield f"Can reclaim: {each['taker']} from {each['giver']} {_change(each)} GPUs."
     starts = impact["starts"]
     if not starts["estimated"]:
         yield "No estimate of what could start."

@@ -1,21 +1,22 @@
 """What a request would change: sums, who becomes reclaimable, which waiting workloads could start. Nothing stays."""
 
+from collections.abc import Callable
+
 import pytest
+from django.test import Client
 
 from clusters.inventory.models import Cluster, DirtyOwner, NodePool
+from clusters.watch.models import ObservedPod
 from portal.audit.models import AuditRecord
 from portal.kit.security.actors import Actor
-from scheduling.model.resources import Resources
-from tenants.organisation.models import Project
-from tenants.usage.selectors import Usage
-from tests.factories.cast import Ledger
+from tenants.access.models import User
+from tenants.organisation.models import Department, Project
+from tenants.quotas.selectors.reclaims import reclaim_rows
 from tests.factories.tenants import GPU, ProjectFactory, ProjectQuotaFactory
+from tests.workloads.dictionary.test_eviction_matrix import PREEMPTING, runs
+from tests.workloads.quota_requests.conftest import Asks
 from tests.workloads.sandbox_lab import Lab
-from workloads.quota_requests.selectors import impact_of, reclaimed_from, values_of
-
-
-def preemptible(gpus: int, *, fixed: int = 0) -> Usage:
-    return Usage(Resources(gpu=gpus * GPU), Resources(gpu=fixed * GPU))
+from workloads.quota_requests.selectors import impact_of, values_of
 
 
 def test_the_sums_of_department_and_pool_stand_against_what_they_have(
@@ -47,35 +48,64 @@ def test_nothing_of_the_trial_stays(llm_team: Project, h100: NodePool) -> None:
     assert not DirtyOwner.objects.exists()
 
 
-def test_only_preemptible_work_over_quota_beyond_the_free_gpus_becomes_reclaimable(
-    llm_team: Project, vision_team: Project, h100: NodePool, ledger: Ledger, as_charlie: Actor, as_bob: Actor
-) -> None:
-    ledger.holds(llm_team, h100, preemptible(4))
-    ledger.holds(vision_team, h100, preemptible(12, fixed=2))
-    h100.nodes.update(unschedulable=True)
-    found = impact_of(llm_team, h100, 3 * GPU)
-    assert found["reclaim"] == {
-        "enforced": "yes",
-        "gpus": 3,
-        "overQuota": 8,
-        "free": 0,
-        "projects": [{"id": str(vision_team.pk), "gpus": 8}],
-    }
-    assert reclaimed_from(found, as_charlie) == [{"name": "vision-team", "gpus": 8}]
-    assert reclaimed_from(found, as_bob) == [{"name": "other projects", "gpus": 8}], "a name that bob may not see"
-    h100.nodes.update(unschedulable=False)
-    free = impact_of(llm_team, h100, 3 * GPU)["reclaim"]
-    assert (free["gpus"], free["free"], free["projects"]) == (0, 16, []), "free GPUs come first"
+class TestReclaims:
+    """What it changes of what projects and departments can reclaim from each other."""
+
+    @pytest.fixture(autouse=True)
+    def over(self, llm_team: Project, vision_team: Project, nlp_team: Project, h100: NodePool) -> None:
+        """All above the 4 or 0 GPUs that they deserve; nlp-team is of the department of llm-team."""
+        for project, gpus in ((llm_team, 4), (nlp_team, 3), (vision_team, 5)):
+            runs(project, h100, gpus)
+
+    @pytest.fixture
+    def nlp_team(self, research: Department) -> Project:
+        found: Project = ProjectFactory(department=research, name="nlp-team")
+        return found
+
+    @pytest.mark.parametrize("flavour", ["kai", "kueue"])
+    def test_projects_of_other_departments_are_compared_by_their_departments(
+        self, flavour: str, llm_team: Project, h100: NodePool, as_charlie: Actor, as_admin: Actor
+    ) -> None:
+        pool = on(flavour, h100)
+        found = impact_of(llm_team, pool, 2 * GPU)["reclaim"]
+        (row,) = reclaim_rows(found, as_admin)
+        assert (row["taker"], row["giver"], row["before"], row["after"]) == ("llm-team", "nlp-team", 0, 2)
+        assert (found["enforced"], found["free"]) == ("yes" if flavour == "kai" else "partly", 4)
+        assert reclaim_rows(found, as_charlie) == [], "charlie sees neither of them"
+
+    def test_where_departments_do_not_count_a_project_of_another_one_gives_back_as_well(
+        self, llm_team: Project, h100: NodePool, as_bob: Actor
+    ) -> None:
+        Cluster.objects.update(configured=PREEMPTING)
+        found = impact_of(llm_team, on("volcano", h100), 2 * GPU)["reclaim"]
+        rows = [(row["taker"], row["giver"], row["after"]) for row in reclaim_rows(found, as_bob)]
+        assert rows == [("llm-team", "another project", 2), ("llm-team", "another project", 1)], "no name that bob sees"
+
+    def test_only_preemptible_work_is_reclaimed(
+        self, llm_team: Project, h100: NodePool, as_admin: Actor, nlp_team: Project
+    ) -> None:
+        ObservedPod.objects.filter(namespace=nlp_team.namespace).update(preemptible=False)
+        runs(nlp_team, h100, 1)
+        (row,) = reclaim_rows(impact_of(llm_team, on("kai", h100), 2 * GPU)["reclaim"], as_admin)
+        assert (row["before"], row["after"]) == (0, 1)
+
+    def test_a_scheduler_that_does_not_reclaim_changes_nothing(self, llm_team: Project, h100: NodePool) -> None:
+        found = impact_of(llm_team, on("kube", h100), 2 * GPU)["reclaim"]
+        assert (found["enforced"], found["rows"]) == ("no", [])
+
+    def test_the_page_names_them_with_their_gpus(
+        self, asks: Asks, h100: NodePool, dora: User, client_of: Callable[[User], Client]
+    ) -> None:
+        on("kai", h100)
+        page = client_of(dora).get(f"/quota-requests/{asks().pk}/").content.decode()
+        assert "llm-team from nlp-team: 2 GPUs instead of 0" in " ".join(page.split())
+        assert "Free GPUs of the pool: 4." in page
 
 
-@pytest.mark.parametrize(("flavour", "over"), [("kai", 2), ("kueue", 8)])
-def test_non_preemptible_work_is_reclaimed_where_the_scheduler_does_not_know_it(
-    llm_team: Project, vision_team: Project, h100: NodePool, ledger: Ledger, flavour: str, over: int
-) -> None:
+def on(flavour: str, pool: NodePool) -> NodePool:
+    """The pool, on a cluster of this flavour."""
     Cluster.objects.update(flavour=flavour)
-    pool = NodePool.objects.get(pk=h100.pk)
-    ledger.holds(vision_team, pool, preemptible(12, fixed=10))
-    assert impact_of(llm_team, pool, 3 * GPU)["reclaim"]["overQuota"] == over
+    return NodePool.objects.select_related("cluster").get(pk=pool.pk)
 
 
 @pytest.fixture

@@ -63,7 +63,8 @@ def test_it_is_requested_reviewed_and_approved(bobs: Client, doras: Client, llm_
     page = words(bobs, f"{PATH}{row.pk}/")
     assert "llm-team deserves 10 GPUs in h100 instead of 4. Its limit rises from 12 to 18." in page
     assert "Projects of research deserve 10 GPUs in total instead of 4; the department deserves 8." in page
-    assert "They use 0 GPUs over quota that may be evicted; 16 GPUs are free." in page
+    assert "It does not change what projects can reclaim from each other, by the use observed then." in page
+    assert "Free GPUs of the pool: 16." in page
     assert "Paper &lt;deadline&gt;" in page
     assert f"{PATH}{row.pk}/withdraw/" in page
     assert f"{PATH}{row.pk}/approve/" not in page
