@@ -82,6 +82,11 @@ class PoolQuota:
         return found is not None and (not found.inside or found.bound in {Bound.PROJECT_LIMIT, Bound.DEPARTMENT_LIMIT})
 
     @property
+    def short_of_department_quota(self) -> bool:
+        """Is it the department's limit?"""
+        return self.headroom is not None and self.headroom.bound is Bound.DEPARTMENT_LIMIT
+
+    @property
     def sentence(self) -> str:
         """The text twin of the quota bar: what one could start now, and what binds it."""
         by_pool = flavour_for(self.pool.cluster.flavour).traits.queues_by_pool

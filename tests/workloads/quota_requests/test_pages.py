@@ -12,8 +12,8 @@ from django.utils import timezone
 from clusters.inventory.models import NodePool
 from scheduling.forecast.headroom import Bound, Headroom
 from tenants.access.models import User
-from tenants.organisation.models import Project
-from tenants.quotas.models import ProjectQuota
+from tenants.organisation.models import Department, Project
+from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tenants.quotas.selectors.quota_rows import startable_rows
 from tests.factories.tenants import GPU
 from tests.workloads.quota_requests.conftest import Asks
@@ -26,6 +26,7 @@ from workloads.state.models import Phase, Workload
 Clients = Callable[[User], Client]
 PATH = "/quota-requests/"
 ASK = "/quota-requests/add/?project=llm-team&amp;pool=h100"
+DEPARTMENT_QUOTA = "/quotas/?cluster=lab&amp;pool=h100&amp;q=research"
 
 
 @pytest.fixture
@@ -187,6 +188,40 @@ def test_a_quota_bar_asks_for_more_where_quota_is_short(
 ) -> None:
     row = replace(next(row for row in startable_rows(llm_team) if row.pool == h100), headroom=found)
     assert (ASK in render_to_string("tenants/quotas/quota_rows.html", {"rows": [row]})) is asked
+
+
+def test_where_the_limit_of_the_department_binds_no_request_is_offered(
+    llm_team: Project, research: Department, h100: NodePool, alice: User, admin: User, client_of: Clients
+) -> None:
+    """A request raises the quota of the project only."""
+    research.quotas.update(gpu_deserved=3 * GPU, gpu_limit=3 * GPU)
+    for path in ("/", "/projects/", "/projects/llm-team/"):
+        own, theirs = words(client_of(alice), path), words(client_of(admin), path)
+        assert ASK not in own + theirs
+        limit = "Limit of department research: 3 GPUs (0 in use)."
+        assert f"{limit} Only an admin who may set the department's quota can raise it." in own
+        assert f'{limit} <a href="{DEPARTMENT_QUOTA}">Change the department' in theirs
+    assert ' value="research"' in words(client_of(admin), DEPARTMENT_QUOTA.replace("&amp;", "&"))
+
+
+def test_a_workload_that_its_department_limits_offers_no_request(db: None, admin: User, client_of: Clients) -> None:
+    lab = Lab()
+    project = lab.project("llm-team", deserved=2)
+    DepartmentQuota.objects.update(gpu_deserved=2 * GPU, gpu_limit=2 * GPU)
+    lab.settle(1)
+    lab.submit(project, "first", gpus=2)
+    waiting = lab.submit(project, "second", gpus=2)
+    lab.settle(4)
+    client = client_of(admin)
+    page = words(client, f"/workloads/{waiting.pk}/")
+    assert f'of its limit of 2 GPUs. <a href="{DEPARTMENT_QUOTA}">' in page
+    form = {"type": "Training", "project": "llm-team", "name": "third", "image": "docker.io/a/b:1", "gpus": "2"}
+    for gpus, text in (("1", "of its limit of 2 GPUs"), ("3", "the limit of department research is 2 GPUs")):
+        sent = {**form, "gpus": gpus}
+        answer = client.post("/workloads/submit/", sent, headers={"HX-Request": "true", "HX-Target": "forecast"})
+        found = " ".join(answer.content.decode().split())
+        assert f'{text}. <a href="{DEPARTMENT_QUOTA}">' in found
+        assert ASK not in found + page
 
 
 def test_every_code_that_asks_for_quota_is_a_known_one() -> None:

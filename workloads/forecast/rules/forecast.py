@@ -19,7 +19,7 @@ from scheduling.state.shortage import PODS
 from workloads.dictionary.rules.resolution import Effective
 from workloads.forecast.rules.estimates import CheaperVictim, EvictionOdds
 from workloads.forecast.rules.messages import Doubt, DoubtCode, amount_text, doubt, gpu_time_text, gpus_text
-from workloads.forecast.rules.reasons import short_of_quota
+from workloads.forecast.rules.reasons import short_of_department_quota, short_of_quota
 
 if TYPE_CHECKING:
     from workloads.state.models import Workload
@@ -142,6 +142,10 @@ class Forecast:
     def short_of_quota(self) -> bool:
         """Is quota what it lacks: to start at all, or to stay when others reclaim theirs?"""
         return self.over_quota or short_of_quota(self.reason)
+
+    @property
+    def short_of_department_quota(self) -> bool:
+        return short_of_department_quota(self.reason, self.numbers)
 
     @property
     def cautions(self) -> Sequence[str]:

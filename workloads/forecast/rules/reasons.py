@@ -137,12 +137,19 @@ SHORT_OF_QUOTA: Final = frozenset(
         "HeldForQuota",
     }
 )
-"""Codes of which more quota is the remedy: where one is shown, "Ask for more" stands beside it."""
+"""Codes of which more quota is the remedy: where one is shown, a link to it is beside it."""
+DEPARTMENT: Final = "department "
+"""How the label of a department's queue begins."""
 
 
 def short_of_quota(code: str) -> bool:
     """Would more quota help?"""
     return code in SHORT_OF_QUOTA
+
+
+def short_of_department_quota(code: str, numbers: Mapping[str, str]) -> bool:
+    """Is it a department's quota? More quota of the project, which is all that can be requested, does not help then."""
+    return short_of_quota(code) and numbers.get("queue", "").startswith(DEPARTMENT)
 
 
 def short(code: str) -> str:

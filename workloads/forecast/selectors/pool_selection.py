@@ -30,6 +30,7 @@ from tenants.organisation.models import Project
 from tenants.quotas.models import PriorityCap, ProjectQuota
 from workloads.dictionary.rules.resolution import Effective
 from workloads.forecast.rules.messages import allowed_text, needed_text
+from workloads.forecast.rules.reasons import DEPARTMENT
 from workloads.forecast.selectors.observed_groups import namespace_queue
 from workloads.forecast.selectors.pod_groups import PodGroupRequest, pod_group_request
 from workloads.intake import WorkloadSpec
@@ -270,7 +271,7 @@ def _cluster_counts(wanted: PodGroupRequest) -> bool:
 
 def queue_labels(state: DesiredState) -> dict[str, str]:
     """Queue names in people's words: "project llm-team"."""
-    labels = {spec.name: f"department {_owner(spec.display_name)}" for spec in state.departments}
+    labels = {spec.name: f"{DEPARTMENT}{_owner(spec.display_name)}" for spec in state.departments}
     for project in state.projects:
         labels |= {queue.name: f"project {project.name}" for queue in project.queues}
         labels[namespace_queue(project.namespace)] = f"project {project.name}"

@@ -26,7 +26,7 @@ from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.workspace import OutOfTime
 from tenants.access.selectors import visible_projects
 from workloads.forecast.rules.messages import pend_sentence
-from workloads.forecast.rules.reasons import short_of_quota
+from workloads.forecast.rules.reasons import short_of_department_quota, short_of_quota
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.placement_validation import configured_so, missing_on_nodes
 from workloads.forecast.selectors.pod_groups import groups_of, pod_group_request
@@ -93,6 +93,10 @@ class Headline:
     @property
     def short_of_quota(self) -> bool:
         return short_of_quota(self.reason)
+
+    @property
+    def short_of_department_quota(self) -> bool:
+        return short_of_department_quota(self.reason, self.numbers)
 
 
 def why_waiting(workload: Workload) -> Headline | None:

@@ -22,7 +22,8 @@ from portal.kit.pages.forms import suggestions
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
-from tenants.access.selectors import access_for, visible_projects
+from tenants.access.selectors import Access, access_for, visible_projects
+from tenants.organisation.models import Department
 from tenants.quotas.selectors.quota_rows import startable_rows_of
 from workloads.dictionary.models import Priority
 from workloads.forecast.rules.messages import gpu_time_text
@@ -61,9 +62,22 @@ class MenuEntry:
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: the menu and the offered priority values (read only by pages that draw a ladder)."""
+    """Context processor: the menu, the offered priority values (read only by pages that draw a ladder), and departments
+    whose quota the reader may set.
+    """
     menu = SimpleLazyObject(lambda: navigation(request.path))
-    return {"navigation": menu, "levels": SimpleLazyObject(offered_values)}
+    departments = SimpleLazyObject(lambda: DepartmentQuotaAccess(access_for(actor_of(request))))
+    return {"navigation": menu, "levels": SimpleLazyObject(offered_values), "settable_departments": departments}
+
+
+@dataclass(frozen=True, slots=True)
+class DepartmentQuotaAccess:
+    """Contains the departments whose quota the reader may set."""
+
+    access: Access
+
+    def __contains__(self, department: Department) -> bool:
+        return self.access.can(Permission.MANAGE_DEPARTMENT_QUOTA, department=department)
 
 
 def navigation(path: str) -> list[MenuEntry]:
