@@ -62,7 +62,8 @@ LACKING = ("gpu",)
         ),
         pytest.param(
             PendingReason(Reason.NO_ROOM, EIGHT, pool="h100", free=EIGHT, largest_free=FOUR, lacking=("gpu",)),
-            "needs 8 GPUs in h100; 8 GPUs free, at most 4 on one node, and no workload there may be evicted for it",
+            "needs 8 GPUs in h100; 8 GPUs free, at most 4 on one node, and the scheduler finds no "
+            "evictions that would free enough for it",
             id="no room",
         ),
         pytest.param(
@@ -74,7 +75,8 @@ LACKING = ("gpu",)
                 largest_free=Resources.of(gpu=4, cpu=14),
                 lacking=("cpu",),
             ),
-            "needs 64 CPUs in h100; 28 CPUs free, at most 14 on one node, and no workload there may be evicted for it",
+            "needs 64 CPUs in h100; 28 CPUs free, at most 14 on one node, and the scheduler finds no "
+            "evictions that would free enough for it",
             id="CPUs beside free GPUs",
         ),
         pytest.param(
@@ -88,7 +90,7 @@ LACKING = ("gpu",)
                 beside=True,
             ),
             "needs 600.1 GiB in h100; 900 GiB free, at most 599.9 GiB on a node that fits its other requests, and "
-            "no workload there may be evicted for it",
+            "the scheduler finds no evictions that would free enough for it",
             id="memory on a node with GPUs",
         ),
         pytest.param(
@@ -100,20 +102,20 @@ LACKING = ("gpu",)
                 largest_free=Resources.of(gpu=1, cpu=2),
                 lacking=("cpu", "gpu"),
             ),
-            "needs 2 GPUs and 4 CPUs in h100; 1 GPU and 2 CPUs free, at most 1 GPU and 2 CPUs on one node, and no "
-            "workload there may be evicted for it",
+            "needs 2 GPUs and 4 CPUs in h100; 1 GPU and 2 CPUs free, at most 1 GPU and 2 CPUs on one node, and the "
+            "scheduler finds no evictions that would free enough for it",
             id="both",
         ),
         pytest.param(
             PendingReason(Reason.NO_ROOM, EIGHT, pool="h100", free=EIGHT, largest_free=EIGHT, lacking=("pods",)),
-            "needs 8 GPUs in h100; the nodes with enough free GPUs are at their pod limit, and no workload there "
-            "may be evicted for it",
+            "needs 8 GPUs in h100; the nodes with enough free GPUs are at their pod limit, and the scheduler finds "
+            "no evictions that would free enough for it",
             id="nodes full of pods",
         ),
         pytest.param(
             PendingReason(Reason.NO_ROOM, EIGHT, pool="h100", free=FOUR, largest_free=FOUR, lacking=("gpu", "pods")),
-            "needs 8 GPUs in h100; 4 GPUs free, at most 4 on one node; other nodes are at their pod limit, and no "
-            "workload there may be evicted for it",
+            "needs 8 GPUs in h100; 4 GPUs free, at most 4 on one node; other nodes are at their pod limit, and the "
+            "scheduler finds no evictions that would free enough for it",
             id="some nodes full of pods",
         ),
         pytest.param(
@@ -207,8 +209,8 @@ LACKING = ("gpu",)
         ),
         pytest.param(
             PendingReason(Reason.WAITING_FOR_QUOTA, EIGHT, "q", Limit.of(gpu=8), EIGHT, Resources.of(gpu=6)),
-            "needs 8 GPUs in h100; project llm-team has 2 GPUs of quota free, and no workload there may be "
-            "evicted for it",
+            "needs 8 GPUs in h100; project llm-team has 2 GPUs of quota free, and the scheduler finds "
+            "no evictions that would free enough for it",
             id="unused quota",
         ),
         pytest.param(

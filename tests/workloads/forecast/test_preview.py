@@ -119,6 +119,21 @@ def test_what_fits_starts_and_the_forecast_says_on_what_it_was_made(lab: Lab) ->
     assert answer.alternatives == ()
 
 
+def test_evictions_that_would_not_free_enough_are_not_denied(lab: Lab) -> None:
+    """Lower preemptible work of the project holds 4 GPUs, work that stays the other 4."""
+    team, asked = lab.project("llm-team", deserved=16), {"priority": "high", "preemptibility": "preemptible"}
+    lab.submit(team, "stays", gpus=4, priority="very-high", preemptibility="non-preemptible")
+    lab.submit(team, "gives-way", gpus=4, priority="very-low", preemptibility="preemptible")
+    lab.settle()
+    assert ask(team, gpus=4, **asked).verdict is Verdict.EVICTS
+    answer = ask(team, gpus=8, **asked)
+    assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoRoom")
+    assert answer.sentence == (
+        "Waits: it needs 8 GPUs in h100; 0 GPUs free, at most 0 on one node, and the scheduler finds no evictions that "
+        "would free enough for it."
+    )
+
+
 @pytest.mark.parametrize(
     ("trouble", "words"),
     [

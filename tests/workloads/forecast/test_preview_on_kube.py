@@ -203,7 +203,7 @@ def test_of_several_pods_as_many_start_as_have_room_and_the_numbers_are_from_bef
     assert (answer.verdict, answer.starting, answer.coming, answer.waiting) == (Verdict.STARTS, 2, 0, 1)
     assert answer.sentence == (
         "Starts 2 of 3 pods now in h100, within quota. 1 pod waits: the workload needs 24 GPUs in h100; 16 GPUs "
-        "free, at most 8 on one node, and no workload there may be evicted for it."
+        "free, at most 8 on one node, and the scheduler finds no evictions that would free enough for it."
     )
     assert answer.numbers["free"].startswith("16 GPU")
     assert answer.alternatives, "fewer GPUs a pod would start all of them"

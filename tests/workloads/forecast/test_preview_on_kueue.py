@@ -124,7 +124,10 @@ def test_what_was_admitted_counts_before_it_has_a_node(kueue: Kueue) -> None:
     answer = kueue.ask(gpus=6)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "WaitingForQuota")
     assert answer.numbers["queue"] == "project llm-team"
-    assert "project llm-team has 4 GPUs of quota free, and no workload there may be evicted for it" in answer.sentence
+    assert (
+        "project llm-team has 4 GPUs of quota free, and the scheduler finds no evictions that would free enough for it"
+        in answer.sentence
+    )
 
 
 def test_pods_outside_its_queues_count_for_nothing(kueue: Kueue) -> None:
@@ -186,8 +189,8 @@ def test_where_kueue_knows_the_nodes_it_admits_nothing_that_has_no_place_on_them
     answer = kueue.ask(gpus=8)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoRoom")
     assert answer.sentence == (
-        "Waits: it needs 8 GPUs in h100; 4 GPUs free, at most 4 on one node, and no workload there may be evicted "
-        "for it."
+        "Waits: it needs 8 GPUs in h100; 4 GPUs free, at most 4 on one node, and the scheduler finds no "
+        "evictions that would free enough for it."
     )
     assert not any("keeps its quota" in each for each in answer.cautions)
     assert kueue.ask(gpus=4).nodes == ("one",)
@@ -268,8 +271,8 @@ def test_the_pods_of_a_deployment_are_admitted_one_by_one(kueue: Kueue) -> None:
     assert (answer.verdict, answer.starting, answer.waiting) == (Verdict.STARTS, 2, 1)
     assert answer.sentence == (
         "Starts 2 of 3 pods now in h100, over quota: it may be evicted when others reclaim their share. 1 pod "
-        "waits: the workload needs 12 GPUs in h100; project llm-team has 8 GPUs of quota free, and no workload "
-        "there may be evicted for it."
+        "waits: the workload needs 12 GPUs in h100; project llm-team has 8 GPUs of quota free, and the scheduler "
+        "finds no evictions that would free enough for it."
     )
 
 

@@ -46,8 +46,8 @@ def test_cpus_that_are_short_are_named_and_fewer_cpus_are_offered(flavour: str) 
     answer = ask(team, cpu="64")
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoRoom")
     assert answer.sentence == (
-        "Waits: it needs 64 CPUs in h100; 28 CPUs free, at most 28 on one node, and no workload there may be "
-        "evicted for it."
+        "Waits: it needs 64 CPUs in h100; 28 CPUs free, at most 28 on one node, and the scheduler finds no "
+        "evictions that would free enough for it."
     )
     assert answer.numbers["short"] == "cpu"
     assert [(each.words, each.cpus_per_pod, each.gpus_per_pod) for each in answer.alternatives if each.resizes] == [

@@ -192,7 +192,9 @@ def test_volcano_without_reclaim_takes_nothing_back_for_another_project(volcano:
     assert standing(mine)[0] == Phase.PENDING
     headline = why_waiting(fresh(mine))
     assert headline is not None
-    assert headline.sentence.endswith(f"no workload there may be evicted for it. {WITHOUT[Cause.RECLAIM,]}")
+    assert headline.sentence.endswith(
+        f"the scheduler finds no evictions that would free enough for it. {WITHOUT[Cause.RECLAIM,]}"
+    )
     assert not PreemptionRecord.objects.exists()
 
 

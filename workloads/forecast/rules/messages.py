@@ -84,10 +84,12 @@ def _by_nodes(pend: PendingReason, needed: str, pool: str) -> str:
         return f"needs {needed} in {pool} on nodes with the same {pend.topology}; {_in_domains(pend)}"
     if not pend.short:
         return f"needs {needed} in {pool}, where no node that it may use is ready"
-    because = _BECAUSE.get(pend.reason, "no workload there may be evicted for it")
+    because = _BECAUSE.get(pend.reason, _NO_EVICTIONS)
     return f"needs {needed} in {pool}; {_free(pend)}, and {because}"
 
 
+_NO_EVICTIONS: Final = "the scheduler finds no evictions that would free enough for it"
+"""True as well where nothing may be evicted for it: the model does not report which of both it is."""
 _BECAUSE: Final = {Reason.PREEMPTION_NEVER: "its priority never evicts others"}
 
 _SHORT: Final = {
@@ -130,7 +132,7 @@ def _spared(pend: PendingReason) -> str:
     """Why no workload is evicted for it."""
     if Reason.LARGER_THAN_DESERVED in pend.also:
         return f"requests above the {allowed_text(pend)} that it deserves never evict others"
-    return "no workload there may be evicted for it"
+    return _NO_EVICTIONS
 
 
 def _free(pend: PendingReason) -> str:
