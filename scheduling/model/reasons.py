@@ -38,6 +38,7 @@ class PendingReason:
     pod; beside: whether other nodes have enough of them, but not of the rest.
     topology: the node label that must have one value; domain: the value with most free capacity, largest_domain.
     fitting: how many of its pods would fit, in the best topology domain (Kueue only).
+    second: with a limit, the deserved quota that refuses its non-preemptible work as well.
     """
 
     reason: Final[Reason]
@@ -56,6 +57,7 @@ class PendingReason:
     largest_domain: Final[Resources] = ZERO
     fitting: Final[int] = 0
     also: Final[tuple[Reason, ...]] = field(default=())
+    second: "Final[PendingReason | None]" = None
 
     @property
     def short(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ it; limits are checked before quotas; a dimension that is not requested never re
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple, Self
@@ -63,16 +63,20 @@ def over_guarantee(queue: Queue, use: QueueUsage, needed: Resources) -> PendingR
 def fits_quota(
     path: Sequence[Queue], uses: Mapping[str, QueueUsage], needed: Resources, *, preemptible: bool
 ) -> PendingReason | None:
-    """The first refusal on the path from the project's queue to its department, else None."""
+    """The first refusal on the path from the project's queue to its department, else None.
+
+    The refusal of a limit names that of a deserved quota as its second.
+    """
     for queue in path:
         if pend := over_limit(queue, uses.get(queue.name, UNUSED), needed):
-            return pend
-    if preemptible:
-        return None
-    for queue in path:
-        if pend := over_guarantee(queue, uses.get(queue.name, UNUSED), needed):
-            return pend
-    return None
+            return pend if preemptible else replace(pend, second=_over_guarantees(path, uses, needed))
+    return None if preemptible else _over_guarantees(path, uses, needed)
+
+
+def _over_guarantees(path: Sequence[Queue], uses: Mapping[str, QueueUsage], needed: Resources) -> PendingReason | None:
+    """The first refusal of `over_guarantee` on the path, else None."""
+    found = (over_guarantee(queue, uses.get(queue.name, UNUSED), needed) for queue in path)
+    return next(filter(None, found), None)
 
 
 def _over(used: Resources, needed: Resources, bound: Limit) -> Resources | None:

@@ -109,7 +109,8 @@ def of_whole(
         return replace(pend, needed=wanted, free=free, largest_free=largest, beside=found.beside)
     if pend.reason in OF_QUOTA:
         missing = _more(pend.missing, wanted - given - pend.needed)
-        return replace(pend, needed=wanted, used=pend.used - given, missing=missing)
+        second = pend.second and of_whole(pend.second, candidates, placed, state)
+        return replace(pend, needed=wanted, used=pend.used - given, missing=missing, second=second)
     return pend
 
 

@@ -59,7 +59,10 @@ def test_the_department_refuses_too() -> None:
 
 def test_limits_are_named_before_quotas() -> None:
     path = [queue("team", "dep", deserved=0), queue("dep", limit=0)]
-    assert reason_of(fits_quota(path, {}, GPU, preemptible=False)) is Reason.OVER_LIMIT
+    pend = fits_quota(path, {}, GPU, preemptible=False)
+    assert pend is not None
+    assert (pend.reason, pend.queue) == (Reason.OVER_LIMIT, "dep")
+    assert (reason_of(pend.second), pend.second and pend.second.queue) == (Reason.NON_PREEMPTIBLE_OVER_QUOTA, "team")
 
 
 def test_a_dimension_that_is_not_asked_for_never_refuses() -> None:

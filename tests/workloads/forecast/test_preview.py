@@ -19,7 +19,7 @@ from portal.kit.security.actors import SYSTEM, Actor
 from scheduling.model.decisions import Evict, Outcome, OutcomeKind
 from scheduling.model.preemptibility import Cause
 from tenants.organisation.models import Project
-from tenants.quotas.models import PriorityCap
+from tenants.quotas.models import DepartmentQuota, PriorityCap
 from tests.factories.cast import acting
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, MembershipFactory, UserFactory
@@ -117,6 +117,22 @@ def test_what_fits_starts_and_the_forecast_says_on_what_it_was_made(lab: Lab) ->
     assert answer.flavour in {"KAI Scheduler", "kube-scheduler"}
     assert answer.effective.priority.name == "low"
     assert answer.alternatives == ()
+
+
+def test_a_limit_and_a_deserved_quota_that_block_it_are_both_named(kai: Lab) -> None:
+    team = kai.project("llm-team", deserved=8)
+    DepartmentQuota.objects.update(gpu_deserved=8 * GPU, gpu_limit=12 * GPU)
+    for name in ("first", "second"):
+        kai.submit(team, name, gpus=4, priority="high", preemptibility="non-preemptible")
+    kai.settle()
+    limit = "Waits: it needs 8 GPUs in h100; department research uses 8 GPUs of its limit of 12 GPUs"
+    answer = ask(team, gpus=8, preemptibility="non-preemptible")
+    assert (answer.reason, answer.sentence) == (
+        "OverLimit",
+        f"{limit}; 0 of the 8 GPUs that project llm-team deserves are free, and non-preemptible workloads cannot go "
+        "over quota.",
+    )
+    assert ask(team, gpus=8, preemptibility="preemptible").sentence.startswith(f"{limit}.")
 
 
 def test_evictions_that_would_not_free_enough_are_not_denied(lab: Lab) -> None:

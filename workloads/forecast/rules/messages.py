@@ -61,20 +61,25 @@ def pend_sentence(pend: PendingReason, *, pool: str, labels: Mapping[str, str]) 
     if short:
         return short.format(pool=pool)
     if pend.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA:
-        left, allowed, verb = _left(pend)
-        return (
-            f"needs {needed} in {pool}; {left} of the {allowed} that {who} deserves {verb} free, and "
-            "non-preemptible workloads cannot go over quota"
-        )
+        return f"needs {needed} in {pool}; {_deserved(pend, who)}"
     if pend.reason is Reason.OVER_LIMIT:
         used = amount_text(pend.used, _named(pend), up=True)
-        return f"needs {needed} in {pool}; {who} uses {used} of its limit of {allowed_text(pend)}"
+        second = pend.second
+        more = f"; {_deserved(second, labels.get(second.queue or '', 'its queue'))}" if second else ""
+        return f"needs {needed} in {pool}; {who} uses {used} of its limit of {allowed_text(pend)}{more}"
     if pend.reason is Reason.EXCEEDS_MAX_QUOTA:
         return f"needs {needed} in {pool}; {who} can use at most {allowed_text(pend)} there, including borrowed quota"
     if pend.reason is Reason.WAITING_FOR_QUOTA:
         unused = amount_text(pend.needed - pend.missing, _named(pend))
         return f"needs {needed} in {pool}; {who} has {unused} of quota free, and {_spared(pend)}"
     return _by_nodes(pend, needed, pool)
+
+
+def _deserved(pend: PendingReason, who: str) -> str:
+    left, allowed, verb = _left(pend)
+    return (
+        f"{left} of the {allowed} that {who} deserves {verb} free, and non-preemptible workloads cannot go over quota"
+    )
 
 
 def _by_nodes(pend: PendingReason, needed: str, pool: str) -> str:
