@@ -85,7 +85,6 @@ TABS: Final = {
     "promises": gettext_lazy("Scheduler support"),
 }
 ADMIN_TABS: Final = {**TABS, "forecasts": gettext_lazy("Forecasts")}
-"""The newest weeks with forecasts on a page."""
 MISSED: Final = 25
 """Forecasts that did not hold on a page."""
 
