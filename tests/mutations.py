@@ -128,7 +128,7 @@ MUTATIONS: Final = (
     Mutation(
         "quota: non-preemptible work stays inside the deserved quota",
         "scheduling/state/queue_usage.py",
-        "    if preemptible:\n        return None\n",
+        "    return None if preemptible else _over_guarantees(path, uses, needed)\n",
         "    return None\n",
         ("tests/scheduling/state/test_queue_usage.py",),
     ),
