@@ -68,12 +68,14 @@ def findings(page: Page) -> list[str]:
 
 
 @pytest.mark.timeout(PATIENCE)
-def test_is_accessible_quiet_and_asks_nobody_else(visit: Visitor, organisation: dict[str, str], admin: User) -> None:
+def test_every_page_is_accessible_and_loads_nothing_from_other_hosts(
+    visit: Visitor, organisation: dict[str, str], admin: User
+) -> None:
     _look_at(visit(admin), organisation)
 
 
 @pytest.mark.timeout(PATIENCE)
-def test_so_are_differences_runs_and_plain_clusters(visit: Visitor, estate: dict[str, str], admin: User) -> None:
+def test_differences_and_sync_runs_are_accessible_too(visit: Visitor, estate: dict[str, str], admin: User) -> None:
     _look_at(visit(admin), estate)
 
 

@@ -1,4 +1,4 @@
-"""What happened to a workload, and who was evicted by whom. Kept after pods and their events are gone."""
+"""Records of evictions: who was evicted, by whom, why, and the cost. They outlive pods and their events."""
 
 from django.db import models
 
@@ -7,7 +7,7 @@ from workloads.state.models import Workload
 
 
 class PreemptionCause(models.TextChoices):
-    """Preempt: inside one queue, by priority. Reclaim: across queues, by quota. Kube: by number, in any namespace."""
+    """Preempt: in one queue, by priority. Reclaim: across queues, by quota. Unknown: the scheduler gave no cause."""
 
     PREEMPT = "preempt"
     RECLAIM = "reclaim"

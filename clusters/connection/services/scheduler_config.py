@@ -364,7 +364,7 @@ def unmanaged_because(cluster: Cluster, kind: str) -> str:
 
 
 def kind_warnings(cluster: Cluster, kind: str) -> tuple[str, ...]:
-    """What is not known of that."""
+    """Doubts about whether the scheduler manages this kind."""
     by = flavour_for(cluster.flavour).traits.configuration
     return () if by is None else by.kind_cautions_of(cluster.configured, kind)
 

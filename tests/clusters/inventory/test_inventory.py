@@ -72,7 +72,7 @@ def test_two_clusters_cannot_share_a_name() -> None:
     assert code_of(error) == ("/name", "name_taken")
 
 
-def test_pausing_and_going_on_are_told_once(cluster: Cluster) -> None:
+def test_a_pause_and_its_end_are_recorded_once(cluster: Cluster) -> None:
     for _ in range(2):
         pause(cluster=cluster, reason="maintenance", actor=SYSTEM)
     assert (cluster.state, cluster.paused_reason) == (ClusterState.PAUSED, "maintenance")

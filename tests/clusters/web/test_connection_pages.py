@@ -59,7 +59,7 @@ def words(body: bytes) -> str:
 
 
 @pytest.mark.parametrize(("method", "page"), PAGES)
-def test_only_platform_admins(
+def test_only_platform_admins_may_connect_clusters(
     client_of: Clients, alice: User, cluster: Cluster, answers: Answering, method: str, page: str
 ) -> None:
     assert getattr(client_of(alice), method)(page, {}).status_code == 403
@@ -73,7 +73,9 @@ def test_an_absent_cluster_is_absent(client_of: Clients, admin: User) -> None:
     assert client_of(admin).get("/connect-cluster/rights/slurm.yaml").status_code == 404
 
 
-def test_only_admins_are_offered_it(client_of: Clients, admin: User, alice: User, cluster: Cluster) -> None:
+def test_only_admins_see_the_link_to_connect_a_cluster(
+    client_of: Clients, admin: User, alice: User, cluster: Cluster
+) -> None:
     assert "Connect a cluster" in words(client_of(admin).get("/clusters/").content)
     assert "Connect a cluster" not in words(client_of(alice).get("/clusters/").content)
     assert "/clusters/lab/connection/" not in words(client_of(alice).get("/clusters/lab/").content)
@@ -154,7 +156,7 @@ def test_t47_what_a_cluster_says_is_shown_as_text(client_of: Clients, admin: Use
     assert "<script>alert(1)" not in answer.content.decode()
 
 
-def test_pausing_and_going_on(client_of: Clients, admin: User, cluster: Cluster) -> None:
+def test_a_paused_cluster_can_be_resumed(client_of: Clients, admin: User, cluster: Cluster) -> None:
     client_of(admin).post("/clusters/lab/hold/")
     cluster.refresh_from_db()
     assert (cluster.state, cluster.paused_reason) == ("paused", "Paused by admin.")
@@ -247,7 +249,7 @@ def test_a_form_that_was_filled_names_no_secret() -> None:
     assert TOKEN not in repr(entered())
 
 
-def test_leaving_counts_along_and_asks_the_cluster_nothing_meanwhile(
+def test_the_page_of_a_disconnection_shows_progress_without_a_request_to_the_cluster(
     client_of: Clients, admin: User, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = client_of(admin)

@@ -39,7 +39,7 @@ def words(body: bytes) -> str:
     return " ".join(unescape(body.decode()).split())
 
 
-def test_only_platform_admins(client_of: Clients, alice: User, cluster: Cluster) -> None:
+def test_only_platform_admins_may_switch_the_scheduler(client_of: Clients, alice: User, cluster: Cluster) -> None:
     assert client_of(alice).get(PAGE).status_code == 403
     assert client_of(alice).post(PAGE, {"to": "kube", "generation": cluster.generation}).status_code == 403
     assert Client().get(PAGE).status_code == 302

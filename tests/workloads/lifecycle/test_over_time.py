@@ -52,7 +52,7 @@ def test_pods_of_one_moment_are_added_up(workload: Workload) -> None:
     assert told(PODS) == [4, 4, 4, 4]
 
 
-def test_one_that_went_without_an_end_holds_nothing_more(workload: Workload) -> None:
+def test_a_pod_that_is_gone_without_an_end_time_holds_no_gpus(workload: Workload) -> None:
     pod(workload, created=0, started=0, gone=2)
     assert told(HELD) == [1000, 0, 0, 0]
 

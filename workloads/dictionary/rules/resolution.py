@@ -309,7 +309,7 @@ def _by_policy(policy: PolicyDefaults, chosen: Effective) -> Iterator[Resolution
 
 
 def _still_explicit(defaults: TypeDefaults, chosen: Effective) -> Iterator[ResolutionWarning]:
-    """Said where nothing else is."""
+    """Warn that an explicit value equals the default; only where there is no other warning."""
     explicit = chosen.priority_source is Source.EXPLICIT and not chosen.discarded
     if explicit and chosen.priority.name == defaults.priority:
         yield ResolutionWarning("equals_type_default", "Same as the type's default, but set explicitly.")

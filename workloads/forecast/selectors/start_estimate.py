@@ -240,7 +240,7 @@ class _Runs:
         return EstimateBasis(self._classes, self._count["limits"], self._count["unknown"])
 
     def sample(self) -> RunSample:
-        """One more."""
+        """Draw one sample of how long runs still last."""
         ends: dict[str, int] = {}
         lasts: dict[str, int] = {}
         for runner in self._runners:

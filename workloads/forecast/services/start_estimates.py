@@ -117,7 +117,7 @@ def _json(workload: Workload, found: StartEstimate) -> Mapping[str, Any]:
 
 
 LATEST: Final = timedelta(minutes=2)
-"""So long past its p90 an observation of the start is waited for."""
+"""How long after its p90 Rung still waits for the observation of the start."""
 STARTED: Final = (*sorted(HOLDING), Phase.INITIALIZING, Phase.COMPLETED, Phase.FAILED)
 
 
@@ -185,7 +185,7 @@ def _result(row: StoredStartEstimate, started: datetime | None, now: datetime) -
 
 
 def _acted_on(row: StoredStartEstimate, until: datetime) -> bool:
-    """Has it been stopped, deleted or changed by its people before it started?"""
+    """Whether a user stopped, deleted or changed the workload before it started."""
     done = row.workload.timeline.filter(type=EventType.ACTION, at__gt=row.at, at__lte=until)
     stopped = row.workload.desired_phase != DesiredPhase.RUNNING and row.workload.started_at is None
     return stopped or done.exclude(reason="Submitted").exists()
