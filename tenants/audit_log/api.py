@@ -13,7 +13,6 @@ from rest_framework.response import Response
 
 from portal.audit.models import AuditRecord
 from portal.kit.api.lists import AFTER, ListSchema, filters, number_in, ordering, part_of, time_in, without_cursor
-from portal.kit.api.parsers import csv_response, csv_text
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import ERROR_RESPONSES, operation
 from portal.kit.api.serializers import FILTERS as FILTERED
@@ -22,12 +21,11 @@ from portal.kit.security.request_identity import actor_of
 from tenants.audit_log.selectors import readable_records
 from tenants.audit_log.serializers import (
     ACTIONS,
-    FIELDS,
     FILTERS,
     METHODS,
     SORTS,
     UPDATE,
-    csv_row,
+    log_file,
     log_json,
     with_audit_columns,
 )
@@ -113,21 +111,17 @@ class AuditFile(Route):
             **ERROR_RESPONSES,
         },
     )
-    def get(self, request: Request) -> Response | HttpResponse:
+    def get(self, request: Request) -> HttpResponse:
         """Records as rows of a table, or as a JSON array."""
         query = request.query_params
         kind = _kind(query)
-        rows = _sorted(_wanted(request), query)[: _samples(query)]
-        if kind == "JSON":
-            headers = {"Content-Disposition": 'attachment; filename="audit-log.json"'}
-            return Response([log_json(row) for row in rows], headers=headers)
-        return csv_response(csv_text(FIELDS, (csv_row(row) for row in rows)), name="audit-log")
+        return log_file(_sorted(_wanted(request), query)[: _samples(query)], kind)
 
 
 def _wanted(request: Request) -> QuerySet[AuditRecord]:
     """Readable records of the period, as the query narrows them."""
     query = request.query_params
-    rows = with_audit_columns(readable_records(actor_of(request), {}))
+    rows = with_audit_columns(readable_records(actor_of(request)))
     rows = rows.filter(at__gte=time_in(query, "start"), at__lte=time_in(query, "end"))
     return rows.filter(filters(query.get("filterBy", ""), FILTERS, actor_of(request)))
 

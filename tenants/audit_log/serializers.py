@@ -4,14 +4,15 @@ One table says which of their actions a verb of ours is; whatever it does not na
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from django.db.models import Case, Q, QuerySet, Value, When
+from django.http import HttpResponse
 
 from portal.audit.models import AuditRecord, Result
 from portal.kit.api.lists import Column, Columns, as_time
-from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.parsers import TENANT_ID, csv_response, csv_text, rfc3339
 from portal.kit.security.actors import ActorKind
 
 UPDATE: Final = "update"
@@ -117,7 +118,16 @@ def metadata_of(row: AuditRecord) -> dict[str, str]:
     return {**{str(name): _text(value) for name, value in detail.items()}, **said}
 
 
-def csv_row(row: Any) -> list[str]:
+def log_file(rows: Iterable[AuditRecord], kind: str) -> HttpResponse:
+    """A file of rows of `with_audit_columns`. kind: CSV or JSON."""
+    if kind == "CSV":
+        return csv_response(csv_text(FIELDS, map(_csv_row, rows)), name="audit-log")
+    headers = {"Content-Disposition": 'attachment; filename="audit-log.json"'}
+    text = json.dumps([log_json(row) for row in rows], ensure_ascii=False)
+    return HttpResponse(text, content_type="application/json; charset=utf-8", headers=headers)
+
+
+def _csv_row(row: Any) -> list[str]:
     """The same as cells."""
     shown = log_json(row)
     return [_text(shown[name]) for name in FIELDS]

@@ -1,16 +1,15 @@
 """The form of a new usage report: days in UTC, and places that its reader sees."""
 
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
 from django import forms
-from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db.models import CharField, Value
 from django.db.models.functions import Concat
 from django.utils.translation import gettext_lazy as _
 
 from clusters.inventory.models import Cluster
-from portal.kit.pages.forms import Offer, PageForm, SearchField
+from portal.kit.pages.forms import Offer, PageForm, SearchField, day_field, midnight
 from tenants.access.forms import department_offer, project_offer
 from tenants.access.selectors import Access
 from tenants.organisation.models import Department, Project
@@ -26,22 +25,12 @@ GROUPS: Final = (
 DAY: Final = timedelta(days=1)
 
 
-FIRST: Final = date(YEARS.start, 1, 1)
-LAST: Final = date(YEARS.stop - 1, 12, 31)
-
-
-def _day(label: Any, **more: Any) -> forms.DateField:
-    bounds = [MinValueValidator(FIRST), MaxValueValidator(LAST)]
-    widget = forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"})
-    return forms.DateField(label=label, widget=widget, input_formats=["%Y-%m-%d"], validators=bounds, **more)
-
-
 class ReportForm(PageForm):
     """Whole days; the last one only as far as it has come. What may be asked for is the service's to judge."""
 
     name = forms.CharField(label=_("Name"), max_length=100, widget=forms.TextInput(attrs={"autocomplete": "off"}))
-    start = _day(_("From"))
-    end = _day(_("To"), help_text=_("Both dates included (UTC)."))
+    start = day_field(_("From"), years=YEARS)
+    end = day_field(_("To"), years=YEARS, help_text=_("Both dates included (UTC)."))
     group_by = forms.ChoiceField(label=_("Group by"), choices=GROUPS)
     filter_by = SearchField(label=_("Scope"), required=False)
 
@@ -64,7 +53,7 @@ class ReportForm(PageForm):
     @property
     def asked(self) -> dict[str, Any]:
         found = self.cleaned_data
-        start, end = _midnight(found["start"]), _midnight(found["end"]) + DAY
+        start, end = midnight(found["start"]), midnight(found["end"]) + DAY
         return {
             "name": found["name"],
             "start": start,
@@ -72,10 +61,6 @@ class ReportForm(PageForm):
             "group_by": found["group_by"],
             "filter_by": _filters(self._scope.row_of(found["filter_by"])),
         }
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), tzinfo=UTC)
 
 
 def _filters(place: object) -> list[str]:

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
 from typing import Any, Final
 
 from django import forms
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db.models import CharField, QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast
@@ -94,6 +96,18 @@ class PageForm(forms.Form):
             else:
                 where = f"{problem.pointer}: " if problem.pointer else ""
                 self.add_error(None, f"{where}{problem.message}")
+
+
+def day_field(label: Any, *, years: range, **more: Any) -> forms.DateField:
+    """A field for one day of these years."""
+    bounds = [MinValueValidator(date(years.start, 1, 1)), MaxValueValidator(date(years.stop - 1, 12, 31))]
+    widget = forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"})
+    return forms.DateField(label=label, widget=widget, input_formats=["%Y-%m-%d"], validators=bounds, **more)
+
+
+def midnight(day: date) -> datetime:
+    """The start of a day in UTC."""
+    return datetime.combine(day, time(), tzinfo=UTC)
 
 
 MOST_OPTIONS: Final = 50
