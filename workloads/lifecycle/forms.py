@@ -6,12 +6,13 @@ from django import forms
 from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
+from clusters.inventory.models import Cluster, Node, NodePool
 from portal.kit.pages.forms import PAGE_RENDERER, Offer, SearchField
 from tenants.organisation.models import Project
 from workloads.dictionary.forms import PREEMPTIBILITIES
 from workloads.dictionary.models import Priority, WorkloadType
 from workloads.state.models import Phase, Workload
-from workloads.state.selectors.workloads import FAILED_TO_APPLY
+from workloads.state.selectors.workloads import EVICTED, FAILED_TO_APPLY, on_node
 
 SORTS: Final = {
     "newest": ("-created_at", _("newest")),
@@ -21,7 +22,13 @@ SORTS: Final = {
     "gpus": ("-gpu_milli", _("most GPUs")),
     "changed": ("-phase_at", _("last change")),
 }
-LOOKUPS: Final = {"q": "name__icontains", **{name: f"{name}__name" for name in ("project", "type", "priority")}}
+LOOKUPS: Final = {
+    "q": "name__icontains",
+    "pool": "pool_name",
+    **{name: f"{name}__name" for name in ("project", "type", "priority")},
+}
+RESULTS: Final = {"failed-to-apply": (FAILED_TO_APPLY, _("failed to apply")), "evicted": (EVICTED, _("was evicted"))}
+SMALL: Final = {"class": "form-control form-control-sm"}
 LONGEST_SHOWN: Final = 63
 WORDS: Final = {Phase.PENDING: _("Waiting (Pending)")}
 
@@ -44,23 +51,33 @@ class WorkloadFilter(forms.Form):
         required=False,
         max_length=100,
         label=_("Name contains"),
-        widget=forms.TextInput(attrs={"class": "form-control form-control-sm", "type": "search", "placeholder": "/"}),
+        widget=forms.TextInput(attrs={**SMALL, "type": "search", "placeholder": "/"}),
     )
 
     def __init__(self, *args: Any, projects: QuerySet[Project], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._projects = projects
         priorities = Priority.objects.order_by("-value").values_list("name", flat=True)
         types = WorkloadType.objects.values_list("name", "title")
         self.fields["phase"] = _select([(each.value, WORDS.get(each, each.value)) for each in Phase], _("any"))
-        self.fields["result"] = _select([("failed-to-apply", _("failed to apply"))], _("any"))
-        self.fields["project"] = project = SearchField(required=False)
-        project.offer(Offer(projects), empty=_("any"), size="sm")
+        self.fields["result"] = _select([(name, title) for name, (_rows, title) in RESULTS.items()], _("any"))
+        for name, rows in (("project", projects), ("cluster", Cluster.objects.all()), ("pool", NodePool.objects.all())):
+            self.fields[name] = field = SearchField(required=False)
+            field.offer(Offer(rows.distinct()), empty=_("any"), size="sm")
+        self.fields["node"] = forms.CharField(required=False, widget=forms.TextInput(attrs=SMALL))
         self.fields["type"] = _select(list(types), _("any"))
         self.fields["priority"] = _select([(name, name) for name in priorities], _("any"))
         self.fields["preemptibility"] = _select([(each, each) for each in PREEMPTIBILITIES], _("any"))
         self.fields["sort"] = _select([(name, title) for name, (_column, title) in SORTS.items()], _("newest"))
         for name, field in self.fields.items():
             field.label = field.label or _(name.capitalize())
+
+    def clean_node(self) -> str:
+        """The name of a node of any cluster."""
+        name = str(self.cleaned_data["node"])
+        if name and not Node.objects.filter(name=name).exists():
+            raise forms.ValidationError(_("Node not found."))
+        return name
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -84,6 +101,13 @@ class WorkloadFilter(forms.Form):
         if self.unknown:
             return rows.none()
         chosen = self.chosen
-        if chosen.pop("result", ""):
-            rows = rows.filter(FAILED_TO_APPLY)
+        if result := chosen.pop("result", ""):
+            rows = rows.filter(RESULTS[result][0])
+        if cluster := chosen.pop("cluster", ""):
+            # As a list: the database then knows whether few or many rows have one of these projects.
+            rows = rows.filter(
+                project__in=list(self._projects.filter(cluster__name=cluster).values_list("pk", flat=True))
+            )
+        if node := chosen.pop("node", ""):
+            rows = rows.filter(on_node(node))
         return rows.filter(**{LOOKUPS.get(name, name): value for name, value in chosen.items()})

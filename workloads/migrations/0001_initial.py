@@ -986,6 +986,11 @@ class Migration(migrations.Migration):
                     ),
                     models.Index(
                         condition=models.Q(("deleted_at__isnull", True)),
+                        fields=["pool_name", "-created_at", "-id"],
+                        name="workloads_live_pool",
+                    ),
+                    models.Index(
+                        condition=models.Q(("deleted_at__isnull", True)),
                         fields=["name", "id"],
                         name="workloads_live_name",
                     ),
@@ -1013,6 +1018,11 @@ class Migration(migrations.Migration):
                         condition=models.Q(("apply_error__gt", ""), ("deleted_at__isnull", True), ("phase", "Failed")),
                         fields=["-created_at", "-id"],
                         name="workloads_failed_to_apply",
+                    ),
+                    models.Index(
+                        condition=models.Q(("deleted_at__isnull", True), ("preempted_count__gt", 0)),
+                        fields=["-created_at", "-id"],
+                        name="workloads_evicted",
                     ),
                     models.Index(
                         condition=models.Q(("due_at__isnull", False)),

@@ -144,6 +144,7 @@ class Workload(models.Model):
                     "project": ["project", "-created_at", "-id"],
                     "project_phase": ["project", "phase", "-created_at", "-id"],
                     "own": ["submitted_by_kind", "submitted_by_id", "-created_at", "-id"],
+                    "pool": ["pool_name", "-created_at", "-id"],
                     "name": ["name", "id"],
                     "priority": ["-priority_value", "-id"],
                     "gpus": ["-gpu_milli", "-id"],
@@ -159,6 +160,11 @@ class Workload(models.Model):
                 fields=["-created_at", "-id"],
                 name="workloads_failed_to_apply",
                 condition=models.Q(phase="Failed", apply_error__gt="", deleted_at__isnull=True),
+            ),
+            models.Index(
+                fields=["-created_at", "-id"],
+                name="workloads_evicted",
+                condition=models.Q(preempted_count__gt=0, deleted_at__isnull=True),
             ),
             models.Index(
                 fields=["project", "due_at"],

@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from tenants.access.models import User
 from tenants.organisation.models import Project
-from tests.factories.workloads import REFUSAL, WorkloadFactory
+from tests.factories.clusters import ClusterFactory, NodeFactory, NodePoolFactory
+from tests.factories.workloads import REFUSAL, ObservedPodFactory, WorkloadFactory
 from workloads.dictionary.models import Priority, WorkloadType
 from workloads.state.models import Phase, Workload
 
@@ -22,14 +23,24 @@ Clients = Callable[[User], Client]
 
 @pytest.fixture
 def rows(llm_team: Project, vision_team: Project, alice: User) -> None:
-    """Four workloads of alice's project, one of another."""
+    """Four workloads of alice's project, one of another. One of each has a pod on the node gpu-01."""
     mine = {"project": llm_team, "submitted_by": "alice", "submitted_by_id": str(alice.pk)}
-    WorkloadFactory(name="train-a", phase=Phase.RUNNING, gpu_milli=4000, allocated_gpu_milli=4000, **mine)
+    running = {"phase": Phase.RUNNING, "gpu_milli": 4000, "allocated_gpu_milli": 4000, "pool_name": "a100"}
+    train = WorkloadFactory(name="train-a", **running, **mine)
     high = Priority.objects.get(name="high")
     WorkloadFactory(name="train-b", priority=high, preemptibility="non-preemptible", phase_reason="OverLimit", **mine)
+    Workload.objects.filter(name="train-b").update(preempted_count=2)
     WorkloadFactory(name="notebook", phase=Phase.STOPPED, **mine)
     WorkloadFactory(name="refused", type=WorkloadType.objects.get(name="Training"), failed_to_apply=True, **mine)
-    WorkloadFactory(project=vision_team, name="segment")
+    segment = WorkloadFactory(project=vision_team, name="segment", preempted_count=1)
+    elsewhere = ClusterFactory(name="elsewhere")
+    NodePoolFactory(cluster=elsewhere, name="a100")
+    for cluster in (llm_team.cluster, elsewhere):
+        NodeFactory(cluster=cluster, name="gpu-01")
+    for workload in (train, segment):
+        ObservedPodFactory(workload=workload, node_name="gpu-01")
+    left = Workload.objects.get(name="train-b")
+    ObservedPodFactory(workload=left, node_name="gpu-01", gone_at=timezone.now())
 
 
 def names(page: str) -> list[str]:
@@ -48,6 +59,12 @@ def names(page: str) -> list[str]:
         pytest.param("?project=llm-team", ["train-a", "train-b", "notebook", "refused"], id="by project"),
         pytest.param("?result=failed-to-apply", ["refused"], id="failed to apply"),
         pytest.param("?result=failed-to-apply&q=train", [], id="failed to apply, by name"),
+        pytest.param("?result=evicted", ["train-b"], id="evicted at least once"),
+        pytest.param("?cluster=lab", ["train-a", "train-b", "notebook", "refused"], id="by cluster"),
+        pytest.param("?cluster=elsewhere", [], id="of another cluster"),
+        pytest.param("?pool=a100", ["train-a"], id="by node pool"),
+        pytest.param("?node=gpu-01", ["train-a"], id="by the node that holds its pods now"),
+        pytest.param("?cluster=elsewhere&node=gpu-01", [], id="a node of this name of another cluster"),
         pytest.param("?q=nothing-like-it", [], id="nothing"),
     ],
 )
@@ -64,6 +81,8 @@ def test_filters_narrow_the_table(client_of: Clients, rows: None, alice: User, q
         "?sort=project__cluster__token",
         "?phase=%27%20OR%201=1",
         "?priority=%00",
+        "?node=%00",
+        "?node=gpu-01&result=evicted",
     ],
 )
 def test_t51_no_filter_and_no_order_reaches_another_project(
@@ -81,6 +100,9 @@ def test_t51_no_filter_and_no_order_reaches_another_project(
         ("?project=no-such-project", "project: no-such-project (not found)"),
         ("?project=vision-team", "project: vision-team (not found)"),
         ("?phase=Runing&q=train", "phase: Runing (not found)"),
+        ("?cluster=no-such-cluster", "cluster: no-such-cluster (not found)"),
+        ("?pool=no-such-pool", "pool: no-such-pool (not found)"),
+        ("?node=no-such-node", "node: no-such-node (not found)"),
     ],
 )
 def test_a_filter_that_names_nothing_the_reader_may_see_is_shown_over_an_empty_table(
@@ -121,6 +143,19 @@ def test_each_filter_is_a_chip_that_removes_it(client_of: Clients, rows: None, a
     page = client_of(alice).get("/workloads/?q=train&phase=Running&after=").content.decode()
     assert 'href="?phase=Running"' in page
     assert 'href="?q=train"' in page
+
+
+def test_a_filter_says_how_many_workloads_and_gpus_it_finds(client_of: Clients, rows: None, alice: User) -> None:
+    client = client_of(alice)
+    page = " ".join(client.get("/workloads/?q=train").content.decode().split())
+    assert "2 workloads: 5 GPUs requested, 4 GPUs allocated." in page
+    assert "GPUs requested" not in client.get("/workloads/").content.decode()
+
+
+def test_more_than_a_thousand_rows_are_not_counted(client_of: Clients, llm_team: Project, alice: User) -> None:
+    rows = WorkloadFactory.build_batch(1001, project=llm_team, type=WorkloadType.objects.all()[0])
+    Workload.objects.bulk_create(rows)
+    assert "More than 1000 workloads." in client_of(alice).get("/workloads/?project=llm-team").content.decode()
 
 
 def test_a_reason_is_said_in_words(client_of: Clients, rows: None, alice: User) -> None:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
 from django.utils import timezone
 
 from clusters.flavours.registry import flavour_for
@@ -329,3 +329,26 @@ def _why(workload: Workload) -> str:
     if workload.preempted_count:
         return "evicted"
     return "unreachable" if workload.apply_error else "waiting"
+
+
+MOST_COUNTED: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadTotals:
+    """Number of workloads and their GPUs in thousandths; more: there are others, which are not counted."""
+
+    workloads: int
+    requested: int
+    held: int
+    more: bool
+
+
+def totals_of(rows: QuerySet[Workload]) -> WorkloadTotals:
+    """Of at most the first thousand rows, so that the cost does not grow with them."""
+    part = rows.order_by().values("gpu_milli", "allocated_gpu_milli")[: MOST_COUNTED + 1]
+    found = part.aggregate(count=Count("*"), requested=Sum("gpu_milli"), held=Sum("allocated_gpu_milli"))
+    count = found["count"]
+    return WorkloadTotals(
+        min(count, MOST_COUNTED), found["requested"] or 0, found["held"] or 0, more=count > MOST_COUNTED
+    )

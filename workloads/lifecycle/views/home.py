@@ -29,7 +29,7 @@ from workloads.dictionary.models import Priority
 from workloads.forecast.rules.messages import gpu_time_text
 from workloads.lifecycle.forms import WorkloadFilter
 from workloads.lifecycle.selectors.activity import fleet_status
-from workloads.lifecycle.selectors.workloads import alerts_for
+from workloads.lifecycle.selectors.workloads import alerts_for, totals_of
 from workloads.lifecycle.serializers.workloads import batch_action_request
 from workloads.lifecycle.services.actions import MOST, VERBS, EndingWorkload, act_on_all, before_many, chosen
 from workloads.state.models import Workload
@@ -152,11 +152,12 @@ def workload_list(request: HttpRequest) -> HttpResponse:
     wanted = WorkloadFilter(request.GET, projects=projects)
     if suggested := suggestions(request, wanted):
         return suggested
-    rows = wanted.narrow(visible_workloads(actor)).select_related(None)
-    rows = rows.select_related("project__cluster", "type", "priority").defer(*NOT_IN_TABLE)
+    found = wanted.narrow(visible_workloads(actor)).select_related(None)
+    rows = found.select_related("project__cluster", "type", "priority").defer(*NOT_IN_TABLE)
     page = page_of(rows, column=wanted.column, after=request.GET.get("after", ""), size=PAGE_SIZE)
     with_costs(page.rows)
-    context = {"filter": wanted, "page": page, "projects": projects}
+    totals = totals_of(found) if wanted.chosen and page.rows else None
+    context = {"filter": wanted, "page": page, "projects": projects, "totals": totals}
     return render_page(request, LIST, context, parts=("table",))
 
 

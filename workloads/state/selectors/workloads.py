@@ -13,6 +13,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from clusters.connection.services.gateways import gateway_for
+from clusters.inventory.models import Node
 from clusters.inventory.selectors import OwnerNamespace
 from clusters.ports.gateway import ClusterError, ObjectRef
 from clusters.ports.objects import POD
@@ -93,12 +94,21 @@ FAILED_TO_APPLY: Final = Q(
     phase=Phase.FAILED, desired_phase=DesiredPhase.RUNNING, apply_error__gt="", deleted_at__isnull=True
 )
 """The same as `failed_to_apply`, for a query. Pods that failed leave no error of applying."""
+EVICTED: Final = Q(preempted_count__gt=0, deleted_at__isnull=True)
+"""Evicted at least once."""
 
 
 def failed_to_apply(workload: Workload) -> bool:
     """Did it end in an error of applying, and is it still wanted?"""
     ended = workload.phase == Phase.FAILED and bool(workload.apply_error)
     return ended and workload.desired_phase == DesiredPhase.RUNNING and workload.deleted_at is None
+
+
+def on_node(name: str) -> Q:
+    """Workloads with a pod that holds something on the node of this name now, in the clusters that have one."""
+    clusters = list(Node.objects.filter(name=name).values_list("cluster", flat=True))
+    pods = ObservedPod.objects.holding().filter(cluster__in=clusters, node_name=name)
+    return Q(pk__in=workload_ids(set(pods.values_list("owner_id", flat=True))))
 
 
 @dataclass(frozen=True, slots=True)
