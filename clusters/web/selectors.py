@@ -56,11 +56,15 @@ class NodeRow:
 
     @property
     def cells(self) -> list[str]:
-        """One word per GPU: fixed (non-preemptible), used, free or away."""
-        count = -(-self.node.gpu_milli // MILLI)
-        fixed, held = -(-self.non_preemptible // MILLI), -(-self.held // MILLI)
-        rest = "free" if self.usable else "away"
-        return ["fixed" if at < fixed else "used" if at < held else rest for at in range(count)]
+        """One word per GPU: fixed (non-preemptible), used, part (of which a part is held), free or away."""
+        return [self._cell(first) for first in range(0, self.node.gpu_milli, MILLI)]
+
+    def _cell(self, first: int) -> str:
+        if min(first + MILLI, self.node.gpu_milli) <= self.held:
+            return "fixed" if first < self.non_preemptible else "used"
+        if first < self.held:
+            return "part"
+        return "free" if self.usable else "away"
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,9 +61,13 @@ class WorkloadFilter(forms.Form):
         types = WorkloadType.objects.values_list("name", "title")
         self.fields["phase"] = _select([(each.value, WORDS.get(each, each.value)) for each in Phase], _("any"))
         self.fields["result"] = _select([(name, title) for name, (_rows, title) in RESULTS.items()], _("any"))
-        for name, rows in (("project", projects), ("cluster", Cluster.objects.all()), ("pool", NodePool.objects.all())):
-            self.fields[name] = field = SearchField(required=False)
-            field.offer(Offer(rows.distinct()), empty=_("any"), size="sm")
+        for name, rows in (
+            ("project", projects),
+            ("cluster", Cluster.objects.all()),
+            ("pool", NodePool.objects.distinct()),
+        ):
+            self.fields[name] = search = SearchField(required=False)
+            search.offer(Offer(rows), empty=_("any"), size="sm")
         self.fields["node"] = forms.CharField(required=False, widget=forms.TextInput(attrs=SMALL))
         self.fields["type"] = _select(list(types), _("any"))
         self.fields["priority"] = _select([(name, name) for name in priorities], _("any"))

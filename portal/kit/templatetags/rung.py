@@ -170,9 +170,10 @@ def ladder(context: dict[str, Any], name: str, value: int) -> SafeString:
 
 @register.simple_tag
 def gpu_squares(states: Sequence[str]) -> SafeString:
-    """A square per GPU of a node. states: fixed, used, free or away; the words beside it carry the meaning."""
+    """A square per GPU of a node. states: fixed, used, part, free or away; the words beside it carry the meaning."""
     squares = "".join(  # a page has hundreds
         f'<rect class="cell cell-{state}" x="{16 * at + 1}" y="1" width="12" height="12"/>'
+        + (f'<path class="cell cell-half" d="M{16 * at + 1} 13h12v-12z"/>' if state == "part" else "")
         for at, state in enumerate(states)
     )
     size = f'width="{16 * len(states)}" height="14"'

@@ -110,6 +110,21 @@ def test_free_gpus_and_the_largest_pod_per_pool(client_of: Clients, alice: User,
     assert text.count('class="cell cell-used" x="') - 1 == 3  # one more stands in the legend
 
 
+def test_a_node_leads_to_its_workloads(client_of: Clients, alice: User, llm_team: Project) -> None:
+    node = Node.objects.filter(pool__name="h100").first()
+    assert node is not None
+    made = WorkloadFactory(project=llm_team, name="on-it")
+    WorkloadFactory(project=llm_team, name="elsewhere")
+    ObservedPodFactory(workload=made, node_name=node.name, gpu_milli=500)
+    client, address = client_of(alice), f"/workloads/?cluster=lab&node={node.name}"
+    page = words(client, "/clusters/lab/")
+    assert address in page.replace("&amp;", "&")
+    assert page.count("cell cell-half") - 1 == 1  # one more is in the legend
+    listed = client.get(address).content.decode()
+    assert ">on-it</a>" in listed
+    assert ">elsewhere</a>" not in listed
+
+
 def test_a_run_tells_what_happened_to_each_object(client_of: Clients, alice: User, run: SyncRun) -> None:
     text = words(client_of(alice), "/clusters/lab/?tab=sync")
     assert "9 objects, 1 changed, 1 failed" in text

@@ -133,6 +133,14 @@ def test_a_node_shows_one_cell_per_gpu(cluster: Cluster) -> None:
     assert node.cells == ["fixed", "used", "free", "free"]
 
 
+def test_a_gpu_of_which_a_part_is_held_has_a_cell_of_its_own(cluster: Cluster) -> None:
+    NodeFactory.create(cluster=cluster, name="n1", gpu_milli=4000)
+    ObservedPodFactory.create(cluster=cluster, node_name="n1", gpu_milli=1500, preemptible=False)
+    ObservedPodFactory.create(cluster=cluster, node_name="n1", gpu_milli=1000)
+    (node,) = node_rows(cluster)
+    assert (node.cells, node.free) == (["fixed", "fixed", "part", "free"], 1500)
+
+
 def test_differences_are_listed(cluster: Cluster) -> None:
     for category in (DriftKind.STALE, DriftKind.CHANGED):
         Drift.objects.create(cluster=cluster, category=category, kind="Pod", name="x", seen_at=timezone.now())
