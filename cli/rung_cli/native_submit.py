@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 from rung_cli.errors import ApiError, UsageError
 from rung_cli.http.client import Api
 from rung_cli.output.stderr import warn
+from rung_cli.output.submission import with_preview
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _SECRET: Final = re.compile(r"secret|token|passw|api_?key|credential", re.IGNORECASE)
@@ -191,11 +192,25 @@ class NativeWorkload:
 
 
 def submit_native(
-    api: Api, wanted: NativeWorkload, names: tuple[str, str], project: Mapping[str, Any], *, key: str, dry_run: bool
+    api: Api,
+    wanted: NativeWorkload,
+    names: tuple[str, str],
+    project: Mapping[str, Any],
+    *,
+    key: str,
+    dry_run: bool,
+    preview: bool = False,
 ) -> Any:
-    """The server's answer; `names`: its own or its prefix. What is refused of a field is said of the flag."""
+    """The server's answer; `names`: its own or its prefix. What is refused of a field is said of the flag.
+
+    preview: a dry run comes first, and its forecast is part of the answer.
+    """
+    path, body = PATHS[wanted.kind], wanted.body(*names, project)
     try:
-        return api.post(PATHS[wanted.kind], wanted.body(*names, project), key=key, dry_run=dry_run)
+        if dry_run or not preview:
+            return api.post(path, body, key=key, dry_run=dry_run)
+        rehearsed = api.post(path, body, key=key, dry_run=True)
+        return with_preview(api.post(path, body, key=key), rehearsed)
     except ApiError as refusal:
         refusal.flags = FLAGS
         raise

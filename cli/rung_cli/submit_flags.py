@@ -32,7 +32,7 @@ Preemptibility = Annotated[
     str,
     typer.Option(help="preemptible, semi-preemptible or non-preemptible.", autocompletion=completions.preemptibilities),
 ]
-Gpus = Annotated[int | None, typer.Option("--gpus", "-g", "--gpu-devices-request", min=0, help="Whole GPUs.")]
+Gpus = Annotated[int | None, typer.Option("--gpus", "-g", "--gpu-devices-request", min=0, help="Whole GPUs per pod.")]
 GpuPortion = Annotated[
     float | None, typer.Option("--gpu-portion", "--gpu-portion-request", help="Fraction of a GPU, such as 0.5.")
 ]
@@ -61,7 +61,14 @@ NodePool = Annotated[
 ]
 WorkingDir = Annotated[str, typer.Option(help="Working directory.")]
 Command = Annotated[bool, typer.Option("--command", help="The arguments after -- replace the image's entrypoint.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Workers of a distributed training.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Workers of a distributed training, beside its master, which has the same GPUs. MPI: its launcher has "
+        "none. JAX: no master.",
+    ),
+]
 FrameworkFlag = Annotated[Framework | None, typer.Option("--framework", help="Framework of a distributed training.")]
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Port that the inference server listens on.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Validate and show a forecast without submitting.")]

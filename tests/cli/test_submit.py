@@ -46,6 +46,7 @@ def test_flags_make_a_native_workload_after_its_rehearsal(signed_in: Rung) -> No
     assert rehearsed.out.startswith("Would submit llm-team/train\n  Priority        high             (chosen)\n")
     assert "If submitted now: Starts now in h100" in rehearsed.out
     assert names() == set()
+    assert "Requests: 1 pod, 2 GPUs" in rehearsed.out
     assert signed_in(*asked, "--", "python", "train.py").code == 0
     made = Workload.objects.get()
     assert (made.name, made.type.name, made.gpu_milli, made.priority.name) == ("train", "Training", 2000, "high")
@@ -86,3 +87,30 @@ def test_an_explanation_names_sources_and_what_is_not_used_and_submits_nothing(s
     assert [each["name"] for each in both] == ["one", "two"]
     assert signed_in("explain", "-", stdin=job("bad").replace("restartPolicy", "hostNetwork")).code == 1
     assert names() == set()
+
+
+def test_a_submission_shows_what_the_model_expected_before_it(signed_in: Rung) -> None:
+    """From flags and from manifests; JSON is the server's answer alone."""
+    flags = ("submit", "from-flags", "-i", "docker.io/a/b:1", "-g", "2")
+    for asked, stdin in ((flags, ""), (("submit", "-f", "-"), job("from-file", gpus=2))):
+        ended = signed_in(*asked, stdin=stdin)
+        assert ended.code == 0, ended.err
+        assert "  Requests: 1 pod, 2 GPUs\n  Preview before the submission: Starts now in h100" in ended.out
+        assert "Estimated with the" in ended.out
+    assert names() == {"from-flags", "from-file"}
+    plain = signed_in("submit", "as-data", "-i", "docker.io/a/b:1", "-o", "json").data
+    assert not {"forecast", "preview"} & plain.keys()
+
+
+def test_a_repeated_submission_shows_no_preview_of_another_one(signed_in: Rung) -> None:
+    asked = ("submit", "once", "-i", "docker.io/a/b:1", "--idempotency-key", "build-18")
+    assert "Preview before" in signed_in(*asked).out
+    again = signed_in(*asked)
+    assert (again.code, "Preview before" in again.out) == (0, False)
+
+
+def test_pods_and_gpus_of_a_distributed_training_include_its_master(signed_in: Rung) -> None:
+    asked = ("submit", "gang", "--type", "distributed", "-i", "docker.io/a/b:1", "-g", "1", "--workers", "3")
+    assert "Requests: 4 pods, 4 GPUs" in signed_in(*asked, "--dry-run").out
+    launched = signed_in(*asked, "--framework", "MPI", "--dry-run")
+    assert "Requests: 4 pods, 3 GPUs" in launched.out

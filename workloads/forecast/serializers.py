@@ -13,6 +13,7 @@ from workloads.forecast.rules.estimates import CheaperVictim, EvictionOdds, RunO
 from workloads.forecast.rules.forecast import Alternative, Forecast, ForecastVictim
 from workloads.forecast.rules.messages import DoubtCode
 from workloads.forecast.selectors.waiting import Holder, QueueRank
+from workloads.intake import WorkloadSpec
 
 
 class VictimSchema(serializers.Serializer[Any]):
@@ -294,4 +295,24 @@ def start_estimate_json(
         "simulated": cluster.is_simulated,
         "snapshotAgeSeconds": _rounded((found.at - found.data_at).total_seconds() if found.data_at else None),
         "calibration": calibration,
+    }
+
+
+class RequestedSchema(serializers.Serializer[Any]):
+    """What all of its pods ask for together."""
+
+    pods = serializers.IntegerField()
+    gpus = serializers.FloatField()
+    cpuCores = serializers.FloatField()
+    memoryBytes = serializers.IntegerField()
+
+
+def requested_json(spec: WorkloadSpec) -> dict[str, Any]:
+    """`RequestedSchema`."""
+    total = spec.total
+    return {
+        "pods": spec.pods,
+        "gpus": gpus(total.gpu),
+        "cpuCores": total.cpu / 1000,
+        "memoryBytes": total.memory,
     }

@@ -12,7 +12,7 @@ from portal.kit.api.serializers import EncodedText, ErrorSchema, schema
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.resources import parse_quantity
 from workloads.dictionary.serializers import DiscardedValue, WarningSchema
-from workloads.forecast.serializers import ForecastSchema
+from workloads.forecast.serializers import ForecastSchema, RequestedSchema
 from workloads.intake.rules.native.fields import CHANGEABLE, FIELDS, MASTER
 from workloads.intake.rules.native.objects import FRAMEWORK_OF
 from workloads.intake.rules.scalars import FRACTION, GPU, full_reference
@@ -87,6 +87,7 @@ def change_schema(kind: str) -> Schema:
 class DryRunForecastSchema(ForecastSchema):
     """Beyond Run:ai, with `dryRun=true`: what would happen now. A model on a snapshot, no promise."""
 
+    requested = RequestedSchema()
     estimate = serializers.BooleanField(help_text="Always true.")
     flavour = serializers.CharField(help_text="The scheduler that was modelled.")
 

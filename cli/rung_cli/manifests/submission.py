@@ -10,6 +10,7 @@ from rung_cli.manifests.documents import ManifestDocument
 from rung_cli.output.errors import print_error
 from rung_cli.output.formats import Format
 from rung_cli.output.stderr import note, progress
+from rung_cli.output.submission import with_preview
 
 Explicit = Mapping[str, str]
 
@@ -30,11 +31,14 @@ class ManifestSubmission:
         if self.explicit.get("name") and len(self.documents) > 1:
             raise UsageError(f"A name cannot be used with {len(self.documents)} manifests.")
         bodies = [self._body(document) for document in self.documents]
-        if dry_run or len(bodies) > 1:
-            rehearsed = self._each(lambda number: self._post(bodies[number], number, rehearse=True))
-            if dry_run:
-                return rehearsed
-        return self._one_after_another(bodies)
+        wanted = dry_run or len(bodies) > 1 or self.format is Format.TABLE
+        rehearsed = self._each(lambda number: self._post(bodies[number], number, rehearse=True)) if wanted else []
+        if dry_run:
+            return rehearsed
+        made = self._one_after_another(bodies)
+        if self.format is not Format.TABLE:
+            return made
+        return [with_preview(*each) for each in zip(made, rehearsed, strict=True)]
 
     def explain(self) -> list[Any]:
         """What each of them would become, and what would happen to it."""

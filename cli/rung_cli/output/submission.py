@@ -15,6 +15,8 @@ COLOURS: Final[Mapping[str, str]] = {
     "refused": "red",
 }
 BEGINNINGS: Final[Mapping[str, str]] = {"refused": "Never as requested", "unknown": "No forecast"}
+PREVIEW: Final = "preview"
+"""Key of a forecast that was made before the submission whose answer it is part of."""
 VICTIMS: Final[Columns] = (
     TableColumn("  EVICTED", lambda row: f"  {row['name']}"),
     TableColumn("PROJECT", lambda row: row["projectName"]),
@@ -38,6 +40,11 @@ def show_submitted(out: Output, answers: Sequence[Mapping[str, Any]], *, project
             _show_values(out, each)
 
 
+def with_preview(answer: Mapping[str, Any], rehearsed: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The answer to a submission with the forecast of the dry run before it, to be shown as such."""
+    return {**answer, PREVIEW: rehearsed.get("forecast")}
+
+
 def name_in(answer: Mapping[str, Any]) -> str:
     """Of a submitted manifest or native workload."""
     return str((answer.get("metadata") or answer)["name"])
@@ -52,7 +59,11 @@ def _show_values(out: Output, answer: Mapping[str, Any]) -> None:
     _show_sources(out, known.get("templateSources") or {})
     remarks(out, known.get("discarded") or [], known.get("warnings") or [])
     if foreseen := answer.get("forecast"):
+        if wanted := foreseen.get("requested"):
+            out.line(f"  Requests: {requested(wanted)}")
         forecast(out, foreseen)
+    elif foreseen := answer.get(PREVIEW):
+        _show_preview(out, foreseen)
 
 
 def _show_sources(out: Output, sources: Mapping[str, str]) -> None:
@@ -114,6 +125,19 @@ def forecast(out: Output, found: Mapping[str, Any]) -> None:
         out.line(f"  {each['sentence']}")
     for each in found["assurances"]:
         out.line(f"  {each}")
+    out.line(f"  {_basis(found)}", style="dim")
+
+
+def _show_preview(out: Output, found: Mapping[str, Any]) -> None:
+    """The forecast in short: what was likely to happen, who would be evicted, what is uncertain."""
+    out.line(f"  Requests: {requested(found['requested'])}")
+    out.line(f"  Preview before the submission: {found['sentence']}", style=COLOURS.get(found["verdict"], ""))
+    if found["victims"]:
+        out.table(found["victims"], VICTIMS)
+    for each in found["alternatives"]:
+        out.line(f"  Alternative: {each['words']}", style="green")
+    for each in found["doubts"]:
+        out.line(f"  Uncertain: {each['sentence']}", style="yellow")
     out.line(f"  {_basis(found)}", style="dim")
 
 

@@ -39,6 +39,7 @@ def test_every_submission_tells_its_forecast_and_stores_nothing(robot: Robot, ll
         told = response.json()["forecast"]
         assert told["estimate"] is True, path
         assert told["verdict"] in {"starts", "waits", "evicts", "reclaims"}, path
+        assert told["requested"]["pods"] >= 1, path
         assert {"reason", "numbers", "victims", "alternatives", "flavour", "snapshotAgeSeconds"} <= set(told), path
     assert not Workload.objects.exists()
     assert not IdempotencyKey.objects.exists()
@@ -47,6 +48,13 @@ def test_every_submission_tells_its_forecast_and_stores_nothing(robot: Robot, ll
 
 def test_a_real_submission_tells_none(robot: Robot, llm_team: Project) -> None:
     assert "forecast" not in robot.send("POST", "v1/workloads/trainings", body(llm_team)).json()
+
+
+def test_a_dry_run_under_a_key_that_was_used_tells_none(robot: Robot, llm_team: Project) -> None:
+    key = {"Idempotency-Key": "once"}
+    robot.send("POST", "v1/workloads/trainings", body(llm_team), **key)
+    again = robot.send("POST", "v1/workloads/trainings?dryRun=true", body(llm_team), **key)
+    assert (again.status_code, "forecast" in again.json()) == (200, False)
 
 
 def test_what_can_never_start_is_refused_with_the_models_word_and_recorded_once(

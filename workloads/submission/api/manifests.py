@@ -18,7 +18,7 @@ from tenants.organisation.models import Project
 from workloads.dictionary.rules.resolution import Effective
 from workloads.dictionary.selectors import category_of
 from workloads.dictionary.serializers import DiscardedValue, WarningSchema
-from workloads.forecast.serializers import ForecastSchema, forecast_json, gpus
+from workloads.forecast.serializers import ForecastSchema, RequestedSchema, forecast_json, requested_json
 from workloads.forecast.services.storage import foretell
 from workloads.intake import WorkloadSpec
 from workloads.intake.services import refusals
@@ -221,15 +221,6 @@ class SourcedPrioritySchema(SourcedSchema):
     number = serializers.IntegerField()
 
 
-class RequestedSchema(serializers.Serializer[Any]):
-    """What all of its pods ask for together."""
-
-    pods = serializers.IntegerField()
-    gpus = serializers.FloatField()
-    cpuCores = serializers.FloatField()
-    memoryBytes = serializers.IntegerField()
-
-
 class ExplanationSchema(serializers.Serializer[Any]):
     """A manifest as Rung understands it."""
 
@@ -268,7 +259,7 @@ class Explain(ManifestRoute):
 
 
 def _explained(spec: WorkloadSpec, project: Project, actor: Actor) -> dict[str, Any]:
-    foreseen, total = foretell(spec=spec, project=project, actor=actor), spec.total
+    foreseen = foretell(spec=spec, project=project, actor=actor)
     return {
         "name": spec.name,
         "kind": spec.kind,
@@ -277,12 +268,7 @@ def _explained(spec: WorkloadSpec, project: Project, actor: Actor) -> dict[str, 
         "projectId": str(project.pk),
         "projectName": project.name,
         **_values(spec, foreseen.effective),
-        "requested": {
-            "pods": spec.pods,
-            "gpus": gpus(total.gpu),
-            "cpuCores": total.cpu / 1000,
-            "memoryBytes": total.memory,
-        },
+        "requested": requested_json(spec),
         "manifest": spec.manifest,
         "forecast": forecast_json(foreseen),
     }

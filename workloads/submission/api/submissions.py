@@ -24,7 +24,7 @@ from tenants.access.selectors import can
 from tenants.organisation.models import Project
 from tenants.organisation.selectors import project_by_id
 from workloads.forecast.selectors.preview import forecast
-from workloads.forecast.serializers import forecast_json
+from workloads.forecast.serializers import forecast_json, requested_json
 from workloads.forecast.services.storage import count_forecast, store
 from workloads.intake import Explicit, ReadSpec, WorkloadSpec
 from workloads.intake.services import read_document, read_manifest, read_text, refusals
@@ -64,7 +64,7 @@ class Submission(Route):
         super().__init__(**kwargs)
         self.replayed = False
         self.foreseen: dict[str, Any] = {}
-        """What the answer to a dry run says beside the result: the forecast."""
+        """What the answer to a dry run says beside the result: the forecast. Empty for a replay: nothing would start."""
         self._store: Callable[[], None] | None = None
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -88,12 +88,14 @@ class Submission(Route):
             with suppress(RungError):
                 self._forecast(spec, project, actor)
             raise
-        self._forecast(spec, project, actor)
+        if not workload.replayed:
+            self._forecast(spec, project, actor)
         return workload
 
     def _forecast(self, spec: WorkloadSpec, project: Project, actor: Actor) -> None:
         found = forecast(spec=spec, project=project, actor=actor)
-        self.foreseen = {"forecast": {**forecast_json(found), "flavour": found.flavour, "estimate": True}}
+        beside = {"requested": requested_json(spec), "flavour": found.flavour, "estimate": True}
+        self.foreseen = {"forecast": {**forecast_json(found), **beside}}
         self._store = partial(store, found, spec=spec, project=project, actor=actor)
 
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
