@@ -65,7 +65,10 @@ def test_it_is_listed_reviewed_and_approved_in_part(admin: Rung, asked: str, llm
     assert (kept.code, "Deserved: 4 → 5 GPUs" in kept.err) == (1, True)
     done = admin("quota", "approve", asked, "--gpus", "1", "--reason", "For now", "--yes")
     assert done.code == 0, done.err
-    assert "1 GPU. For now" in done.out
+    assert "granted 1 of 2 GPUs. For now" in done.out
+    header, row = admin("quota", "list").out.splitlines()
+    assert header.split()[3:5] == ["GPUS", "GRANTED"]
+    assert row.split()[3:5] == ["2", "1"]
     assert "On the cluster: not yet." in done.out
     assert ProjectQuota.objects.get(project=llm_team).gpu_deserved == 5 * GPU
     assert "No requests to decide." in admin("quota", "list", "--to-decide").out

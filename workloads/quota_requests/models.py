@@ -70,6 +70,10 @@ class QuotaRequest(models.Model):
     def __str__(self) -> str:
         return f"{self.project} in {self.node_pool}"
 
+    @property
+    def granted_in_part(self) -> bool:
+        return self.granted_milli is not None and self.granted_milli != self.gpu_milli
+
     def is_by(self, actor: Actor) -> bool:
         return (self.author_kind, self.author_id) == (str(actor.kind), actor.id)
 

@@ -199,6 +199,7 @@ REQUEST_COLUMNS: Final[Columns] = (
     TableColumn("PROJECT", lambda row: row["projectName"]),
     TableColumn("POOL", lambda row: row["nodePoolName"]),
     TableColumn("GPUS", lambda row: amount(row["gpus"]), right=True),
+    TableColumn("GRANTED", lambda row: amount((row["decision"] or {}).get("gpus")), right=True),
     TableColumn("UNTIL", lambda row: row["until"] or "", wide=90),
     TableColumn("STATE", lambda row: row["state"], style=lambda row: STATES.get(row["state"], "dim")),
     TableColumn("BY", lambda row: row["createdBy"], wide=100),
@@ -359,7 +360,7 @@ def _lines(request: Request) -> Iterator[str]:
     yield f"{request['id']}: {gpus(request['gpus'])} more for {place}{until}"
     yield f"State: {request['state']}. Requested by {request['createdBy']}: {request['reason']}"
     if decision := request["decision"]:
-        granted = "" if decision["gpus"] is None else f" {gpus(decision['gpus'])}"
+        granted = "" if decision["gpus"] is None else f" granted {_granted(decision['gpus'], request['gpus'])}"
         ends = f" until {decision['until']}" if decision["until"] else ""
         yield f"Decided by {decision['by']}:{granted}{ends}. {decision['reason']}".rstrip()
     if request["sync"] != "unchanged":
@@ -367,6 +368,11 @@ def _lines(request: Request) -> Iterator[str]:
     if request["keptBecause"]:
         yield f"Not taken back yet: {request['keptBecause']}"
     yield from _impact_lines(request["impact"])
+
+
+def _granted(granted: float, wanted: float) -> str:
+    """`2 GPUs`; `2 of 4 GPUs` where it is not all that was requested."""
+    return gpus(granted) if granted == wanted else f"{amount(granted)} of {gpus(wanted)}"
 
 
 def _impact_lines(impact: Mapping[str, Any]) -> Iterator[str]:

@@ -76,6 +76,9 @@ def test_it_is_requested_reviewed_and_approved(bobs: Client, doras: Client, llm_
     assert answer.status_code == 302, answer.content
     done = words(bobs, f"{PATH}{row.pk}/")
     assert "dora granted 2 GPUs" in done
+    assert "2 of 6 GPUs granted for llm-team in h100" in done
+    assert "Approved in part" in done
+    assert "2 of 6 GPUs granted for llm-team in h100" in words(bobs)
     assert "“For now”" in done
     assert "Not yet on lab." in done
     assert ProjectQuota.objects.get(project=llm_team).gpu_deserved == 6 * GPU
