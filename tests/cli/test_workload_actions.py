@@ -35,6 +35,17 @@ def test_suspend_resume_and_delete_by_name(signed_in: Rung, submitted: Callable[
     assert set(phases) == {Phase.DELETING}
 
 
+@pytest.mark.parametrize(
+    ("action", "phase"), [("resume", Phase.RUNNING), ("resume", Phase.PENDING), ("suspend", Phase.COMPLETED)]
+)
+def test_an_action_that_changes_nothing_says_so(
+    signed_in: Rung, submitted: Callable[[str], Workload], action: str, phase: Phase
+) -> None:
+    Workload.objects.filter(pk=submitted("train").pk).update(phase=phase)
+    ended = signed_in(action, "train")
+    assert (ended.code, f"No change: it is {phase}." in ended.out) == (0, True)
+
+
 def test_what_failed_to_apply_is_listed_and_retried_by_name(
     signed_in: Rung, submitted: Callable[[str], Workload]
 ) -> None:
@@ -47,6 +58,7 @@ def test_what_failed_to_apply_is_listed_and_retried_by_name(
     assert "llm-team/refused  Retrying." in again.out
     made.refresh_from_db()
     assert made.phase == Phase.CREATING
+    assert "llm-team/refused  No change: it is Creating." in signed_in("retry", "refused").out
 
 
 def test_deleting_asks_on_a_terminal_and_does_nothing_in_a_script(

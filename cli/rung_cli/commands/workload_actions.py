@@ -16,7 +16,13 @@ from rung_cli.output.submission import show_submitted
 from rung_cli.session import Session, session
 
 DONE: Final = {"suspend": "Suspending", "resume": "Resuming", "retry": "Retrying", "delete": "Deleting"}
-NOTHING_TO_DO: Final = {"suspend": frozenset({"Stopped", "Stopping", "Completed", "Failed"})}
+_ALIVE: Final = frozenset({"Running", "Pending", "Creating", "Initializing", "Resuming", "Degraded", "Updating"})
+NOTHING_TO_DO: Final = {
+    "suspend": frozenset({"Stopped", "Stopping", "Completed", "Failed"}),
+    "resume": _ALIVE,
+    "retry": _ALIVE,
+    "delete": frozenset({"Deleting"}),
+}
 """Phases in which an action has nothing to do, and is accepted."""
 MOST: Final = 100
 RESULTS: Final[Columns] = (
