@@ -107,6 +107,7 @@ class NativeSchema(serializers.Serializer[Any]):
     desiredPhase = serializers.ChoiceField(choices=DesiredPhase.values)
     actualPhase = serializers.ChoiceField(choices=Phase.values)
     prioritySource = serializers.CharField(help_text="Beyond Run:ai: explicit, label, pod template, policy or type.")
+    effectivePreemptibility = serializers.CharField(help_text="Beyond Run:ai: may be semi-preemptible.")
     preemptibilitySource = serializers.CharField(help_text="Beyond Run:ai: explicit, label, policy, type or threshold.")
     discarded = DiscardedValue(many=True, help_text="Beyond Run:ai: ignored values.")
     warnings = WarningSchema(many=True, help_text="Beyond Run:ai.")
@@ -185,6 +186,7 @@ def native_json(workload: Workload) -> dict[str, Any]:
         "actualPhase": workload.phase,
         "spec": effective_spec(workload),
         "prioritySource": workload.priority_source,
+        "effectivePreemptibility": workload.preemptibility,
         "preemptibilitySource": workload.preemptibility_source,
         "discarded": workload.discarded,
         "warnings": workload.warnings,
@@ -332,6 +334,9 @@ class WorkloadV2WithSync(serializers.Serializer[Any]):
 
     workload = WorkloadV2Schema()
     syncInfo = SyncInfoSchema()
+    cautions = serializers.ListField(
+        child=serializers.CharField(), help_text="Beyond Run:ai: what the cluster's scheduler does with these values."
+    )
 
 
 # Their client's enum is closed: a third mode is told as what may happen to the workload.
@@ -376,6 +381,7 @@ def metadata_v2(workload: Workload, *, gvk: tuple[str, str, str]) -> dict[str, A
         "prioritySource": workload.priority_source,
         "category": workload.classification,
         "preemptibility": two_modes(workload.preemptibility),
+        "effectivePreemptibility": workload.preemptibility,
         "preemptibilitySource": workload.preemptibility_source,
         "discarded": workload.discarded,
         "warnings": workload.warnings,

@@ -177,6 +177,7 @@ def describe(ctx: typer.Context, name: WorkloadName, *, project: ProjectFlag = "
         **state,
         "submitted": submitted["workload"],
         "syncInfo": submitted["syncInfo"],
+        "cautions": submitted["cautions"],
         "pods": held.api.get(f"{path}/pods", limit=50)["pods"],
         "history": held.api.get(f"{path}/history", limit=LATEST)["records"],
         "alternatives": held.api.get(f"{path}/alternatives")["alternatives"] if pending else [],
@@ -246,6 +247,8 @@ def _describe(out: Output, found: Mapping[str, Any]) -> None:
         _waiting(out, found["waiting"])
     metadata = found["submitted"]["metadata"]
     remarks(out, metadata.get("discarded") or [], metadata.get("warnings") or [])
+    for each in found["cautions"]:
+        out.line(f"  Warning: {each}", style="yellow")
     if found["pods"]:
         out.line()
         out.table(found["pods"], PODS)
@@ -289,7 +292,7 @@ def _status(found: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 def _values(found: Mapping[str, Any]) -> list[tuple[str, object]]:
     metadata, asked = found["submitted"]["metadata"], found["workloadRequestedResources"]
-    preemptibility = metadata.get("preemptibility") or ("preemptible" if found["preemptible"] else "non-preemptible")
+    preemptibility = metadata.get("effectivePreemptibility") or ("preemptible" if found["preemptible"] else "non-preemptible")
     held = amount(found["allocatedResources"]["gpu"])
     pools = ", ".join(found["requestedNodePools"])
     at = ", ".join(found["currentNodePools"])

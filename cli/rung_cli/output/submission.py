@@ -53,7 +53,7 @@ def name_in(answer: Mapping[str, Any]) -> str:
 def _show_values(out: Output, answer: Mapping[str, Any]) -> None:
     known = answer.get("metadata") or {**answer, **answer.get("spec", {})}
     priority = str(known.get("priority") or known.get("priorityClass") or "")
-    preemptibility = str(known.get("preemptibility") or "")
+    preemptibility = str(known.get("effectivePreemptibility") or known.get("preemptibility") or "")
     sources = [str(known.get(f"{name}Source") or "") for name in ("priority", "preemptibility")]
     effective(out, (priority, sources[0]), (preemptibility, sources[1]))
     _show_sources(out, known.get("templateSources") or {})
@@ -136,8 +136,8 @@ def _show_preview(out: Output, found: Mapping[str, Any]) -> None:
         out.table(found["victims"], VICTIMS)
     for each in found["alternatives"]:
         out.line(f"  Alternative: {each['words']}", style="green")
-    for each in found["doubts"]:
-        out.line(f"  Uncertain: {each['sentence']}", style="yellow")
+    for each in found["cautions"]:
+        out.line(f"  Warning: {each}", style="yellow")
     out.line(f"  {_basis(found)}", style="dim")
 
 

@@ -233,6 +233,7 @@ class WorkloadV2Metadata(serializers.Serializer[Any]):
     prioritySource = serializers.CharField()
     category = serializers.CharField(allow_blank=True)
     preemptibility = serializers.CharField()
+    effectivePreemptibility = serializers.CharField(help_text="Beyond Run:ai: may be semi-preemptible.")
     preemptibilitySource = serializers.CharField()
     discarded = DiscardedValue(many=True)
     warnings = WarningSchema(many=True)

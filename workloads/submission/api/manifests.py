@@ -22,6 +22,7 @@ from workloads.forecast.serializers import ForecastSchema, RequestedSchema, fore
 from workloads.forecast.services.storage import foretell
 from workloads.intake import WorkloadSpec
 from workloads.intake.services import refusals
+from workloads.lifecycle.selectors.workloads import warnings_for
 from workloads.lifecycle.services import actions
 from workloads.lifecycle.services.actions import clone_spec
 from workloads.lifecycle.services.changes import WorkloadChange, change
@@ -80,7 +81,8 @@ class ManifestDetail(ManifestRoute):
     def get(self, request: Request, workload_id: str) -> Response:
         """The manifest with its sync; 404 if absent or not yours."""
         workload = workload_or_404(actor_of(request), workload_id)
-        return Response({"workload": _answer(workload), "syncInfo": _sync_info(workload)})
+        beside = {"syncInfo": _sync_info(workload), "cautions": list(map(str, warnings_for(workload)))}
+        return Response({"workload": _answer(workload), **beside})
 
     @operation(
         "update_workload_v2",
