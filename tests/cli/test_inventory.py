@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from clusters.inventory.models import NodePool
 from rung_cli.errors import ExitCode
 from tenants.organisation.models import Project
 from tests.cli.conftest import Account, Rung
 from tests.cli.fake_portal import Answer, portal_that
 from tests.factories.clusters import NodeFactory
+from tests.factories.tenants import ProjectFactory
 from tests.factories.workloads import FindingFactory, WorkloadFactory
 from tests.support.repository import ROOT
 from tests.tenants.usage.test_borrowing import sampled
+from tests.workloads.dictionary.test_eviction_matrix import runs
 from workloads.policies.models import Policy
 
 
@@ -177,6 +180,16 @@ def test_the_eviction_matrix_shows_cells_with_their_rules(admin: Rung, llm_team:
     assert row.split("  ")[-1].startswith("preemptible [")
     found = admin("matrix", "-p", "llm-team", "-o", "json").data
     assert (found["project"], found["tables"][0]["relations"]) == ("llm-team", ["own"])
+
+
+def test_the_eviction_matrix_merges_reclaims_that_look_the_same(
+    signed_in: Rung, llm_team: Project, h100: NodePool
+) -> None:
+    for name in ("first", "second"):
+        runs(ProjectFactory.create(department=llm_team.department, name=name), h100, 4)
+    (row,) = [line for line in signed_in("matrix", "-p", "llm-team").out.splitlines() if "other projects" in line]
+    assert "2 other projects" in row
+    assert "4 GPUs each" in row
 
 
 def test_the_eviction_matrix_needs_a_cluster_or_a_project(admin: Rung) -> None:

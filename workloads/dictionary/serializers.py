@@ -133,7 +133,8 @@ class ReclaimArrowSchema(serializers.Serializer[Any]):
     nodePool = serializers.CharField()
     taker = ReclaimQueueSchema()
     giver = ReclaimQueueSchema()
-    gpus = serializers.FloatField()
+    gpus = serializers.FloatField(help_text="Of each, where there are several.")
+    count = serializers.IntegerField(help_text="Several queues that the caller may not see are one row.")
     rule = serializers.ChoiceField(
         ["deserved", "fairShare"],
         help_text="deserved: below its deserved quota from above its own. fairShare: the same of fair shares (KAI).",
@@ -186,6 +187,7 @@ def matrix_json(
                 "taker": _reclaim_queue(each.taker),
                 "giver": _reclaim_queue(each.giver),
                 "gpus": each.gpu / MILLI,
+                "count": each.alike,
                 "rule": "fairShare" if each.by_share else "deserved",
             }
             for each in reclaims.arrows

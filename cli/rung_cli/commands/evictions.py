@@ -14,7 +14,7 @@ from rung_cli.lookup import cluster as find_cluster
 from rung_cli.lookup import department as find_department
 from rung_cli.lookup import project as find_project
 from rung_cli.output.formats import Columns, Output, TableColumn
-from rung_cli.output.units import age, amount
+from rung_cli.output.units import age, amount, gpus
 from rung_cli.session import session
 
 PLACES: Final[Mapping[str, str]] = {
@@ -26,7 +26,7 @@ RECLAIMS: Final[Columns] = (
     TableColumn("POOL", lambda row: row["nodePool"]),
     TableColumn("CAN TAKE BACK", lambda row: _queue(row["taker"])),
     TableColumn("FROM", lambda row: _queue(row["giver"])),
-    TableColumn("UP TO", lambda row: f"{amount(row['gpus'])} GPUs", right=True),
+    TableColumn("UP TO", lambda row: gpus(row["gpus"]) + (" each" if row["count"] > 1 else ""), right=True),
     TableColumn("RULE", lambda row: "fair share" if row.get("rule") == "fairShare" else "deserved quota", wide=100),
 )
 LOANS: Final[Columns] = (

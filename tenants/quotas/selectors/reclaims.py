@@ -1,7 +1,8 @@
 """Which projects and departments can take quota back from which others now, with names as far as the reader may see."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from django.utils.translation import gettext as _
@@ -43,13 +44,17 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True)
 class ReclaimArrow:
-    """`taker` can take back at most so many GPU thousandths from `giver` in the pool. by_share: as in `Reclaim`."""
+    """`taker` can take back at most so many GPU thousandths from `giver` in the pool. by_share: as in `Reclaim`.
+
+    alike: so many arrows look the same to the reader, who may not see the queues at one end; the GPUs are of each.
+    """
 
     pool: str
     taker: QueueFigures
     giver: QueueFigures
     gpu: int
     by_share: bool = False
+    alike: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +87,20 @@ def reclaims_on(cluster: Cluster, actor: Actor, *, project: Project | None = Non
         if names.shows(each[2]) and (own is None or own & {each[2].taker, each[2].giver})
     )
     found = sorted(shown, key=lambda each: -each[2].gpu)
-    arrows = tuple(names.arrow(*each) for each in found[:MOST])
-    return Reclaims(sharing, rule, arrows, max(len(found) - MOST, 0))
+    alike = Counter(names.arrow(*each) for each in found)
+    arrows = tuple(_merged(arrow, count) for arrow, count in list(alike.items())[:MOST])
+    return Reclaims(sharing, rule, arrows, max(len(alike) - MOST, 0))
+
+
+def _merged(arrow: ReclaimArrow, count: int) -> ReclaimArrow:
+    """One arrow for so many that look the same."""
+    if count == 1:
+        return arrow
+    hides_taker = arrow.taker.anonymous
+    queue = arrow.taker if hides_taker else arrow.giver
+    words = _("%(count)s other projects") if queue.kind == "project" else _("%(count)s other departments")
+    named = replace(queue, name=words % {"count": count})
+    return replace(arrow, alike=count, taker=named) if hides_taker else replace(arrow, alike=count, giver=named)
 
 
 Found = tuple[NodePool, Mapping[str, QueueLevel], Reclaim]

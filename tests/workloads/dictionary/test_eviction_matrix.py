@@ -201,6 +201,17 @@ class TestReclaims:
         assert "perception" not in page
         assert "vision-team" not in page
 
+    def test_arrows_that_look_the_same_to_the_reader_are_one(
+        self, kai: Cluster, llm_team: Project, h100: NodePool, admin: User, alice: User, client_of: Clients
+    ) -> None:
+        for name in ("first", "second"):
+            runs(ProjectFactory(department=llm_team.department, name=name), h100, 4)
+        (arrow,) = matrix(alice, project="llm-team")["reclaims"]
+        assert (arrow["giver"]["name"], arrow["gpus"], arrow["count"]) == ("2 other projects", 4, 2)
+        page = " ".join(client_of(alice).get("/eviction-matrix/", {"project": "llm-team"}).content.decode().split())
+        assert '<td class="num"> 4 GPUs each </td>' in page
+        assert [each["count"] for each in matrix(admin, project="llm-team")["reclaims"]] == [1, 1]
+
     def test_who_has_no_part_in_it_sees_no_arrow(
         self, over: Cluster, h100: NodePool, research: Department, client_of: Clients
     ) -> None:
