@@ -108,7 +108,9 @@ class ForecastSchema(serializers.Serializer[Any]):
     podsWaiting = serializers.IntegerField(help_text="Pods that wait independently of the others.")
     alternatives = AlternativeSchema(many=True)
     doubts = DoubtSchema(many=True)
-    evictionOdds = EvictionOddsSchema(allow_null=True, help_text="null: its scheduler never evicts it.")
+    evictionOdds = EvictionOddsSchema(
+        allow_null=True, help_text="null: its scheduler never evicts it, it never fits, or it requests no GPU."
+    )
     cautions = serializers.ListField(child=serializers.CharField(), help_text="Warnings, and the sentences of doubts.")
     assurances = serializers.ListField(child=serializers.CharField())
 

@@ -132,6 +132,14 @@ def test_a_preview_shows_them_beside_preemptibility(recorded: Project) -> None:
     assert forecast_json(forecast(spec=fixed, project=recorded, actor=SYSTEM))["evictionOdds"] is None
 
 
+@pytest.mark.parametrize("gpus", [0, 9, 60])
+def test_what_never_fits_and_what_holds_no_gpu_has_none(recorded: Project, gpus: int) -> None:
+    recorded.quotas.update(gpu_limit=None)
+    spec = spec_of(pytorch_job("mine", gpus=gpus), namespace=recorded.namespace, preemptibility="preemptible")
+    found = forecast_json(forecast(spec=spec, project=recorded, actor=SYSTEM))
+    assert found["evictionOdds"] is None, found["sentence"]
+
+
 def test_a_run_is_recorded_over_quota_from_its_start_until_its_eviction() -> None:
     lab = Lab("kai")
     team, other = lab.project("llm-team", deserved=4), lab.project("vision-team", deserved=4)

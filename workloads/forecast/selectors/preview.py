@@ -122,6 +122,7 @@ class _Stage:
         """A forecast with what is the same in all of them."""
         cluster, effective = self.project.cluster, self.effective
         flavour = flavour_for(cluster.flavour)
+        may_hold_gpus = verdict is not Verdict.REFUSED and self.spec.total.gpu > 0
         assured = protection_sentences(
             self.project,
             preemptibility=effective.preemptibility,
@@ -146,7 +147,7 @@ class _Stage:
                 *(doubt(DoubtCode.KIND_ASSUMED, each) for each in kind_warnings(cluster, self.spec.kind)),
             ),
             assurances=assured,
-            odds=eviction_odds(cluster, pool, effective.preemptibility),
+            odds=eviction_odds(cluster, pool, effective.preemptibility) if may_hold_gpus else None,
             promises=guarantees_on(cluster),
             simulated=cluster.is_simulated,
             snapshot_age=(self.now - self.observed).total_seconds() if self.observed else None,
@@ -251,7 +252,7 @@ def _in_pool(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: 
         return replace(stage.answer(Verdict.WAITS, f"Waits: {why}", pool.name), reason=NO_CONTROLLER)
     if missing := missing_on_nodes(stage.spec, pool, snapshot):
         base = stage.answer(Verdict.WAITS, f"Never fits: {missing.why}.", pool.name)
-        return replace(base, reason=str(Reason.NEVER_FITS), numbers=missing.numbers)
+        return replace(base, reason=str(Reason.NEVER_FITS), numbers=missing.numbers, odds=None)
     verdict = _verdict(stage, outcome)
     victims = named_victims(stage.project.cluster, stage.actor, stage.now, outcome)
     labels = queue_labels(observed.state)
@@ -262,6 +263,7 @@ def _in_pool(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: 
     found = replace(
         base,
         reason=str(pend.reason) if pend else "",
+        odds=None if pend and pend.reason is Reason.NEVER_FITS else base.odds,
         numbers={key: labels.get(text, text) for key, text in pend.numbers().items()} if pend else {},
         victims=victims,
         warnings=(*base.warnings, *overtaken(stage.actor, outcome), *outcome_warnings(outcome)),
