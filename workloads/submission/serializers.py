@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
+from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
 from portal.kit.api.parsers import TENANT_ID, rfc3339
@@ -49,13 +50,18 @@ def _masters() -> dict[str, Any]:
     }
 
 
-NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+class WorkloadName(serializers.RegexField):
+    """1 to 63 lower-case letters, digits and inner dashes."""
+
+    def __init__(self, **about: Any) -> None:
+        words: Any = {"invalid": _("Use lower-case letters, digits and inner dashes.")}
+        super().__init__(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63, error_messages=words, **about)
 
 
 class NativeCreate(serializers.Serializer[Any]):
     """Where a native workload goes, and under which name."""
 
-    name = serializers.RegexField(NAME, max_length=63)
+    name = WorkloadName()
     useGivenNameAsPrefix = serializers.BooleanField(required=False, allow_null=True, default=False)
     projectId = serializers.CharField(max_length=20)
     clusterId = serializers.UUIDField(required=False, help_text="That of the project.")
@@ -137,7 +143,7 @@ class SubmissionErrorSchema(ErrorSchema):
 class NimServiceCreateMetadata(serializers.Serializer[Any]):
     """Where the service goes."""
 
-    name = serializers.RegexField(NAME, max_length=63)
+    name = WorkloadName()
     useGivenNameAsPrefix = serializers.BooleanField(required=False, allow_null=True, default=False)
     projectId = serializers.CharField(max_length=20)
 
@@ -281,7 +287,7 @@ def _written(name: str, amount: str) -> float | str:
 class WorkloadCreateMetadata(serializers.Serializer[Any]):
     """Where the workload goes and what it asks for; these beat the labels of the manifest."""
 
-    name = serializers.RegexField(NAME, required=False, max_length=63)
+    name = WorkloadName(required=False)
     useGivenNameAsPrefix = serializers.BooleanField(required=False, default=False)
     projectId = serializers.CharField(max_length=20)
     clusterId = serializers.UUIDField(required=False)

@@ -43,6 +43,14 @@ def test_a_native_type_keeps_its_name_whatever_it_is_rendered_as(kind: str, rend
     assert (spec.type_name, spec.kind, spec.source) == (kind, rendered, "form")
 
 
+@pytest.mark.parametrize("name", ["t" * 80, "Ünï-code", "X_Y"])
+@pytest.mark.parametrize("kind", ["Workspace", "Inference"])
+def test_a_bad_name_is_refused_once_although_labels_repeat_it(kind: str, name: str) -> None:
+    with pytest.raises(IntakeRefused) as refusal:
+        form(kind, name=name)
+    assert [problem.pointer for problem in refusal.value.problems] == ["/name"]
+
+
 @pytest.mark.parametrize(
     ("framework", "pods", "gpus"),
     [("PyTorch", 3, 24), ("XGBoost", 3, 24), ("TF", 3, 24), ("JAX", 3, 24), ("MPI", 4, 24)],

@@ -50,6 +50,15 @@ def test_a_name_beside_the_manifest_wins_and_a_prefix_is_completed(robot: Robot,
     assert prefixed["metadata"]["name"].startswith("mine-")
 
 
+@pytest.mark.parametrize("name", ["t" * 80, "Ünï-code", ""])
+def test_a_bad_name_is_refused_once_although_the_manifest_has_it_too(
+    robot: Robot, llm_team: Project, name: str
+) -> None:
+    refused = robot.send("POST", URL, body(llm_team, job(name), name=name))
+    assert refused.status_code == 422
+    assert [each["pointer"] for each in refused.json()["errors"]] == ["/metadata/name"]
+
+
 def test_reading_it_back_tells_its_sync(robot: Robot, submitted: Callable[..., str]) -> None:
     told = robot.get(f"{URL}/{submitted()}").json()
     assert told["syncInfo"]["status"] == "Queued"

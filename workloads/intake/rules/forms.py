@@ -10,7 +10,7 @@ fields.
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -169,7 +169,7 @@ def read_form(fields: FormFields, *, scope: ProjectGrants) -> WorkloadSpec:
         obj = BUILDERS[fields.type](fields)
         spec = read_object(obj, scope=scope, explicit=explicit, source="form", type_name=fields.type)
     except IntakeRefused as refusal:
-        problems = list(dict.fromkeys(_at_field(each, fields) for each in refusal.problems))
+        problems = _at_fields(refusal.problems, fields)
         if isinstance(refusal, SpecRefused):
             rest = replace(refusal.read.spec, node_pools=fields.node_pools)
             raise SpecRefused(problems, replace(refusal.read, spec=rest)) from None
@@ -350,7 +350,7 @@ def _words(key: str, line: str) -> list[str]:
 
 
 _FIELDS: Final = (
-    (re.compile(r"^/metadata/name$|/(selector|labels)/.*app$|/serviceName$"), "/name"),
+    (re.compile(r"^/metadata/name$|/(selector|labels)/.*app$|/selector/matchLabels$|/serviceName$"), "/name"),
     (re.compile(r"/image$"), "/image"),
     (re.compile(r"nvidia\.com~1gpu$|/gpu-fraction$"), "/gpus"),
     (re.compile(r"/resources/(requests|limits)/cpu$"), "/cpu"),
@@ -376,6 +376,14 @@ _FIELDS: Final = (
 def form_pointer(pointer: str) -> str:
     """The form's field that the place of a manifest comes from; what comes from none stays where it is."""
     return next((field for pattern, field in _FIELDS if pattern.search(pointer)), pointer)
+
+
+def _at_fields(problems: Iterable[DocumentProblem], fields: FormFields) -> list[DocumentProblem]:
+    """Each once, at the form's fields. The object repeats the name in labels, which refuse the same."""
+    found: dict[object, DocumentProblem] = {}
+    for each in (_at_field(problem, fields) for problem in problems):
+        found.setdefault("/name" if each.pointer == "/name" else each, each)
+    return list(found.values())
 
 
 def _at_field(problem: DocumentProblem, fields: FormFields) -> DocumentProblem:

@@ -38,8 +38,8 @@ from workloads.submission.api.submissions import (
     sent_manifest,
 )
 from workloads.submission.serializers import (
-    NAME,
     WorkloadCreate,
+    WorkloadName,
     WorkloadUpdate,
     WorkloadV2Schema,
     WorkloadV2WithSync,
@@ -164,7 +164,7 @@ def _sync_info(workload: Workload) -> dict[str, str]:
 class CloneRequest(serializers.Serializer[Any]):
     """What differs from the original; all of it may be absent."""
 
-    name = serializers.RegexField(NAME, required=False, max_length=63, help_text="Default: a generated name.")
+    name = WorkloadName(required=False, help_text="Default: a generated name.")
     projectId = serializers.CharField(required=False, max_length=20, help_text="Default: that of the original.")
     priority = serializers.CharField(required=False, max_length=63)
     preemptibility = serializers.CharField(required=False, max_length=30)

@@ -29,6 +29,7 @@ from workloads.state.selectors.workloads import workload_or_404
 from workloads.submission.api.submissions import (
     ANSWERS,
     NATIVE_TYPES,
+    PLACEHOLDER,
     Submission,
     from_template,
     names_project,
@@ -259,10 +260,6 @@ def native_of(kind: str, body: Mapping[str, Any]) -> NativeBody:
         master=body.get("masterSpec"),
         master_same=body.get("masterSpecSameAsWorker"),
     )
-
-
-PLACEHOLDER: Final = "unnamed"
-"""In place of a name that is refused already."""
 
 
 def at_native_fields(error: RungError) -> RungError:

@@ -46,6 +46,8 @@ NATIVE_TYPES: Final[Mapping[str, frozenset[str]]] = {
 """By the word in the address: the workload types that are found below it."""
 
 
+PLACEHOLDER: Final = "unnamed"
+"""In place of a name that is refused already."""
 Body = Mapping[str, Any]
 _IN_METADATA: Final[Mapping[str, str]] = {
     "/priority": "/metadata/priority",
@@ -64,7 +66,7 @@ class Submission(Route):
         super().__init__(**kwargs)
         self.replayed = False
         self.foreseen: dict[str, Any] = {}
-        """What the answer to a dry run says beside the result: the forecast. Empty for a replay: nothing would start."""
+        """What the answer to a dry run says beside the result: the forecast. A replay has none: nothing would start."""
         self._store: Callable[[], None] | None = None
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -202,6 +204,8 @@ def _check_manifest(data: Any, known: Container[str], actor: Actor, *, keep: boo
         if isinstance(data.get(name), type_)
     }
     asked = {at[1:]: metadata.get(at[1:]) for at, place in _IN_METADATA.items() if place not in known}
+    if "/metadata/name" in known:  # it replaces that of the manifest
+        asked["name"] = PLACEHOLDER
     spec = read_submitted({"metadata": asked, **given}, project, actor, keep=keep)
     check_rest(ReadSpec(spec), project)
 
