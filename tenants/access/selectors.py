@@ -259,9 +259,11 @@ def require(
         raise NotFound
     if project is None and department is not None and not access.can(Permission.VIEW_DEPARTMENT, department=department):
         raise NotFound
+    roles = ", ".join(str(role.label).lower() for role in Role if permission in permissions_of_role(role.value))
+    words = {"permission": permission.value.replace("_", " "), "roles": roles}
     raise Forbidden(
-        _("Permission denied. You need the permission “%(permission)s”.")
-        % {"permission": permission.value.replace("_", " ")}
+        _("Permission denied. You need the permission “%(permission)s”. Predefined roles that have it: %(roles)s.")
+        % words
     )
 
 

@@ -101,3 +101,9 @@ def test_the_record_needs_no_file(admin: Rung, llm_team: Project) -> None:
     shown = " ".join(admin("replay", "show", "record").err.split())
     assert "Submissions recorded from 2026-01-01T00:00:00" in shown
     assert "Proposal: no change; both runs have today's settings." in shown
+
+
+def test_a_member_learns_which_roles_may_replay(signed_in: Rung, llm_team: Project) -> None:
+    refused = signed_in("replay")
+    assert refused.code == 1
+    assert "You need the permission “manage dictionary”. Predefined roles that have it: platform admin." in refused.err
