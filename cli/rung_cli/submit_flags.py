@@ -36,7 +36,8 @@ Gpus = Annotated[int | None, typer.Option("--gpus", "-g", "--gpu-devices-request
 GpuPortion = Annotated[
     float | None, typer.Option("--gpu-portion", "--gpu-portion-request", help="Fraction of a GPU, such as 0.5.")
 ]
-GpuMemory = Annotated[str, typer.Option("--gpu-memory", "--gpu-memory-request", help="GPU memory, such as 20G.")]
+# No scheduler that Rung supports divides a GPU by its memory: who knows the flag of Run:ai is refused with the reason.
+GpuMemory = Annotated[str, typer.Option("--gpu-memory", "--gpu-memory-request", hidden=True)]
 Cpu = Annotated[float | None, typer.Option("--cpu", "--cpu-core-request", min=0, help="CPU cores.")]
 Memory = Annotated[str, typer.Option("--memory", "--cpu-memory-request", help="Memory, such as 16G.")]
 LargeShm = Annotated[bool, typer.Option("--large-shm", "--large-shm-request", help="Use a large /dev/shm.")]

@@ -113,6 +113,13 @@ def test_a_page_instead_of_an_answer_is_no_portal(rung: Rung) -> None:
         assert asking(rung, portal, "types").code == 1
 
 
+def test_an_address_without_a_portal_is_named_instead_of_the_secret(signed_in: Rung, live_server: Any) -> None:
+    ended = signed_in("--url", f"{live_server.url}/elsewhere", "list")
+    assert ended.code == 4
+    assert ended.err.startswith(f"rung: No portal at {live_server.url}/elsewhere: HTTP 404")
+    assert "RUNG_CLIENT_ID" not in ended.err
+
+
 def test_flags_become_the_body_that_the_portal_documents(rung: Rung, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROM_HERE", "its value")
     project = Answer(body={"projects": [{"id": "1", "name": "llm-team", "clusterId": "c"}], "next": None})

@@ -114,3 +114,24 @@ def test_pods_and_gpus_of_a_distributed_training_include_its_master(signed_in: R
     assert "Requests: 4 pods, 4 GPUs" in signed_in(*asked, "--dry-run").out
     launched = signed_in(*asked, "--framework", "MPI", "--dry-run")
     assert "Requests: 4 pods, 3 GPUs" in launched.out
+
+
+def test_a_refusal_says_each_thing_once_with_its_place(signed_in: Rung) -> None:
+    flags = ("submit", "train", "-i", "docker.io/a/b:1")
+    memory = signed_in(*flags, "--gpu-memory", "20G").err
+    assert memory.count("GPU memory requests are not supported.") == 1
+    assert "  --gpu-memory; /spec/compute/gpuRequestType: GPU memory" in memory
+    unreadable = signed_in("explain", "-", stdin="kind: Job\n  bad: [\n").err
+    assert unreadable.count("Not YAML") == 1
+    assert "  line 2: Not YAML" in unreadable
+    named = signed_in("submit", "X_Y", "-i", "docker.io/a/b:1").err
+    assert named == "rung: refused.\n  --name: Use lower-case letters, digits and inner dashes.\n"
+
+
+def test_a_refusal_of_a_large_workload_is_a_sentence_and_its_size(signed_in: Rung) -> None:
+    asked = ("submit", "gang", "--type", "distributed", "-i", "docker.io/a/b:1", "-g", "8", "--workers", "5")
+    lines = signed_in(*asked).err.splitlines()
+    assert lines[0] == "rung: refused."
+    assert "It needs 48 GPUs in h100" in lines[1]
+    assert "  Requests: 6 pods, 48 GPUs" in lines
+    assert not [line for line in lines if "needed 48 GPU," in line]

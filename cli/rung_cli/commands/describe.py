@@ -292,13 +292,12 @@ def _status(found: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 def _values(found: Mapping[str, Any]) -> list[tuple[str, object]]:
     metadata, asked = found["submitted"]["metadata"], found["workloadRequestedResources"]
-    preemptibility = metadata.get("effectivePreemptibility") or ("preemptible" if found["preemptible"] else "non-preemptible")
     held = amount(found["allocatedResources"]["gpu"])
     pools = ", ".join(found["requestedNodePools"])
     at = ", ".join(found["currentNodePools"])
     return [
         ("Priority", f"{found['priorityClassName']} {found['priority']}{_from(found.get('prioritySource'))}"),
-        ("Preemptibility", f"{preemptibility}{_from(found.get('preemptibilitySource'))}"),
+        ("Preemptibility", f"{metadata['effectivePreemptibility']}{_from(found.get('preemptibilitySource'))}"),
         ("GPUs", f"{amount(asked['gpu']['request'])} requested, {held} allocated"),
         ("Node pools", f"{pools} (now {at})" if at and at != pools else pools),
         ("Pods", f"{found['runningPods']} of {found['requestedPods']['number']} running"),

@@ -213,5 +213,6 @@ def _show_results(out: Output, rows: Sequence[dict[str, Any]]) -> None:
     shown = [row for row in rows if row["accepted"]] if out.format is Format.NAME else rows
     out.rows(shown, RESULTS, name=lambda row: str(row["workload"]), empty="Nothing was changed.")
     if refused := [row for row in rows if not row["accepted"]]:
-        why = plain("; ".join(str(row["message"]) for row in refused))
-        raise ApiError(f"{len(refused)} of {len(rows)} refused: {why}", status=refused[0]["code"])
+        why = "; ".join(str(row["message"]) for row in refused)
+        beside = "." if out.format is Format.TABLE else f": {plain(why)}"  # the table has the reasons
+        raise ApiError(f"{len(refused)} of {len(rows)} refused{beside}", status=refused[0]["code"])

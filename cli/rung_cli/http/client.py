@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rung_cli.config import credential_store
 from rung_cli.config.credential_store import Credentials
-from rung_cli.errors import ApiError, NotSignedIn
+from rung_cli.errors import ApiError, NotSignedIn, Unreachable
 from rung_cli.http.addresses import origin_of
 from rung_cli.http.transport import ApiCall, Query, RestTransport
 from rung_cli.output.stderr import progress
@@ -20,11 +20,14 @@ EARLY: Final = 60
 
 
 def exchange(wire: RestTransport, client_id: str, secret: str) -> tuple[str, float]:
-    """A token and when it ends (epoch seconds). NotSignedIn where the secret is wrong."""
+    """A token and when it ends (epoch seconds). NotSignedIn: a wrong secret. Unreachable: no portal."""
     body = {"grantType": "client_credentials", "clientId": client_id, "clientSecret": secret}
     try:
         answer = wire.send(ApiCall("POST", "v1/token", body=body))
     except ApiError as refusal:
+        if not refusal.answer:  # whatever answers there, it is no portal
+            text = f"No portal at {wire.address}: {refusal.message}."
+            raise Unreachable(text, hint="Check the address: --url, RUNG_URL or the profile's.") from None
         raise NotSignedIn(refusal.message, hint="Check RUNG_CLIENT_ID and the secret, or run: rung login") from None
     token = answer.get("accessToken") if isinstance(answer, dict) else None
     if not isinstance(token, str) or not token:

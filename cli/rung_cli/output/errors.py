@@ -1,12 +1,11 @@
 """How an error is said: one line, then field by field what was wrong and what would be right; or JSON where asked."""
 
 import sys
-from collections.abc import Mapping
-from typing import Any
 
 from rung_cli.errors import ApiError, CliError
 from rung_cli.output.formats import Format, as_json
 from rung_cli.output.stderr import colored, note, plain
+from rung_cli.output.submission import requested
 
 
 def print_error(error: CliError, chosen: Format) -> None:
@@ -15,32 +14,37 @@ def print_error(error: CliError, chosen: Format) -> None:
         sys.stderr.write(as_json(error.as_json()) + "\n")
         return
     where = f"{error.where}: " if isinstance(error, ApiError) and error.where else ""
-    problems = error.problems if isinstance(error, ApiError) else []
-    # Where each field says what is wrong with it, the whole's message would say the first of that once more.
-    message = "refused." if problems and all(each.get("pointer") for each in problems) else error.message
-    sys.stderr.write(f"{colored('rung:', '31')} {plain(where + message)}\n")
+    problems = _problems(error) if isinstance(error, ApiError) else {}
+    # The message of the whole often is that of a problem, which is printed with its place.
+    repeated = any(message in error.message for message in problems)
+    sys.stderr.write(f"{colored('rung:', '31')} {plain(where + ('refused.' if repeated else error.message))}\n")
+    for message, (places, allowed) in problems.items():
+        note(f"  {'; '.join(places)}: {message}" if places else f"  {message}")
+        if any(each not in message for each in allowed):
+            note(f"    Allowed: {', '.join(allowed)}")
     if isinstance(error, ApiError):
-        for problem in problems:
-            _print_problem(problem, error)
-        _print_alternatives(error.answer.get("forecast"))
+        _print_forecast(error.answer.get("forecast"))
     if error.hint:
         note(f"  {error.hint}")
 
 
-def _print_problem(problem: Mapping[str, Any], error: ApiError) -> None:
-    line = f"line {problem['line']}, " if problem.get("line") else ""
-    pointer, message = str(problem.get("pointer") or ""), str(problem.get("message") or "")
-    if pointer or line or message != error.message:
-        note(f"  {line}{error.flags.get(pointer, pointer) or 'the whole'}: {message}")
-    if numbers := problem.get("numbers"):
-        note("    " + ", ".join(f"{name} {value}" for name, value in numbers.items()))
-    allowed = problem.get("allowed") or []
-    if any(str(each) not in message for each in allowed):
-        note(f"    Allowed: {', '.join(map(str, allowed))}")
+def _problems(error: ApiError) -> dict[str, tuple[list[str], list[str]]]:
+    """What is wrong, once each: the places where it is, and what is allowed there."""
+    found = dict[str, tuple[list[str], list[str]]]()
+    for problem in error.problems:
+        places, allowed = found.setdefault(str(problem.get("message") or ""), ([], []))
+        pointer = str(problem.get("pointer") or "")
+        line = f"line {problem['line']}" if problem.get("line") else ""
+        if place := ", ".join(filter(None, (line, error.flags.get(pointer, pointer)))):
+            places.append(place)
+        allowed += [text for each in problem.get("allowed") or () if (text := str(each)) not in allowed]
+    return found
 
 
-def _print_alternatives(forecast: object) -> None:
-    """A refused rehearsal knows what would start."""
+def _print_forecast(forecast: object) -> None:
+    """A refused rehearsal knows how much all pods request, and what would start."""
     if isinstance(forecast, dict):
+        if wanted := forecast.get("requested"):
+            note(f"  Requests: {requested(wanted)}")
         for each in forecast.get("alternatives") or []:
             note(f"  Alternative: {each['words']}")
