@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 from rung_cli.errors import ApiError, UsageError
 from rung_cli.http.client import Api
+from rung_cli.output.formats import Format
 from rung_cli.output.stderr import warn
 from rung_cli.output.submission import with_preview
 
@@ -199,15 +200,15 @@ def submit_native(
     *,
     key: str,
     dry_run: bool,
-    preview: bool = False,
+    form: Format,
 ) -> Any:
     """The server's answer; `names`: its own or its prefix. What is refused of a field is said of the flag.
 
-    preview: a dry run comes first, and its forecast is part of the answer.
+    form: as a table, the answer has the forecast of a dry run that comes first.
     """
     path, body = PATHS[wanted.kind], wanted.body(*names, project)
     try:
-        if dry_run or not preview:
+        if dry_run or form is not Format.TABLE:
             return api.post(path, body, key=key, dry_run=dry_run)
         rehearsed = api.post(path, body, key=key, dry_run=True)
         return with_preview(api.post(path, body, key=key), rehearsed)

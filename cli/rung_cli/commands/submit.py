@@ -1,7 +1,7 @@
 """`submit` and `explain`: manifests and flags on their way to the server, and what it says to them."""
 
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -12,7 +12,6 @@ from rung_cli.lookup import project as find_project
 from rung_cli.manifests.documents import read_documents
 from rung_cli.manifests.submission import ManifestSubmission
 from rung_cli.native_submit import NativeWorkload, submit_native
-from rung_cli.output.formats import Format
 from rung_cli.output.submission import show_explained, show_submitted
 from rung_cli.session import session
 from rung_cli.workload_templates import find as find_template
@@ -60,8 +59,7 @@ def submit(
 
     rung submit train -i IMAGE -g 8 --priority high -- python train.py
 
-    Several manifests are all validated before the first one is submitted. A forecast of each, made by a dry run before
-    the submission, is part of the text.
+    Several manifests are all validated before the first one is submitted. Text shows a forecast made before that.
     """
     held = session(ctx)
     out, named, key = held.output(output), _one_name(called, name), _checked(idempotency_key)
@@ -75,8 +73,7 @@ def submit(
         wanted.refuse_incomplete(named or name_prefix, template)
         owner = find_project(held.api, held.project(project))
         wanted = wanted.starting_from(find_template(held.api, template, owner, kind)) if template else wanted
-        how: dict[str, Any] = {"key": key, "dry_run": dry_run, "preview": out.format is Format.TABLE}
-        made = [submit_native(held.api, wanted, (named, name_prefix), owner, **how)]
+        made = [submit_native(held.api, wanted, (named, name_prefix), owner, key=key, dry_run=dry_run, form=out.format)]
     show_submitted(out, made, project=owner["name"], dry_run=dry_run)
 
 
