@@ -3,7 +3,9 @@
 from collections.abc import Callable
 
 import pytest
+from django.utils import timezone
 
+from clusters.inventory.models import Cluster
 from rung_cli.watch import ChangeFeed
 from tenants.organisation.models import Project
 from tests.cli.conftest import Rung, job
@@ -133,6 +135,17 @@ def test_another_priority_for_several_workloads_says_what_it_means(
     assert (refused.code, "'urgent' is not known" in refused.out) == (1, True)
     named = signed_in("update", "first", "--priority", "urgent", "-o", "name")
     assert "1 of 1 refused: Priority 'urgent' is not known" in named.err
+
+
+def test_a_dry_run_says_what_another_priority_of_a_waiting_workload_does(
+    signed_in: Rung, submitted: Callable[[str], Workload]
+) -> None:
+    first = submitted("first")
+    Cluster.objects.filter(pk=first.project.cluster_id).update(observed_at=timezone.now())
+    rehearsed = signed_in("update", "first", "--priority", "low", "--dry-run", "-o", "json")
+    message = rehearsed.data[0]["message"]
+    assert "No pod of it runs, so the change takes effect immediately and may evict other workloads. " in message
+    assert message.endswith("Estimate: with low (40) it starts now without evictions.")
 
 
 def test_a_watched_list_shows_every_change_until_it_is_interrupted(

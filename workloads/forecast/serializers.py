@@ -12,6 +12,7 @@ from portal.kit.api.parsers import rfc3339
 from workloads.forecast.rules.estimates import CheaperVictim, EvictionOdds, RunOdds, StartEstimate
 from workloads.forecast.rules.forecast import Alternative, Forecast, ForecastVictim
 from workloads.forecast.rules.messages import DoubtCode
+from workloads.forecast.selectors.alternatives import PriorityForecast
 from workloads.forecast.selectors.waiting import Holder, QueueRank
 from workloads.intake import WorkloadSpec
 
@@ -29,6 +30,13 @@ class VictimSchema(serializers.Serializer[Any]):
         help_text="Since its last reported checkpoint; the median of comparable workloads where it reports none."
     )
     moved = serializers.BooleanField(help_text="It restarts again on other nodes, where it has its place.")
+
+
+class PriorityForecastSchema(serializers.Serializer[Any]):
+    """What a waiting workload would do with another priority: an estimate on the last snapshot."""
+
+    sentence = serializers.CharField()
+    victims = VictimSchema(many=True)
 
 
 class AlternativeSchema(serializers.Serializer[Any]):
@@ -169,6 +177,11 @@ def _run_odds(odds: RunOdds) -> dict[str, int | None]:
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 1)
+
+
+def priority_forecast_json(found: PriorityForecast, effect: str) -> dict[str, Any]:
+    """`PriorityForecastSchema`. effect: when the change takes effect."""
+    return {"sentence": f"{effect} {found.sentence}", "victims": [_victim(each) for each in found.victims]}
 
 
 def _victim(victim: ForecastVictim) -> dict[str, Any]:

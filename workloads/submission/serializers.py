@@ -13,7 +13,7 @@ from portal.kit.api.serializers import EncodedText, ErrorSchema, schema
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.resources import parse_quantity
 from workloads.dictionary.serializers import DiscardedValue, WarningSchema
-from workloads.forecast.serializers import ForecastSchema, RequestedSchema
+from workloads.forecast.serializers import ForecastSchema, PriorityForecastSchema, RequestedSchema
 from workloads.intake.rules.native.fields import CHANGEABLE, FIELDS, MASTER
 from workloads.intake.rules.native.objects import FRAMEWORK_OF
 from workloads.intake.rules.scalars import FRACTION, GPU, full_reference
@@ -326,6 +326,14 @@ class WorkloadV2Schema(serializers.Serializer[Any]):
     desiredPhase = serializers.ChoiceField(choices=["Running", "Stopped", "Deleted"])
     workloadManifest = serializers.DictField()
     rawManifest = serializers.DictField()
+
+
+class ChangedWorkload(WorkloadV2Schema):
+    """A submitted manifest after a change."""
+
+    priorityForecast = PriorityForecastSchema(
+        required=False, help_text="Beyond Run:ai: with dryRun, for another priority of a waiting workload."
+    )
 
 
 class SyncInfoSchema(serializers.Serializer[Any]):

@@ -95,6 +95,8 @@ def update(
 ) -> None:
     """Change the priority of workloads. Preemptibility stays; running pods may keep their value until a restart.
 
+    A waiting workload uses it immediately and may evict others: --dry-run estimates which.
+
     rung update train --priority high
 
     rung update train-1 train-2 -p llm-team --priority low --dry-run
@@ -119,6 +121,7 @@ def _updated(held: Session, workload: dict[str, Any], priority: str, *, dry_run:
     verb = "Would change" if dry_run else "Changed"
     said = [f"No change: priority is {after}."] if before == after else [f"{verb} from {before} to {after}."]
     said += [str(each["message"]) for each in answer["metadata"].get("warnings") or () if before != after]
+    said += [str(answer["priorityForecast"]["sentence"])] if "priorityForecast" in answer else []
     return {**row, "accepted": True, "message": " ".join(said), "priority": after}
 
 

@@ -28,6 +28,7 @@ from tests.workloads.sandbox_lab import Lab, fresh
 from workloads.forecast.rules.forecast import Alternative
 from workloads.forecast.selectors import alternatives
 from workloads.forecast.selectors.alternatives import waiting_alternatives
+from workloads.lifecycle.services.actions import stop
 from workloads.state.models import Phase, Workload
 from workloads.submission.services import replace_waiting
 
@@ -82,11 +83,54 @@ def test_a_stronger_priority_is_offered_with_its_victims_and_works(
     page = client_of(admin).get(f"/workloads/{mine.pk}/").content.decode()
     assert words.rpartition(", ")[0] in page, "what is at risk grows with every second"
     assert f'action="/workloads/{mine.pk}/priority/"' in page
-    client_of(admin).post(f"/workloads/{mine.pk}/priority/", {"priority": "medium-high"})
+    assert '<input type="hidden" name="sure" value="yes">' in page, "its words name the victims"
+    client_of(admin).post(f"/workloads/{mine.pk}/priority/", {"priority": "medium-high", "sure": "yes"})
     for _round in range(4):
         Workload.objects.filter(due_at__isnull=False).update(due_at=timezone.now())
         lab.settle(2, seconds=40)
     assert (fresh(mine).phase, fresh(mine).priority.name) == (Phase.RUNNING, "medium-high")
+
+
+@pytest.mark.parametrize("flavour", ["kai", "kube"])
+def test_a_priority_that_evicts_at_once_is_confirmed_with_its_victims(
+    flavour: str, admin: User, client_of: Clients
+) -> None:
+    _lab, _team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8}, flavour=flavour)
+    address, browser = f"/workloads/{mine.pk}/", client_of(admin)
+    assert "No pod of it runs, so the change takes effect immediately" in browser.get(address).content.decode()
+    asked = browser.post(f"{address}priority/", {"priority": "medium-high"}).content.decode()
+    assert "Estimate: with medium-high (90) it starts after evicting ahead (8 GPUs), " in asked
+    assert fresh(mine).priority.name == "low", "nothing is changed before it is confirmed"
+    browser.post(f"{address}priority/", {"priority": "medium-high", "sure": "yes"})
+    assert fresh(mine).priority.name == "medium-high"
+
+
+def test_a_priority_that_evicts_nobody_is_changed_without_a_question(admin: User, client_of: Clients) -> None:
+    _lab, _team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8})
+    client_of(admin).post(f"/workloads/{mine.pk}/priority/", {"priority": "very-low"})
+    assert fresh(mine).priority.name == "very-low"
+
+
+def test_a_dry_run_of_another_priority_names_whom_it_would_evict(admin: User) -> None:
+    _lab, _team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8})
+    robot, address = Robot("admin", role=Role.PLATFORM_ADMIN), f"v2/workloads/{mine.pk}?dryRun=true"
+    found = robot.send("put", address, {"metadata": {"priority": "medium-high"}}).json()["priorityForecast"]
+    assert found["sentence"].startswith("No pod of it runs, so the change takes effect immediately")
+    assert "it starts after evicting ahead (8 GPUs), " in found["sentence"]
+    assert [each["name"] for each in found["victims"]] == ["ahead"]
+    lower = robot.send("put", address, {"metadata": {"priority": "very-low"}}).json()["priorityForecast"]
+    assert "with very-low (25) it needs 8 GPUs" in lower["sentence"]
+    assert lower["victims"] == []
+    assert fresh(mine).priority.name == "low"
+
+
+def test_another_priority_of_a_stopped_workload_waits_for_its_resume(admin: User, client_of: Clients) -> None:
+    _lab, _team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8})
+    stop(workload=mine, actor=acting(admin))
+    address, browser = f"/workloads/{mine.pk}/", client_of(admin)
+    assert "Takes effect when you resume the workload." in browser.get(address).content.decode()
+    browser.post(f"{address}priority/", {"priority": "medium-high"})
+    assert fresh(mine).priority.name == "medium-high"
 
 
 def test_the_lowest_priority_that_helps_is_offered_though_the_highest_are_capped(admin: User) -> None:

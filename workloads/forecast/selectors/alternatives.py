@@ -9,7 +9,8 @@ from typing import Final
 
 from django.utils import timezone
 
-from clusters.inventory.models import NodePool
+from clusters.connection.services.scheduler_config import unserved_because
+from clusters.inventory.models import Cluster, NodePool
 from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import Actor
@@ -18,24 +19,32 @@ from scheduling.model.decisions import Outcome, OutcomeKind
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 from scheduling.model.resources import DIMENSIONS, MILLI, Limit, Resources, decimal_text
 from scheduling.model.snapshot import Snapshot
+from scheduling.state.workspace import OutOfTime
 from tenants.organisation.models import Project
 from workloads.dictionary.rules.resolution import Effective, Level, Source
 from workloads.dictionary.selectors import current_dictionary, effective_as, level_of
 from workloads.forecast.rules.forecast import Alternative, ForecastVictim
-from workloads.forecast.rules.messages import GIB, amount_text, gpu_time_text, gpus_text
+from workloads.forecast.rules.messages import GIB, amount_text, gpu_time_text, gpus_text, pend_sentence
 from workloads.forecast.selectors.eviction_risk import named_victims
 from workloads.forecast.selectors.observed_groups import workload_of
+from workloads.forecast.selectors.placement_validation import missing_on_nodes
 from workloads.forecast.selectors.pod_groups import PodGroupRequest, groups_of, pod_group_request
-from workloads.forecast.selectors.pool_selection import check_priority_cap, pick_pool, quota_hold_for
+from workloads.forecast.selectors.pool_selection import (
+    check_priority_cap,
+    pick_pool,
+    queue_labels,
+    quota_hold_for,
+    quota_hold_of,
+)
 from workloads.forecast.selectors.runtime_rules import expected_deferral
-from workloads.forecast.selectors.snapshot import snapshot_of
+from workloads.forecast.selectors.snapshot import observed_cluster, snapshot_of
 from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget, until_out_of_time
 from workloads.intake import WorkloadSpec
 from workloads.policies.rules.merge import Merged
 from workloads.policies.selectors import policy_for
 from workloads.policies.services import broken_rules, type_of
 from workloads.state.models import DesiredPhase, Phase, Workload
-from workloads.state.rules import WAITING
+from workloads.state.rules import NO_CONTROLLER, WAITING
 from workloads.state.selectors.workloads import may_manage
 
 NOT_ALL_TRIED: Final = f"Not all alternatives were tried: {TOO_LONG}."
@@ -236,17 +245,67 @@ def _elsewhere(trial: AlternativeTrial) -> Iterator[Alternative]:
 STALE: Final = timedelta(minutes=5)
 
 
+@dataclass(frozen=True, slots=True)
+class PriorityForecast:
+    """What a waiting workload would do with another priority, and whom it would evict."""
+
+    sentence: str
+    victims: tuple[ForecastVictim, ...] = ()
+
+
+def priority_forecast(*, workload: Workload, level: Level, actor: Actor) -> PriorityForecast | None:
+    """None where it does not wait in its cluster's queue, or nothing recent is known of the cluster."""
+    if not is_waiting(workload) or _is_stale(workload.project.cluster):
+        return None
+    pool = _pool_of(workload)
+    if pool is None or workload.phase_reason == NO_CONTROLLER or unserved_because(pool.cluster, pool.name):
+        return None
+    with cached_reads(), time_budget():
+        try:
+            return _with_priority(workload, pool, level, actor)
+        except OutOfTime:
+            return PriorityForecast(f"No estimate: {TOO_LONG}.")
+
+
+def _with_priority(workload: Workload, pool: NodePool, level: Level, actor: Actor) -> PriorityForecast:
+    cluster, now = workload.project.cluster, timezone.now()
+    as_it_is = pod_group_request(workload, pool)
+    wanted = replace(as_it_is, value=level.value, preemption_policy=level.preemption_policy)
+    observed = observed_cluster(cluster)
+    snapshot = _snapshot_without(workload, observed.snapshot)
+    if missing := missing_on_nodes(wanted.spec, pool, snapshot):
+        return PriorityForecast(_estimated(level, f"never fits: {missing.why}"))
+    found = preview(snapshot, *groups_of(wanted, cluster.flavour), flavour=cluster.flavour)
+    if hold := quota_hold_of(workload, pool) or expected_deferral(found, workload.project):
+        return PriorityForecast(_estimated(level, f"waits: {hold}"))
+    victims = named_victims(cluster, actor, now, found)
+    waits = found.kind is OutcomeKind.PENDING and found.starting < wanted.spec.min_member
+    if waits and found.pend and not victims:
+        why = pend_sentence(found.pend, pool=pool.name, labels=queue_labels(observed.state))
+        return PriorityForecast(_estimated(level, why))
+    how = _evicting(victims) if victims else "now without evictions"
+    return PriorityForecast(_estimated(level, f"{'waits' if waits else 'starts'} {how}"), victims)
+
+
+def _estimated(level: Level, does: str) -> str:
+    return f"Estimate: with {level.name} ({level.value}) it {does}."
+
+
 def waiting_alternatives(*, workload: Workload, actor: Actor) -> tuple[Alternative, ...]:
     """Changes with which it would start by the model, for who may change it; none where it starts as it is."""
     if not is_waiting(workload) or workload.phase != Phase.PENDING or workload.type.fixed:
         return ()
     if not may_manage(actor, workload):
         return ()
-    seen = workload.project.cluster.observed_at
-    if seen is None or timezone.now() - seen > STALE:
+    if _is_stale(workload.project.cluster):
         return ()
     with cached_reads(), time_budget():
         return tuple(until_out_of_time(_tried(workload, actor), Alternative(NOT_ALL_TRIED)))
+
+
+def _is_stale(cluster: Cluster) -> bool:
+    seen = cluster.observed_at
+    return seen is None or timezone.now() - seen > STALE
 
 
 def is_waiting(workload: Workload) -> bool:
@@ -254,14 +313,26 @@ def is_waiting(workload: Workload) -> bool:
     return wanted and workload.phase in WAITING and not workload.running_pods
 
 
+def _snapshot_without(workload: Workload, observed: Snapshot) -> Snapshot:
+    """The cluster without the workload's own pods."""
+    own = (each.name for each in observed.groups if workload_of(each.name) == str(workload.pk))
+    return observed.without_groups(own)
+
+
+def _pool_of(workload: Workload) -> NodePool | None:
+    """Its node pool; None where that is gone, or its scheduler has no model."""
+    cluster = workload.project.cluster
+    rows = NodePool.objects.filter(cluster=cluster, name=workload.pool_name)
+    return rows.first() if cluster.flavour in FLAVOURS else None
+
+
 def _tried(workload: Workload, actor: Actor) -> Iterator[Alternative]:
     cluster, flavour = workload.project.cluster, workload.project.cluster.flavour
-    pool = NodePool.objects.filter(cluster=cluster, name=workload.pool_name).first()
-    if pool is None or flavour not in FLAVOURS:
+    pool = _pool_of(workload)
+    if pool is None:
         return
     observed, _at = snapshot_of(cluster)
-    own = (each.name for each in observed.groups if workload_of(each.name) == str(workload.pk))
-    snapshot = observed.without_groups(own)
+    snapshot = _snapshot_without(workload, observed)
     wanted = pod_group_request(workload, pool)
     outcome = preview(snapshot, *groups_of(wanted, flavour), flavour=flavour)
     if outcome.kind is not OutcomeKind.PENDING and not quota_hold_for(wanted):

@@ -22,7 +22,7 @@ from clusters.ports.gateway import Manifest
 from clusters.ports.objects import hash_of, kind_of, stamped
 from clusters.ports.pod_templates import OnChange
 from clusters.ports.workload_kinds import kind_for
-from clusters.sync.rules.changes import scheduling_changes, with_pods_hash, written_scheduling
+from clusters.sync.rules.changes import AT_ONCE, scheduling_changes, with_pods_hash, written_scheduling
 from clusters.sync.rules.diff import Changes
 from clusters.sync.selectors import pool_spec
 from clusters.sync.services.scheduler_migration import former_flavour_of
@@ -36,7 +36,7 @@ from tenants.organisation.models import Project
 from tenants.quotas.selectors.runtime_rules import minutes_for
 from workloads.intake import WorkloadSpec
 from workloads.state.models import DesiredPhase, Phase, Workload
-from workloads.state.rules import ENDED, NO_CONTROLLER, PodCounts
+from workloads.state.rules import ENDED, HOLDING, NO_CONTROLLER, PodCounts
 from workloads.state.selectors.workloads import object_name, workload_ids
 
 NO_JOB = JobStatus("")
@@ -195,6 +195,8 @@ WORDS: Final[Mapping[OnChange, str]] = {
 }
 
 
+NO_POD_RUNS: Final = "No pod of it runs, so the change takes effect immediately and may evict other workloads."
+WHEN_RESUMED: Final = "Takes effect when you resume the workload."
 QUEUED: Final = "{title} counts the new value immediately. The kube-scheduler uses the value of the pods. "
 
 
@@ -204,8 +206,23 @@ def on_change_of(workload: Workload) -> OnChange:
     return kind.on_change if kind else OnChange.RECREATE
 
 
+def priority_takes_effect_now(workload: Workload) -> bool:
+    """Whether another priority reaches its cluster at once: it is meant to run, and no pod keeps the old value.
+
+    Pods that have not started are recreated, but where its kind lets existing pods stay.
+    """
+    if workload.desired_phase != DesiredPhase.RUNNING or workload.phase in HOLDING:
+        return False
+    pods = ObservedPod.objects.live().filter(owner_id=str(workload.pk), deletion_at=None)
+    return not (pods if on_change_of(workload) in AT_ONCE else pods.exclude(started_at=None)).exists()
+
+
 def priority_change_effect(workload: Workload) -> str:
     """Some sentences for the page, before the priority is changed."""
+    if workload.desired_phase == DesiredPhase.STOPPED:
+        return WHEN_RESUMED
+    if priority_takes_effect_now(workload):
+        return NO_POD_RUNS
     flavour, words = flavour_for(workload.project.cluster.flavour), WORDS[on_change_of(workload)]
     return QUEUED.format(title=flavour.title) + words if flavour.traits.queues_jobs else words
 

@@ -23,9 +23,10 @@ from workloads.dictionary.models import Priority
 from workloads.dictionary.rules.resolution import NVCF_NAMESPACE, Level, Source
 from workloads.dictionary.selectors import current_dictionary
 from workloads.forecast.rules.messages import gpu_time_text
+from workloads.forecast.selectors.alternatives import PriorityForecast, priority_forecast
 from workloads.forecast.selectors.placement_validation import check_resumable
 from workloads.intake import WorkloadSpec
-from workloads.lifecycle.selectors.workloads import priority_change_effect
+from workloads.lifecycle.selectors.workloads import priority_change_effect, priority_takes_effect_now
 from workloads.policies.services import check_new_priority
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 from workloads.state.rules import ENDED, HOLDING, STOPPABLE
@@ -89,7 +90,7 @@ def change_priority(*, workload: Workload, priority: str, actor: Actor) -> Workl
     """Give it another priority. Its stored preemptibility stays, also where the threshold now disagrees.
 
     Pods copy the integer when they are created, so running pods keep the old one: the new value is stored, and its kind
-    says when it reaches pods (`workloads.lifecycle.selectors.workloads`).
+    says when it reaches pods (`workloads.lifecycle.selectors.workloads`). Waiting pods are recreated with it.
     """
     with audited_transaction(actor=actor, action="workload.change_priority", **audit_entity(workload)):
         ready(workload, actor)
@@ -100,6 +101,19 @@ def change_priority(*, workload: Workload, priority: str, actor: Actor) -> Workl
         if not _has_priority(workload, level):
             apply_priority(workload, level, actor)
     return workload
+
+
+def forecast_of_priority(*, workload: Workload, priority: str, actor: Actor) -> PriorityForecast | None:
+    """What a waiting workload would do with it. None: it has it, the change does not reach its cluster now, or the
+    actor may not make it. Raises ValidationFailed where policy, cap or dictionary forbid it.
+    """
+    if not may_manage(actor, workload) or workload.type.fixed or not priority_takes_effect_now(workload):
+        return None
+    level = known_level(priority)
+    if level.name == workload.priority.name:
+        return None
+    check_new_priority(workload, level)
+    return priority_forecast(workload=workload, level=level, actor=actor)
 
 
 def clone_spec(*, workload: Workload, actor: Actor) -> WorkloadSpec:

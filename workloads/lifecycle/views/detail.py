@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
 
 from clusters.flavours.registry import flavour_for
-from portal.kit.pages.api_snippets import ApiRequest, action_snippet
+from portal.kit.pages.api_snippets import ApiRequest, action_snippet, wants_snippets
 from portal.kit.pages.htmx import render_page
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
@@ -132,8 +132,15 @@ def delete(request: HttpRequest, workload_id: UUID) -> HttpResponse:
 @login_required
 @require_POST
 def change_priority(request: HttpRequest, workload_id: UUID) -> HttpResponse:
-    """Give it another priority; its preemptibility stays."""
+    """Give it another priority; its preemptibility stays. What would evict others at once is confirmed first."""
     chosen = request.POST.get("priority", "")[:63]
+    if not (request.POST.get("sure") or wants_snippets(request)):
+        actor = actor_of(request)
+        workload = workload_or_404(actor, workload_id)
+        found = actions.forecast_of_priority(workload=workload, priority=chosen, actor=actor)
+        if found and found.victims:
+            context = {"workload": workload, "priority": chosen, "forecast": found}
+            return render(request, "workloads/lifecycle/priority_confirm.html", context)
     words = _("Priority of %(name)s changed to %(priority)s. Preemptibility did not change.")
     twin = partial(priority_change_request, name=chosen)
     return _act(request, workload_id, actions.change_priority, twin, words, priority=chosen)

@@ -7,6 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from portal.kit.api.lists import flag_in
 from portal.kit.api.routes import Route, RoutePermission
 from portal.kit.api.serializers import operation, validated_body
 from portal.kit.db.read_cache import cached_reads
@@ -18,11 +19,17 @@ from tenants.organisation.models import Project
 from workloads.dictionary.rules.resolution import Effective
 from workloads.dictionary.selectors import category_of
 from workloads.dictionary.serializers import DiscardedValue, WarningSchema
-from workloads.forecast.serializers import ForecastSchema, RequestedSchema, forecast_json, requested_json
+from workloads.forecast.serializers import (
+    ForecastSchema,
+    RequestedSchema,
+    forecast_json,
+    priority_forecast_json,
+    requested_json,
+)
 from workloads.forecast.services.storage import foretell
 from workloads.intake import WorkloadSpec
 from workloads.intake.services import refusals
-from workloads.lifecycle.selectors.workloads import warnings_for
+from workloads.lifecycle.selectors.workloads import priority_change_effect, warnings_for
 from workloads.lifecycle.services import actions
 from workloads.lifecycle.services.actions import clone_spec
 from workloads.lifecycle.services.changes import WorkloadChange, change
@@ -38,6 +45,7 @@ from workloads.submission.api.submissions import (
     sent_manifest,
 )
 from workloads.submission.serializers import (
+    ChangedWorkload,
     WorkloadCreate,
     WorkloadName,
     WorkloadUpdate,
@@ -87,7 +95,7 @@ class ManifestDetail(ManifestRoute):
     @operation(
         "update_workload_v2",
         "Change a submitted workload",
-        WorkloadV2Schema,
+        ChangedWorkload,
         202,
         description="Priority and replicas can change at any time; the pod template only while the workload is "
         "suspended. Preemptibility cannot change.",
@@ -98,7 +106,8 @@ class ManifestDetail(ManifestRoute):
         actor = actor_of(request)
         workload = workload_or_404(actor, workload_id)
         wanted = _wanted(workload, validated_body(WorkloadUpdate, request.data), actor)
-        return Response(_answer(change(workload=workload, wanted=wanted, actor=actor)), status=202)
+        expected = _expected(workload, wanted.priority, actor) if flag_in(request.query_params, "dryRun") else {}
+        return Response(_answer(change(workload=workload, wanted=wanted, actor=actor)) | expected, status=202)
 
     @operation("delete_workload_v2", "Delete a workload", WorkloadV2Schema, 202)
     def delete(self, request: Request, workload_id: str) -> Response:
@@ -106,6 +115,12 @@ class ManifestDetail(ManifestRoute):
         actor = actor_of(request)
         workload = actions.delete(workload=workload_or_404(actor, workload_id), actor=actor)
         return Response(_answer(workload), status=202)
+
+
+def _expected(workload: Workload, priority: str | None, actor: Actor) -> dict[str, Any]:
+    """What another priority would do to it and to others, where it takes effect at once."""
+    found = actions.forecast_of_priority(workload=workload, priority=priority, actor=actor) if priority else None
+    return {"priorityForecast": priority_forecast_json(found, priority_change_effect(workload))} if found else {}
 
 
 def _wanted(workload: Workload, body: dict[str, Any], actor: Actor) -> WorkloadChange:
