@@ -17,7 +17,7 @@ from clusters.flavours.rendering import render_job
 from clusters.ports.flavour import DesiredState, Guarantee, JobSpec, PodStatusReason, PoolSpec, QueueSpec, Traits
 from clusters.ports.gateway import Kind, Manifest
 from clusters.ports.objects import KAI_POD_GROUP, KAI_QUEUE, KAI_SHARD, KAI_TOPOLOGY, NAMESPACE, PRIORITY_CLASS, owned
-from scheduling.model.preemptibility import THRESHOLD, Cause, Preemptibility
+from scheduling.model.preemptibility import Cause, Preemptibility, as_scheduled
 
 NODE_POOL_LABEL: Final = "kai.scheduler/node-pool"
 
@@ -143,7 +143,7 @@ class Kai:
         """What this version makes of a preemptibility it does not know. Priority and preemptibility are two things."""
         if preemptibility != Preemptibility.SEMI_PREEMPTIBLE:
             return ()
-        taken = Preemptibility.PREEMPTIBLE if value < THRESHOLD else Preemptibility.NON_PREEMPTIBLE
+        taken = as_scheduled(preemptibility, value)
         return (f"KAI 0.17 does not support semi-preemptible. By its priority, the whole workload is {taken}.",)
 
 

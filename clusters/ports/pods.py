@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any, Final
 
 from clusters.ports.gateway import Manifest
-from scheduling.model.preemptibility import THRESHOLD, Preemptibility
+from scheduling.model.preemptibility import Preemptibility, as_scheduled
 from scheduling.model.resources import ZERO, Resources, parse_quantity, per_dimension
 from scheduling.model.snapshot import Taint, Toleration
 
@@ -242,12 +242,9 @@ def is_leaving(pod: Manifest) -> bool:
 
 
 def preemptibility_of(pod: Manifest) -> Preemptibility:
-    """The label, else the threshold, as KAI finds it. A value it does not know is as good as none."""
-    try:
-        return Preemptibility(labels(pod).get(PREEMPTIBILITY_LABEL, ""))
-    except ValueError:
-        above = int((pod.get("spec") or {}).get("priority", 0)) >= THRESHOLD
-        return Preemptibility.NON_PREEMPTIBLE if above else Preemptibility.PREEMPTIBLE
+    """The label, else the threshold, as KAI finds it."""
+    value = int((pod.get("spec") or {}).get("priority", 0))
+    return as_scheduled(labels(pod).get(PREEMPTIBILITY_LABEL, ""), value)
 
 
 def condition(manifest: Manifest, kind: str) -> Mapping[str, Any] | None:

@@ -20,6 +20,13 @@ def by_value(value: int) -> Preemptibility:
     return Preemptibility.NON_PREEMPTIBLE if value >= THRESHOLD else Preemptibility.PREEMPTIBLE
 
 
+def as_scheduled(preemptibility: str, value: int) -> Preemptibility:
+    """What schedulers make of it. None supports semi-preemptible: KAI 0.17 ignores a value that it does not know."""
+    if preemptibility in {Preemptibility.PREEMPTIBLE, Preemptibility.NON_PREEMPTIBLE}:
+        return Preemptibility(preemptibility)
+    return by_value(value)
+
+
 class QueuePreemptionPolicy(StrEnum):
     """What workloads of a queue may evict, in Kueue's terms. Newer: created after the preemptor."""
 

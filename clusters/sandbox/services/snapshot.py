@@ -84,7 +84,7 @@ def read_snapshot(store: ObjectStore, *, traits: Traits, pools: Sequence[Snapsho
     alive = [pod for pod in store.of(POD.key) if not is_terminal(pod) and not pod["spec"].get("schedulingGates")]
     queues = tuple(dialect.queues(store)) if dialect else ()
     shards = _Shards({queue.name: queue.pool for queue in queues}, dialect.named) if dialect else None
-    drafts = [part for draft in _drafted(store, alive, traits) for part in _split(draft)]
+    drafts = list(_drafted(store, alive, traits))
     groups = [_group(draft, shards, whole=whole) for draft in drafts]
     snapshot = Snapshot(
         nodes=tuple(nodes_of(store, partial(_home, pools) if shards else lambda _node: ANY_POOL)),
@@ -189,21 +189,6 @@ def _drafts_of_groups(pods: Iterable[Manifest]) -> Iterable[_Draft]:
     return drafts.values()
 
 
-def _split(draft: _Draft) -> Iterator[_Draft]:
-    """Semi-preemptible: the guaranteed core is one group, each further pod its own, offered once the core has nodes."""
-    if preemptibility_of(draft.pods[0]) is not Preemptibility.SEMI_PREEMPTIBLE:
-        yield draft
-        return
-    core = _min_member(draft)
-    ordered = sorted(
-        draft.pods, key=lambda pod: (not pod["spec"].get("nodeName"), pod["metadata"]["creationTimestamp"])
-    )
-    yield _Draft(draft.name, draft.title, ordered[:core], gang=True)
-    if all(pod["spec"].get("nodeName") for pod in ordered[:core]):
-        for pod in ordered[core:]:
-            yield _Draft(pod["metadata"]["uid"], draft.title, [pod])
-
-
 def _min_member(draft: _Draft) -> int:
     if draft.minimum is not None:
         return min(draft.minimum, len(draft.pods))
@@ -216,14 +201,13 @@ def _group(draft: _Draft, shards: _Shards | None, *, whole: bool) -> PodGroup:
     first = draft.pods[0]
     spec, meta = first["spec"], first["metadata"]
     queue = shards.named(first) if shards else ""
-    core = draft.gang and preemptibility_of(first) is Preemptibility.SEMI_PREEMPTIBLE
     starts = [start for pod in draft.pods if (start := _started(pod)) is not None]
     return PodGroup(
         name=draft.name,
         queue=queue,
         namespace=meta.get("namespace", ""),
         priority=int(spec.get("priority", 0)),
-        preemptible=not core and preemptibility_of(first) is not Preemptibility.NON_PREEMPTIBLE,
+        preemptible=preemptibility_of(first) is not Preemptibility.NON_PREEMPTIBLE,
         pods=tuple(_pod(pod) for pod in draft.pods),
         min_member=_min_member(draft),
         started=min(starts, default=None),

@@ -144,14 +144,17 @@ def test_amounts_of_a_node() -> None:
     ("label", "priority", "wanted"),
     [
         ("preemptible", 150, Preemptibility.PREEMPTIBLE),
-        ("semi-preemptible", 150, Preemptibility.SEMI_PREEMPTIBLE),
+        ("semi-preemptible", 150, Preemptibility.NON_PREEMPTIBLE),
+        ("semi-preemptible", 50, Preemptibility.PREEMPTIBLE),
         ("non-preemptible", 25, Preemptibility.NON_PREEMPTIBLE),
         ("", 99, Preemptibility.PREEMPTIBLE),
         ("", 100, Preemptibility.NON_PREEMPTIBLE),
         ("maybe", 100, Preemptibility.NON_PREEMPTIBLE),
     ],
 )
-def test_preemptibility_is_the_label_else_the_threshold(label: str, priority: int, wanted: Preemptibility) -> None:
+def test_preemptibility_is_a_label_that_schedulers_support_else_the_threshold(
+    label: str, priority: int, wanted: Preemptibility
+) -> None:
     assert preemptibility_of(pod(labels={"kai.scheduler/preemptibility": label}, priority=priority)) is wanted
 
 

@@ -167,17 +167,16 @@ def test_a_class_that_never_preempts_waits_in_kube() -> None:
     assert "preemptionPolicy=Never" in reading_of(sandbox, waiting).message
 
 
-def test_extra_pods_of_semi_preemptible_work_go_and_its_core_stays() -> None:
+@pytest.mark.parametrize(("priority", "evicted"), [("low", 4), ("high", 0)])
+def test_the_priority_decides_whether_semi_preemptible_work_may_be_evicted(priority: str, evicted: int) -> None:
     sandbox = furnished()
-    manifest = job("elastic", parallelism=4, gpus=2, priority="low", preemptibility="semi-preemptible")
+    manifest = job("elastic", parallelism=4, gpus=2, priority=priority, preemptibility="semi-preemptible")
     manifest["spec"]["template"]["metadata"]["annotations"]["rung.dev/min-member"] = "2"
     sandbox.create(manifest)
     sandbox.ticks(3)
     assert sandbox.phases("elastic") == ["Running"] * 4
-    sandbox.create(job("strong", gpus=8, priority="medium", preemptibility="preemptible"))
-    assert sandbox.tick().evicted == 0
-    sandbox.create(job("smaller", gpus=4, priority="medium", preemptibility="preemptible"))
-    assert sandbox.tick().evicted == 2
+    sandbox.create(job("strong", gpus=8, priority="very-high", preemptibility="preemptible"))
+    assert sandbox.tick().evicted == evicted
 
 
 def test_over_the_limit_waits_with_its_numbers() -> None:

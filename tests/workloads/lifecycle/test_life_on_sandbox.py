@@ -256,3 +256,27 @@ def test_what_is_moved_together_is_told_before_and_after(kai: Lab) -> None:
 def nodes_of(workload: Workload) -> set[str]:
     """Where its pods are."""
     return set(ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at=None).values_list("node_name", flat=True))
+
+
+def test_semi_preemptible_work_of_a_low_priority_is_evicted_as_the_preview_says(kai: Lab) -> None:
+    team = kai.project("llm-team", deserved=16)
+    elastic = kai.submit(team, "elastic", gpus=8, priority="low", preemptibility="semi-preemptible")
+    kai.settle()
+    spec = spec_of(pytorch_job("urgent", gpus=8), namespace=team.namespace, priority="high")
+    assert forecast(spec=spec, project=team, actor=SYSTEM).verdict is Verdict.EVICTS
+    kai.submit(team, "urgent", gpus=8, priority="high")
+    kai.settle(4)
+    assert PreemptionRecord.objects.get().victim == elastic
+
+
+def test_where_no_pod_terminates_the_clusters_own_reason_is_shown_instead_of_a_place(kai: Lab) -> None:
+    team = kai.project("llm-team", deserved=16)
+    kai.submit(team, "fixed", gpus=8, priority="low", preemptibility="non-preemptible")
+    kai.settle()
+    waiting = kai.submit(team, "urgent", gpus=8, priority="high")
+    kai.settle(4)
+    ObservedPod.objects.update(preemptible=True)  # so that the model differs from the cluster
+    headline = why_waiting(fresh(waiting))
+    assert headline
+    assert "waits for evicted pods to stop" not in headline.sentence
+    assert headline.source == "scheduler"

@@ -20,7 +20,7 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.pods import needs_of_pods
 from clusters.watch.models import ObservedPod
-from scheduling.model.preemptibility import THRESHOLD, Preemptibility
+from scheduling.model.preemptibility import THRESHOLD, Preemptibility, as_scheduled
 from scheduling.model.snapshot import Pod, PodGroup
 from tenants.organisation.models import Project
 from workloads.forecast.selectors.observed_groups import (
@@ -94,7 +94,7 @@ def _whole(wanted: PodGroupRequest, flavour_name: str) -> PodGroup:
     flavour = flavour_for(flavour_name)
     by_pool = flavour.traits.queues_by_pool
     queue = flavour.queue_name(wanted.project.owner, wanted.pool.name)
-    preemptible = wanted.preemptibility != Preemptibility.NON_PREEMPTIBLE
+    preemptible = as_scheduled(wanted.preemptibility, wanted.value) != Preemptibility.NON_PREEMPTIBLE
     pool = {wanted.pool.label_key: wanted.pool.label_value}
     group = PodGroup(
         name=wanted.name,

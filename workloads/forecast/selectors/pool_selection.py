@@ -22,7 +22,7 @@ from clusters.inventory.models import NodePool
 from clusters.ports.flavour import DesiredState
 from portal.kit.db.read_cache import cached_read
 from portal.kit.errors import Problem, ValidationFailed
-from scheduling.model.preemptibility import THRESHOLD, Preemptibility
+from scheduling.model.preemptibility import THRESHOLD, Preemptibility, as_scheduled
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import DIMENSIONS, ZERO, Limit, Resources, per_dimension
 from scheduling.state.queue_usage import QueueUsage, fits_quota, over_guarantee
@@ -74,7 +74,8 @@ def pools_with_quota(
     spec: WorkloadSpec, effective: Effective, project: Project, pools: Sequence[NodePool]
 ) -> list[NodePool]:
     """The pools whose quotas could ever hold it, in their order. Refused as `pick_pool` when there is none."""
-    preemptible = effective.preemptibility is not Preemptibility.NON_PREEMPTIBLE
+    counted = as_scheduled(effective.preemptibility, effective.priority.value)
+    preemptible = counted is not Preemptibility.NON_PREEMPTIBLE
     return check_quota(spec, project, pools, preemptible=preemptible)
 
 

@@ -23,7 +23,7 @@ from portal.kit.errors import RungError
 from portal.kit.security.actors import Actor
 from scheduling.forecast.cycle import FLAVOURS, preview
 from scheduling.model.decisions import Outcome, OutcomeKind
-from scheduling.model.preemptibility import Preemptibility
+from scheduling.model.preemptibility import Preemptibility, as_scheduled
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import DIMENSIONS
 from scheduling.model.snapshot import PodGroup, Snapshot
@@ -118,6 +118,11 @@ class _Stage:
     def observed(self) -> datetime | None:
         return self.project.cluster.observed_at
 
+    @property
+    def counted(self) -> Preemptibility:
+        """Its preemptibility as the scheduler takes it."""
+        return as_scheduled(self.effective.preemptibility, self.effective.priority.value)
+
     def answer(self, verdict: Verdict, sentence: str, pool: str) -> Forecast:
         """A forecast with what is the same in all of them."""
         cluster, effective = self.project.cluster, self.effective
@@ -147,7 +152,7 @@ class _Stage:
                 *(doubt(DoubtCode.KIND_ASSUMED, each) for each in kind_warnings(cluster, self.spec.kind)),
             ),
             assurances=assured,
-            odds=eviction_odds(cluster, pool, effective.preemptibility) if may_hold_gpus else None,
+            odds=eviction_odds(cluster, pool, self.counted) if may_hold_gpus else None,
             promises=guarantees_on(cluster),
             simulated=cluster.is_simulated,
             snapshot_age=(self.now - self.observed).total_seconds() if self.observed else None,
@@ -256,7 +261,7 @@ def _in_pool(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: 
     verdict = _verdict(stage, outcome)
     victims = named_victims(stage.project.cluster, stage.actor, stage.now, outcome)
     labels = queue_labels(observed.state)
-    preemptible = stage.effective.preemptibility != Preemptibility.NON_PREEMPTIBLE
+    preemptible = stage.counted != Preemptibility.NON_PREEMPTIBLE
     sentence = _sentence(verdict, pool, outcome, victims, labels, preemptible=preemptible)
     base = stage.answer(verdict, sentence, pool.name)
     pend = outcome.pend

@@ -174,7 +174,9 @@ def _scheduler_sentence(workload: Workload) -> str:
 
 
 def _by_model(workload: Workload) -> dict[str, Any] | None:
-    """What a headline needs, from the cycle a preview runs. None: the snapshot is old, or it would start at once."""
+    """What a headline needs, from the cycle a preview runs. None: the snapshot is old, or it would start at once, or
+    once pods have stopped of which none is terminating: the cluster has decided otherwise.
+    """
     cluster = workload.project.cluster
     pool = NodePool.objects.filter(cluster=cluster, name=workload.pool_name).first()
     if pool is None or cluster.flavour not in FLAVOURS or _stale(cluster):
@@ -196,6 +198,10 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
             "source": "scheduler",
         }
         return known if cautions else None
+    if outcome.pend.reason is Reason.EVICTING and not any(
+        pod.terminating for each in snapshot.groups for pod in each.pods
+    ):
+        return None
     labels = queue_labels(observed.state)
     doing = pend_sentence(outcome.pend, pool=pool.name, labels=labels)
     until = min_runtime_sentences(snapshot, groups, cluster.flavour)
