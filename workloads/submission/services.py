@@ -25,7 +25,7 @@ from django.utils import timezone
 from clusters.inventory.models import NodePool
 from portal.audit.services import audited_transaction, record
 from portal.kit.db.read_cache import cached_reads
-from portal.kit.errors import BadRequest, Conflict, ValidationFailed
+from portal.kit.errors import BadRequest, Conflict, RungError, ValidationFailed
 from portal.kit.security.actors import Actor
 from scheduling.model.resources import MILLI, parse_quantity
 from tenants.access.rules import Permission
@@ -269,11 +269,20 @@ def _after_race(
         return found
     scope = {"entity_type": "workload", "entity_name": specs[0].name, "project_id": str(project.pk)}
     with audited_transaction(actor=actor, action="workload.submit", **scope):
-        names = [spec.name for spec in specs]
-        taken = Workload.objects.filter(project=project, name__in=names, deleted_at__isnull=True).first()
-        name = taken.name if taken else names[0]
-        message = f"{project.name} already has a workload named {name}."
-        raise Conflict.at("/metadata/name", "name_taken", message, name=name)
+        check_names(specs, project)
+        raise _name_taken(project, specs[0].name)
+
+
+def check_names(specs: Sequence[WorkloadSpec], project: Project) -> None:
+    """Conflict where a workload of the project has one of the names. Prefixes that submission completes are free."""
+    names = [spec.name for spec in specs if not spec.generate_name]
+    if taken := Workload.objects.filter(project=project, name__in=names, deleted_at__isnull=True).first():
+        raise _name_taken(project, taken.name)
+
+
+def _name_taken(project: Project, name: str) -> RungError:
+    message = f"{project.name} already has a workload named {name}."
+    return Conflict.at("/metadata/name", "name_taken", message, name=name)
 
 
 def replace_waiting(*, workload: Workload, way: Alternative, actor: Actor) -> Workload:

@@ -37,13 +37,14 @@ from workloads.forecast.services.storage import foretell
 from workloads.intake import IntakeRefused, WorkloadSpec, read_native
 from workloads.intake.serializers import SubmitTarget, as_manifest, document_of, of_form, of_manifests
 from workloads.intake.services import grants_of, read_fields, read_text
+from workloads.lifecycle.selectors.workloads import expected_objects
 from workloads.lifecycle.serializers.workloads import action_request
 from workloads.lifecycle.views.detail import as_yaml
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import workload_or_404
 from workloads.submission.forms import FieldsForm, ManifestForm, SubmitBase, WayOutForm
 from workloads.submission.selectors import naming_rest
-from workloads.submission.services import replace_waiting, replacement, submit_all
+from workloads.submission.services import check_names, replace_waiting, replacement, submit_all
 from workloads.workload_templates.models import WorkloadTemplate
 from workloads.workload_templates.rules import FormPrefill, keepable, start_from
 from workloads.workload_templates.selectors import merge_template, template_or_404, visible_templates
@@ -218,14 +219,21 @@ def _submit(form: SubmitBase, actor: Actor, specs: Sequence[WorkloadSpec]) -> li
 
 
 def _forecasts(form: SubmitBase, actor: Actor, specs: Sequence[WorkloadSpec]) -> dict[str, Any]:
-    """What the panel shows of a file: the first few workloads, and what Rung takes of all."""
+    """What the panel shows of a file: the first few workloads, and the objects that they would become."""
     project = form.chosen_project
+    check_names(specs, project)
     types = workload_types().filter(name__in={spec.type_name for spec in specs[:MOST_FORECASTS]})
+    found = [(spec, foretell(spec=spec, project=project, actor=actor)) for spec in specs[:MOST_FORECASTS]]
+    objects = [
+        each
+        for spec, seen in found
+        for each in expected_objects(spec=spec, effective=seen.effective, pool=seen.pool, project=project)
+    ]
     return {
         "titles": {row.name: row.title for row in types},
-        "forecasts": [(spec, foretell(spec=spec, project=project, actor=actor)) for spec in specs[:MOST_FORECASTS]],
+        "forecasts": found,
         "rest": len(specs) - MOST_FORECASTS,
-        "taken": "---\n".join(as_yaml(spec.manifest) for spec in specs),
+        "objects": "---\n".join(map(as_yaml, objects)),
     }
 
 

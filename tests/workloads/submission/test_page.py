@@ -1,8 +1,10 @@
 """Submitting by form and by text: the panel beside it, the refusals, and what the form keeps."""
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.test import Client
@@ -14,8 +16,10 @@ from tenants.access.models import User
 from tenants.organisation.models import Project
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import MembershipFactory, ProjectQuotaFactory
-from tests.factories.workloads import WorkloadFactory
+from tests.factories.workloads import WorkloadFactory, job
 from workloads.forecast.services import storage
+from workloads.lifecycle.selectors.workloads import applied_objects
+from workloads.lifecycle.views.detail import applied_yaml
 from workloads.state.models import Workload
 from workloads.submission.views import EXAMPLES, example_text
 
@@ -326,3 +330,23 @@ def test_a_share_of_a_gpu_is_offered_only_where_the_scheduler_shares_them(
 def test_fields_that_a_type_does_not_show_mean_nothing(client_of: Clients, alice: User) -> None:
     client_of(alice).post(FORM, filled(min_member="7", topology_key="rack", model="../x"))
     assert not Workload.objects.get().spec["annotations"]
+
+
+def test_the_panel_shows_the_object_that_a_submission_applies(client_of: Clients, alice: User) -> None:
+    shown = client_of(alice).post(FORM, filled(), headers=CHECK).context["objects"]
+    client_of(alice).post(FORM, filled())
+    workload = Workload.objects.get()
+    applied = applied_yaml(applied_objects(workload))
+    assert "schedulerName: kai-scheduler" in applied
+    assert shown.replace(str(UUID(int=0)), str(workload.pk)).replace("0" * 8, workload.pk.hex[:8]) == applied
+
+
+@pytest.mark.parametrize("where", [FORM, TEXT])
+def test_the_panel_refuses_a_name_that_is_taken_as_a_submission_does(
+    client_of: Clients, alice: User, llm_team: Project, where: str
+) -> None:
+    WorkloadFactory(project=llm_team, name="train")
+    sent = filled() if where == FORM else {"project": "llm-team", "text": json.dumps(job("train"))}
+    text = panel(client_of(alice), where, sent)
+    assert "llm-team already has a workload named train." in text
+    assert "Starts now" not in text

@@ -17,7 +17,14 @@ from django.utils import timezone
 
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import NodePool
-from clusters.ports.flavour import GANG_INCOMPLETE, WAITS_FOR_VICTIMS, JobSpec, PodStatusReason, PoolSpec
+from clusters.ports.flavour import (
+    GANG_INCOMPLETE,
+    WAITS_FOR_VICTIMS,
+    JobSpec,
+    PodStatusReason,
+    PoolSpec,
+    SchedulerFlavour,
+)
 from clusters.ports.gateway import Manifest
 from clusters.ports.objects import hash_of, kind_of, stamped
 from clusters.ports.pod_templates import OnChange
@@ -34,7 +41,10 @@ from scheduling.model.preemptibility import Preemptibility
 from tenants.access.selectors import visible_projects
 from tenants.organisation.models import Project
 from tenants.quotas.selectors.runtime_rules import minutes_for
+from workloads.dictionary.rules.resolution import Effective
+from workloads.dictionary.selectors import current_rows
 from workloads.intake import WorkloadSpec
+from workloads.policies.services import type_of
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import ENDED, HOLDING, NO_CONTROLLER, PodCounts
 from workloads.state.selectors.workloads import object_name, workload_ids
@@ -137,6 +147,26 @@ def _min_runtime(workload: Workload) -> int:
 def _pool(workload: Workload) -> PoolSpec | None:
     pool = NodePool.objects.filter(cluster=workload.project.cluster_id, name=workload.pool_name).first()
     return pool_spec(pool) if pool else None
+
+
+NO_ID: Final = UUID(int=0)
+
+
+def expected_objects(*, spec: WorkloadSpec, effective: Effective, pool: str, project: Project) -> Sequence[Manifest]:
+    """What a submission would apply to its cluster. Zeros are in the place of the id, which a submission chooses."""
+    name = f"{spec.name[:57].rstrip('-')}-{NO_ID.hex[:5]}" if spec.generate_name else spec.name
+    workload = Workload(
+        id=NO_ID,
+        name=name,
+        project=project,
+        type=type_of(spec),
+        spec=spec.named(name).as_json(),
+        priority=current_rows()[effective.priority.name],
+        priority_value=effective.priority.value,
+        preemptibility=str(effective.preemptibility),
+        pool_name=pool,
+    )
+    return flavour_for(project.cluster.flavour).render(job_spec(workload))
 
 
 Held = Literal["same", "changed", "other", "missing", "unknown"]
