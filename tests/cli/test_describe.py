@@ -1,10 +1,13 @@
 """What there is: the catalogue, quotas, lists and one workload in all its parts."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from clusters.backends.memory import MemoryGateway, forget_all, store_of
+from clusters.watch.models import ObservedPod
 from portal.kit.pages.formatting import duration_text
 from rung_cli.commands.logs import fresh
 from rung_cli.http.client import each as rows_of
@@ -109,6 +112,14 @@ def test_one_workload_by_name_by_project_and_name_or_by_id(signed_in: Rung, runn
         assert part in out
     assert signed_in("describe", "other").code == 1
     assert "Running" in signed_in("events", "finetune").out
+
+
+def test_a_terminating_pod_is_not_called_running(signed_in: Rung, running: Workload) -> None:
+    until = timezone.now() + timedelta(seconds=30)
+    ObservedPod.objects.filter(owner_id=str(running.pk)).update(deletion_at=until)
+    [pod] = signed_in("describe", "finetune", "-o", "json").data["pods"]
+    assert pod["terminatingUntil"] == until.isoformat().replace("+00:00", "Z")
+    assert f"Terminating (grace period until {until:%H:%M:%S} UTC)" in signed_in("describe", "finetune").out
 
 
 def test_one_that_waits_names_what_would_let_it_start(signed_in: Rung, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from rung_cli.lookup import workload as find_workload
 from rung_cli.output.formats import Columns, Format, Output, TableColumn
 from rung_cli.output.stderr import note
 from rung_cli.output.submission import SOURCES, remarks
-from rung_cli.output.units import PHASES, age, amount, clock, gpu_time, phase_style, span
+from rung_cli.output.units import PHASES, age, amount, clock, gpu_time, moment, phase_style, span
 from rung_cli.session import session
 from rung_cli.watch import ChangeFeed, fetch_workload
 
@@ -29,6 +29,12 @@ def _at_risk(row: Mapping[str, Any]) -> str:
     if hours is None:
         return ""
     return ("~" if row["gpuHoursAtRiskBasis"] == "median" else "") + gpu_time(hours)
+
+
+def _pod_phase(row: Mapping[str, Any]) -> str:
+    """Kubernetes leaves the phase of a terminating pod as it was."""
+    until = moment(row.get("terminatingUntil"))
+    return f"Terminating (grace period until {until:%H:%M:%S} UTC)" if until else str(row["k8sPhase"])
 
 
 WORKLOADS: Final[Columns] = (
@@ -46,7 +52,7 @@ WORKLOADS: Final[Columns] = (
 )
 PODS: Final[Columns] = (
     TableColumn("POD", lambda row: row["name"]),
-    TableColumn("PHASE", lambda row: row["k8sPhase"]),
+    TableColumn("PHASE", _pod_phase),
     TableColumn("NODE", lambda row: row.get("nodeName")),
     TableColumn("GPUS", lambda row: amount(row["requestedResources"]["gpu"]["request"]), right=True),
     TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),

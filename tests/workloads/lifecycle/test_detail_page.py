@@ -354,6 +354,15 @@ def test_a_pod_with_an_old_number_says_so_and_whether_its_scheduler_goes_by_it(
     assert ("KAI Scheduler uses the value of the class instead." in text) is by_class
 
 
+def test_a_terminating_pod_is_shown_with_the_end_of_its_grace_period(
+    client_of: Clients, workload: Workload, alice: User
+) -> None:
+    until = timezone.now() + timedelta(seconds=30)
+    ObservedPodFactory(workload=workload, phase="Running", deletion_at=until)
+    text = page(client_of(alice), f"{address(workload)}?tab=pods")
+    assert f"Terminating (grace period until {until:%H:%M:%S} UTC)" in text
+
+
 def test_a_log_beyond_the_cap_is_asked_for_later_and_its_cluster_not_at_all(
     client_of: Clients, workload: Workload, alice: User
 ) -> None:

@@ -75,6 +75,9 @@ class PodSchema(serializers.Serializer[Any]):
     deletedAt = serializers.DateTimeField(allow_null=True)
     k8sPhase = serializers.CharField()
     k8sPhaseUpdatedAt = serializers.DateTimeField()
+    terminatingUntil = serializers.DateTimeField(
+        allow_null=True, help_text="End of its grace period; null if it is not terminating. Beyond Run:ai."
+    )
     containers = ContainerSchema(many=True)
     nodeName = serializers.CharField(allow_null=True)
     currentNodePool = serializers.CharField(allow_null=True)
@@ -192,6 +195,7 @@ def pod_json(pod: ObservedPod, workload: Workload | None, project: Project, *, f
         "deletedAt": rfc3339(pod.gone_at),
         "k8sPhase": pod.phase,
         "k8sPhaseUpdatedAt": rfc3339(_phase_since(pod)),
+        "terminatingUntil": rfc3339(pod.deletion_at if pod.gone_at is None else None),
         "containers": _containers(pod, workload),
         "nodeName": pod.node_name or None,
         "currentNodePool": pod.pool_name or None,
