@@ -11,7 +11,7 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.ports.gateway import Manifest
 from clusters.ports.objects import EVENT, KAI_POD_GROUP
-from clusters.watch.models import ClusterEvent, ObservedObject
+from clusters.watch.models import ClusterEvent, ObservedObject, ObservedPod
 from clusters.watch.rules import sanitize_all
 from clusters.watch.services.observations import Observation, ObservedChanges, lease_of, store_changes
 from clusters.watch.services.watch_buffer import WatchBatch
@@ -154,3 +154,18 @@ def test_a_group_of_nobody_here_is_not_told(gang: Workload) -> None:
     see(gang, AT_LIMIT, version="1", of="of-another")
     assert not ClusterEvent.objects.filter(owner_id=str(gang.pk)).exists()
     assert fresh(gang).phase == "Creating"
+
+
+def test_a_waiting_pod_says_the_same_while_only_another_pod_of_the_workload_changes(gang: Workload) -> None:
+    said = (
+        "OverLimit: {} quota has reached the allowable limit of GPUs. Limit is 8 GPUs, currently 4 GPUs allocated and "
+        "workload requested 8 GPUs."
+    )
+    text = said.format(flavour_for("kai").queue_name(gang.project.owner, gang.pool_name))
+    ObservedPod.objects.filter(owner_id=str(gang.pk)).update(reason="OverLimit", message=text)
+    other = ObservedPodFactory(workload=gang, name="other", phase="Succeeded")
+    on_observation(gang.project.cluster, Observation(timezone.now(), pods=(other,)))
+    project = gang.project.name
+    assert fresh(gang).phase_message == (
+        f"Needs 8 GPUs in {gang.pool_name}; project {project} uses 4 of its limit of 8 GPUs."
+    )

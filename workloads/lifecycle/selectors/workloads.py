@@ -96,18 +96,25 @@ def allocation_of(pods: Sequence[ObservedPod]) -> PodAllocation:
     )
 
 
-def pod_status_reason(pods: Sequence[ObservedPod], readings: Mapping[str, PodStatusReason]) -> PodStatusReason:
+def pod_status_reason(
+    pods: Sequence[ObservedPod], readings: Mapping[str, PodStatusReason], flavour: SchedulerFlavour
+) -> PodStatusReason:
     """Why the first of its waiting pods waits, in the scheduler's words; else why a placed one does not start.
 
-    Of a gang the first that does not just wait for the others.
+    Of a gang the first that does not just wait for the others. readings: of the pods that have changed.
     """
     for doing in ("waiting", "starting"):
-        found = [
-            readings.get(pod.uid) or PodStatusReason(pod.reason, pod.message) for pod in pods if _doing(pod) == doing
-        ]
+        found = [readings.get(pod.uid) or _stored_reading(pod, flavour) for pod in pods if _doing(pod) == doing]
         if found:
             return next((each for each in found if each.reason not in {GANG_INCOMPLETE, WAITS_FOR_VICTIMS}), found[0])
     return PodStatusReason()
+
+
+def _stored_reading(pod: ObservedPod, flavour: SchedulerFlavour) -> PodStatusReason:
+    """The scheduler's words were stored without the numbers in them: they are read again."""
+    said = {"type": "PodScheduled", "status": "False", "reason": pod.reason, "message": pod.message}
+    found = flavour.interpret({"status": {"conditions": [said]}}) if pod.reason else PodStatusReason()
+    return found if found.reason == pod.reason else PodStatusReason(pod.reason, pod.message)
 
 
 def queue_of(workload: Workload) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
+from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, ClusterState
 from clusters.ports.flavour import WAITS_FOR_VICTIMS, PodStatusReason
 from clusters.ports.objects import kind_of_workload
@@ -177,7 +178,7 @@ def _reading(
         return reading_of_refusal(workload, job.message)
     if job.phase == QUEUED:
         return _of_queue(workload, job.message)
-    found = pod_status_reason(pods, readings)
+    found = pod_status_reason(pods, readings, flavour_for(workload.project.cluster.flavour))
     if found.reason or job.reason:
         return found if found.reason else PodStatusReason(job.reason, job.message)
     return reading_of_loss(workload) if _is_unexplained(workload) else found
