@@ -198,8 +198,8 @@ MUTATIONS: Final = (
     Mutation(
         "submission: what no pool's deserved quota holds is refused when non-preemptible",
         "workloads/forecast/selectors/pool_selection.py",
-        "    preemptible = effective.preemptibility is not Preemptibility.NON_PREEMPTIBLE\n",
-        "    preemptible = bool(effective.preemptibility)\n",
+        "    preemptible = counted is not Preemptibility.NON_PREEMPTIBLE\n",
+        "    preemptible = bool(counted)\n",
         ("tests/workloads/submission/test_submit.py",),
     ),
     Mutation(
