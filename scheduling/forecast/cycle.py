@@ -8,15 +8,15 @@ from typing import Final, Protocol
 
 from scheduling.model.decisions import Decision, Evict, Outcome, OutcomeKind, Start, Until, Wait
 from scheduling.model.preemptibility import Cause
-from scheduling.model.reasons import PendingReason
+from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot
 from scheduling.rules.kai.cycle import KaiRules
 from scheduling.rules.kube.gangs import KubeGangsRules
 from scheduling.rules.kube.preemption import KubeRules
 from scheduling.rules.kueue.admission import KueueRules
 from scheduling.rules.volcano.cycle import VolcanoRules
-from scheduling.state.cluster_state import packed_state
-from scheduling.state.refusals import let_start, of_whole
+from scheduling.state.cluster_state import SchedulingState, packed_state
+from scheduling.state.refusals import OF_QUOTA, impossible, let_start, of_whole
 from scheduling.state.workspace import workspace
 
 # KAI decides again in every cycle. While the victims terminate, the group that is first by then gets the freed
@@ -226,11 +226,12 @@ def _outcome(snapshot: Snapshot, candidates: Sequence[PodGroup], decisions: Sequ
     waits = {d.group.name: d for d in decisions if isinstance(d, Wait) and d.group.name in own}
     places = [*(d.placements for d in starts.values()), *(d.nominated for d in waits.values())]
     starting, coming = sum(len(d.pods) for d in starts.values()), sum(len(d.coming) for d in waits.values())
+    pend = next((_lasting(snapshot, d.group, d.pend) for d in waits.values()), None)
     found = Outcome(
         kind=_kind(victims, starts, waits),
         victims=victims,
         placements={pod: node for nodes in places for pod, node in nodes.items()},
-        pend=next((d.pend for d in waits.values()), None),
+        pend=pend,
         over_quota=any(d.over_quota for d in starts.values()),
         starting=starting,
         coming=coming,
@@ -243,6 +244,25 @@ def _outcome(snapshot: Snapshot, candidates: Sequence[PodGroup], decisions: Sequ
     with workspace(snapshot, packed_state) as state:
         let_start(state, others)
         return replace(found, pend=of_whole(found.pend, candidates, placed, state))
+
+
+def _lasting(snapshot: Snapshot, group: PodGroup, pend: PendingReason) -> PendingReason:
+    """NeverFits instead of a refusal of quota where more quota would not help."""
+    if pend.reason not in {*OF_QUOTA, Reason.EXCEEDS_MAX_QUOTA}:
+        return pend
+    never = never_fits_empty(empty_pools(snapshot), group)
+    return replace(never, also=(pend.reason,)) if never else pend
+
+
+def empty_pools(snapshot: Snapshot) -> SchedulingState:
+    """The nodes of a snapshot without pods and queues."""
+    return packed_state(Snapshot(nodes=snapshot.nodes, groups=(), levels=snapshot.levels))
+
+
+def never_fits_empty(state: SchedulingState, group: PodGroup) -> PendingReason | None:
+    """The refusal if the waiting part of the group's minimum does not fit its empty node pool. state: `empty_pools`."""
+    pend = impossible(state, group, group.waiting[: max(group.min_member - len(group.holding), 1)])
+    return pend if pend and pend.never_fits else None
 
 
 def _kind(victims: tuple[Evict, ...], starts: Mapping[str, Start], waits: Mapping[str, Wait]) -> OutcomeKind:

@@ -333,8 +333,8 @@ class ClusterReplay:
 
     def _wait(self, wait: Wait) -> None:
         group = self._come.get(wait.group.name, wait.group)
-        if wait.pend.reason in NEVER and not group.holding:
-            self._drop(group, wait.pend.reason)
+        if wait.pend.code in NEVER and not group.holding:
+            self._drop(group, wait.pend.code)
         elif self._backlog is not None:
             self._keep(self._backlog, group, wait)
         elif self._flavour == Flavour.KUEUE and wait.nominated:

@@ -197,7 +197,7 @@ class _Course:
 
 
 def _hopeless(decisions: Sequence[Decision]) -> list[str]:
-    return [each.group.name for each in decisions if isinstance(each, Wait) and each.pend.reason in HOPELESS]
+    return [each.group.name for each in decisions if isinstance(each, Wait) and each.pend.code in HOPELESS]
 
 
 def _changed_by(decision: Decision, group: PodGroup, now: int) -> PodGroup:

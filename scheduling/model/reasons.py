@@ -60,6 +60,16 @@ class PendingReason:
     second: "Final[PendingReason | None]" = None
 
     @property
+    def never_fits(self) -> bool:
+        """Whether its pods do not even fit the empty node pool: neither quota nor evictions let it start."""
+        return Reason.NEVER_FITS in {self.reason, *self.also}
+
+    @property
+    def code(self) -> Reason:
+        """The reason to show: what never ends outweighs what may end."""
+        return Reason.NEVER_FITS if self.never_fits else self.reason
+
+    @property
     def short(self) -> tuple[str, ...]:
         """The resources that cause the refusal: more of these alone would remove it."""
         return self.missing.dimensions or self.lacking

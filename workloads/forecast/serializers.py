@@ -252,7 +252,7 @@ class StartEstimateSchema(serializers.Serializer[Any]):
     median = serializers.DateTimeField(allow_null=True, help_text="Half of the model's runs start it by then.")
     p90 = serializers.DateTimeField(allow_null=True, help_text="Nine of ten runs of the model start it by then.")
     code = serializers.CharField(
-        allow_blank=True, help_text="Why there is none: thin_history, beyond_horizon, computing, …"
+        allow_blank=True, help_text="Why there is none: never_fits, thin_history, beyond_horizon, computing, …"
     )
     reason = serializers.CharField(allow_blank=True)
     basis = serializers.CharField(allow_blank=True, help_text="Where the ends of running workloads were taken from.")

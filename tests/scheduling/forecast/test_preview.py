@@ -83,6 +83,21 @@ def test_of_pods_that_differ_the_one_that_never_fits_has_its_own_numbers() -> No
     assert (found.starting, found.pend.reason, found.pend.needed.gpu) == (1, Reason.NEVER_FITS, 9000)
 
 
+@pytest.mark.parametrize("flavour", list(Flavour))
+def test_a_pod_larger_than_any_node_never_fits_whatever_its_quota(flavour: Flavour) -> None:
+    team = (queue("dep", deserved=12, limit=12), queue("team", "dep", deserved=12, limit=12))
+    there = snapshot(node("n", 8), node("m", 8), *team, running("other", "n", gpus=7))
+    found = preview(there, gang("mine", gpus=9), flavour=flavour)
+    assert found.pend is not None
+    assert (found.kind, found.pend.reason, found.pend.largest_free.gpu) == (
+        OutcomeKind.PENDING,
+        Reason.NEVER_FITS,
+        8000,
+    )
+    two = preview(there, gang("mine", gpus=3, pods=2), flavour=flavour)
+    assert two.pend is None or two.pend.reason is not Reason.NEVER_FITS
+
+
 @pytest.mark.parametrize("flavour", ["kai", "kueue"])
 def test_pods_that_are_groups_of_their_own_start_each_for_itself(flavour: str) -> None:
     team = (queue("dep", deserved=2, limit=2), queue("team", "dep", deserved=2, limit=2))

@@ -35,8 +35,10 @@ from tests.workloads.sandbox_lab import Lab, fresh
 from workloads.dictionary.models import Priority
 from workloads.dictionary.services.changes import change_priority_entry
 from workloads.forecast.rules.forecast import Forecast, Verdict
+from workloads.forecast.rules.messages import DoubtCode
 from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.selectors.snapshot import snapshot_of
+from workloads.forecast.selectors.start_estimate import start_estimate
 from workloads.forecast.selectors.waiting import why_waiting
 from workloads.state.models import Phase, Workload
 
@@ -171,6 +173,29 @@ def test_a_forecast_names_a_cluster_that_is_handed_no_work(kai: Lab, trouble: di
     assert words not in ask(team, gpus=4).cautions
     Cluster.objects.filter(pk=team.cluster_id).update(**trouble)
     assert words in ask(team, gpus=4).cautions
+
+
+@pytest.mark.parametrize("gpus", [9, 16])
+def test_larger_than_any_node_never_fits_whatever_the_limit(gpus: int) -> None:
+    """More quota does not help, nor do evictions: neither is offered."""
+    kai = Lab("kai", nodes=3)
+    team = kai.project("llm-team", limit=16)
+    kai.submit(team, "weak", gpus=8, priority="low")
+    kai.settle()
+    spec = spec_of(pytorch_job("train", gpus=gpus), namespace=team.namespace)
+    answer = forecast(spec=spec, project=team, actor=SYSTEM)
+    assert (answer.verdict, answer.reason, answer.short_of_quota) == (Verdict.WAITS, "NeverFits", False)
+    assert answer.sentence == (
+        f"Never fits: it needs {gpus} GPUs, which h100 cannot place even if nothing else runs there: 24 GPUs in total, "
+        "8 on its largest node."
+    )
+    assert DoubtCode.EVICTS_AND_MOVES not in {each.code for each in answer.doubts}
+    mine = kai.submit(team, "train", gpus=gpus)
+    kai.settle()
+    headline, estimate = why_waiting(fresh(mine)), start_estimate(fresh(mine))
+    assert headline is not None
+    assert estimate is not None
+    assert (headline.reason, headline.short_of_quota, estimate.code) == ("NeverFits", False, "never_fits")
 
 
 def test_over_quota_is_said(kai: Lab) -> None:

@@ -83,10 +83,10 @@ def _deserved(pend: PendingReason, who: str) -> str:
 
 
 def _by_nodes(pend: PendingReason, needed: str, pool: str) -> str:
-    if pend.reason is Reason.NEVER_FITS:
-        return _never(pend, needed, pool)
     if pend.topology is not None:
         return f"needs {needed} in {pool} on nodes with the same {pend.topology}; {_in_domains(pend)}"
+    if pend.reason is Reason.NEVER_FITS:
+        return _never(pend, needed, pool)
     if not pend.short:
         return f"needs {needed} in {pool}, where no node that it may use is ready"
     because = _BECAUSE.get(pend.reason, _NO_EVICTIONS)
@@ -167,7 +167,7 @@ def _in_domains(pend: PendingReason) -> str:
         return "no ready node has this label"
     names = _named(pend)
     never = "no domain is large enough even when empty"
-    because = never if Reason.NEVER_FITS in pend.also else "nothing is evicted for it"
+    because = never if pend.never_fits else "nothing is evicted for it"
     free, held = (amount_text(each, names) for each in (pend.free, pend.largest_domain))
     return f"{free} free, at most {held} in one domain ({pend.domain}), and {because}"
 

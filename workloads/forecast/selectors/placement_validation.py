@@ -175,7 +175,7 @@ def configured_so(cluster: Cluster, outcome: Outcome) -> tuple[str, ...]:
 
 def _matters(cluster: Cluster, outcome: Outcome) -> bool:
     """A queue at its limit gains nothing from capacity that others free."""
-    reason = outcome.pend.reason if outcome.pend else None
+    reason = outcome.pend.code if outcome.pend else None
     if reason is Reason.OVER_LIMIT:
         exempt = eviction_exemptions(cluster)
         return replace(exempt, causes=exempt.causes - {Cause.RECLAIM}) != NO_EXEMPTIONS

@@ -224,6 +224,8 @@ def _may_start(stage: _Stage, pool: NodePool, snapshot: Snapshot, outcome: Outco
 
 
 def _deferral(stage: _Stage, pool: NodePool, outcome: Outcome) -> Deferral | QuotaHold | None:
+    if outcome.pend and outcome.pend.never_fits and not outcome.victims:
+        return None
     return quota_hold_for(_wanted(stage, pool)) or expected_deferral(outcome, stage.project)
 
 
@@ -267,8 +269,8 @@ def _in_pool(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: 
     pend = outcome.pend
     found = replace(
         base,
-        reason=str(pend.reason) if pend else "",
-        odds=None if pend and pend.reason is Reason.NEVER_FITS else base.odds,
+        reason=str(pend.code) if pend else "",
+        odds=None if pend and pend.code is Reason.NEVER_FITS else base.odds,
         numbers={key: labels.get(text, text) for key, text in pend.numbers().items()} if pend else {},
         victims=victims,
         warnings=(*base.warnings, *overtaken(stage.actor, outcome), *outcome_warnings(outcome)),
@@ -369,7 +371,7 @@ def _sentence(
         return holding_sentence(pool.name, part)
     if victims:
         return vain_sentence(pool.name, victims)
-    if outcome.pend and outcome.pend.reason is Reason.NEVER_FITS:
+    if outcome.pend and outcome.pend.never_fits:
         return f"Never fits: it {why}."
     return f"Waits: it {why}." if why else f"Waits in {pool.name}."
 

@@ -17,7 +17,7 @@ from clusters.connection.services.scheduler_config import shard_forecast_warning
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from portal.kit.db.read_cache import cached_reads
-from scheduling.forecast.cycle import FLAVOURS
+from scheduling.forecast.cycle import FLAVOURS, empty_pools, never_fits_empty
 from scheduling.forecast.start_times import AwaitedStart, RunSample, start_times
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.workspace import OutOfTime
@@ -83,6 +83,7 @@ def start_estimates(workloads: Sequence[Workload], *, seconds: float | None = No
 
 
 HELD_BACK: Final = "it is not with the scheduler yet"
+NEVER_FITS: Final = "it does not fit the nodes of its pool even if nothing else runs there"
 
 
 def _no_model(cluster: Cluster, pool: str, now: datetime) -> tuple[str, str] | None:
@@ -116,8 +117,17 @@ def _by_model(
             none = StartEstimate(now, cluster.observed_at, code=OUT_OF_TIME, why=stopped)
             return dict.fromkeys(asked, none)
     basis = course.basis
-    columns = zip(asked, zip(*found, strict=True), strict=True)
-    return {each: _estimate(moments, basis, cluster, now) for each, moments in columns}
+    columns = zip(asked, zip(*found, strict=True), _hopeless(snapshot, awaited), strict=True)
+    never = StartEstimate(now, cluster.observed_at, code="never_fits", why=NEVER_FITS)
+    return {each: never if hopeless else _estimate(moments, basis, cluster, now) for each, moments, hopeless in columns}
+
+
+def _hopeless(snapshot: Snapshot, awaited: Sequence[AwaitedStart]) -> Iterator[bool]:
+    """Whether each of them waits for a pod group that does not fit its empty node pool."""
+    state = empty_pools(snapshot)
+    for each in awaited:
+        groups = filter(None, (snapshot.group(name) for name in each.groups))
+        yield any(group.waiting and never_fits_empty(state, group) for group in groups)
 
 
 def _estimate(moments: Sequence[int | None], basis: EstimateBasis, cluster: Cluster, now: datetime) -> StartEstimate:

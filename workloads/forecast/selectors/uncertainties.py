@@ -101,6 +101,7 @@ def uncertainties(
     cluster, value = pool.cluster, candidates[0].priority
     if (
         outcome.pend
+        and not outcome.pend.never_fits
         and not outcome.coming
         and cluster.flavour in WITHOUT_NOMINATION
         and _has_weaker(snapshot, candidates[0])

@@ -207,7 +207,7 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
     until = min_runtime_sentences(snapshot, groups, cluster.flavour)
     return {
         "doing": _joined(doing, *until, *configured_so(cluster, outcome), *cautions),
-        "reason": str(outcome.pend.reason),
+        "reason": str(outcome.pend.code),
         "source": "model",
         "numbers": _named(outcome.pend.numbers(), labels),
     }

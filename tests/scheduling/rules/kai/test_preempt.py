@@ -91,7 +91,7 @@ def test_preemptible_work_goes_over_quota_freely_and_says_so() -> None:
 def test_two_reasons_are_both_told() -> None:
     found = outcome(gang("new", gpus=9, priority="high"), node("n", 8), DEP, queue("team", "dep", deserved=1))
     assert found.pend is not None
-    assert (found.pend.reason, found.pend.also) == (Reason.NON_PREEMPTIBLE_OVER_QUOTA, (Reason.NEVER_FITS,))
+    assert (found.pend.reason, found.pend.also) == (Reason.NEVER_FITS, (Reason.NON_PREEMPTIBLE_OVER_QUOTA,))
 
 
 @pytest.mark.parametrize(

@@ -241,7 +241,7 @@ def test_who_is_leaving_already_is_not_evicted_once_more() -> None:
     assert (victims(found), pend(found).reason) == ([], Reason.EVICTING)
     wider = replace(alone, deserved=replace(TEAM.deserved, gpu=2000))
     found = preview(world(wider, *RACKS[:1], weak), near(pods=2, priority="high"), flavour="kueue")
-    assert pend(found).reason is Reason.WAITING_FOR_QUOTA, "its room counts once"
+    assert pend(found).also == (Reason.WAITING_FOR_QUOTA,), "its room counts once"
 
 
 def test_who_finds_its_room_taken_is_looked_at_again_and_may_take_another() -> None:
