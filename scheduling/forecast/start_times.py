@@ -1,8 +1,9 @@
 """When waiting pod groups start: the model run forward, from the end of one run to the end of the next.
 
 The caller passes the end times of runs as samples; there is no clock and no randomness here. After each end the
-scheduler decides one cycle, and another one after evictions. An evicted workload waits again and repeats its whole run
-when it restarts. No new submissions and no changes of nodes or quotas are assumed.
+scheduler decides one cycle, and another one after evictions. What starts on nodes of evicted or terminating pods starts
+when the grace of these pods is over; until then they hold nothing else up. An evicted workload waits again and repeats
+its whole run when it restarts. No new submissions and no changes of nodes or quotas are assumed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ from scheduling.state.workspace import SavedSnapshot, check_time, successor, wor
 
 MOST_CYCLES: Final = 3
 """At one moment: groups that evict each other for ever do not stop the course of time."""
+GRACE: Final = 30_000_000
+"""Of evicted pods: the default of Kubernetes, as the grace of each pod is not in a snapshot."""
 SHORTEST_STEP: Final = 60_000_000
 STEP_SHARE: Final = 5
 """Runs that end within a minute of each other, or within a fifth of the time gone by, end in one step: thousands of
@@ -55,26 +58,21 @@ def start_times(
     *,
     flavour: str,
     until: int,
+    leaves: Mapping[str, int] | None = None,
 ) -> Iterator[tuple[int | None, ...]]:
     """Return, per sample, the start time of each workload; None if it does not start before `until`.
 
+    leaves: end of the grace of terminating pods, by name of the pod; missing ones have `GRACE` left.
     Raises ValueError if the snapshot has no time or its scheduler no model, and OutOfTime as a cycle does.
     """
     if snapshot.now is None:
         raise ValueError("a snapshot without a moment has no course")
-    course = _Course(_own_copy(snapshot), flavour)
-    course.decide(first=True)
+    course = _Course(replace(snapshot, groups=snapshot.groups), flavour)  # with working states of its own
+    course.begin(leaves or {})
     course.keep()
     for sample in samples:
         yield course.run(sample, awaited, until)
         course.rewind()
-
-
-def _own_copy(snapshot: Snapshot) -> Snapshot:
-    """The cluster without terminating pods, as a snapshot with working states of its own."""
-    left = {each.name: tuple(pod for pod in each.pods if not pod.terminating) for each in snapshot.ending}
-    groups = (replace(each, pods=left[each.name]) if each.name in left else each for each in snapshot.groups)
-    return replace(snapshot, groups=tuple(group for group in groups if group.pods))
 
 
 class _Course:
@@ -87,20 +85,37 @@ class _Course:
         self._started: dict[str, int] = {}  # by group that has started since the snapshot
         self._evicted: set[str] = set()
         self._changed: set[str] = set()  # names of groups that changed at the present time
-        self._kept: tuple[dict[str, int], set[str]] = {}, set()
+        self._frees: dict[str, int] = {}  # end of the last grace by node that evicted or terminating pods held
+        self._again = False  # whether the cycle follows another one of the same time, which has started what fits now
+        self._kept: tuple[dict[str, int], set[str], dict[str, int]] = {}, set(), {}
 
     @property
     def now(self) -> int:
         return self._state.now or 0
 
+    def begin(self, leaves: Mapping[str, int]) -> None:
+        """Decide about the snapshot, then without its terminating pods and the groups that can never start."""
+        ending = self._state.ending
+        self.decide(first=True)
+        for pod in (pod for each in ending for pod in each.pods if pod.terminating):
+            self._free(pod.node or "", leaves.get(pod.name, self.now + GRACE))
+        if left := [_without_terminating(each) for each in self._state.ending]:
+            gone = [each.name for each in left if not each.pods]
+            self._state = successor(self._state, gone, [each for each in left if each.pods], now=self.now)
+            self.decide(again=True)
+
+    def _free(self, node: str, end: int) -> None:
+        self._frees[node] = max(self._frees.get(node, 0), end)
+
     def keep(self) -> None:
         """Save the state at which every sample begins."""
-        self._saved, self._kept = SavedSnapshot(self._state), ({**self._started}, {*self._evicted})
+        self._saved = SavedSnapshot(self._state)
+        self._kept = {**self._started}, {*self._evicted}, {**self._frees}
 
     def rewind(self) -> None:
         """Restore the state at which every sample begins."""
         self._state = self._saved.rewind(self._state)
-        self._started, self._evicted = {**self._kept[0]}, {*self._kept[1]}
+        self._started, self._evicted, self._frees = {**self._kept[0]}, {*self._kept[1]}, {**self._kept[2]}
 
     def run(self, sample: RunSample, awaited: Sequence[AwaitedStart], until: int) -> tuple[int | None, ...]:
         """Run the sample forward; return the start times, None for what does not start before `until`."""
@@ -114,7 +129,7 @@ class _Course:
             check_time()
             for index in candidates:
                 if self._has_started(awaited[index]):
-                    found[index] = self.now
+                    found[index] = self._moment(awaited[index])
                     waiting.remove(index)
             step, gone = self._step(sample, ends, begin) if waiting else (None, ())
             if step is None or step > until:
@@ -152,16 +167,29 @@ class _Course:
                 self._evicted.add(group.name)
                 self._started.pop(group.name, None)
             elif self._started_after_snapshot(group.name):
-                self._started.setdefault(group.name, now)
+                self._started.setdefault(group.name, self._start_of(group, now))
+
+    def _start_of(self, group: PodGroup, now: int) -> int:
+        """When it starts: once the grace is over on its nodes, if pods were evicted there for it."""
+        ends = (self._frees.get(pod.node or "", 0) for pod in group.pods) if self._again else ()
+        return max([now, *ends])
+
+    def _moment(self, awaited: AwaitedStart) -> int:
+        """Present time, or the end of the grace of the pods that it waits for."""
+        return max([self.now, *(self._started.get(name, 0) for name in awaited.groups)])
 
     def _started_after_snapshot(self, name: str) -> bool:
         """Whether it started after the snapshot."""
         group = self._saved.snapshot.group_by_name[name]
         return name in self._evicted or not group.holding
 
-    def decide(self, *, first: bool = False) -> None:
-        """Run cycles at this time until one evicts nothing. first: drop groups that can never start."""
-        for _ in range(MOST_CYCLES):
+    def decide(self, *, first: bool = False, again: bool = False) -> None:
+        """Run cycles at this time until one evicts nothing. first: drop groups that can never start.
+
+        again: cycles of this time have started what fits without the terminating pods.
+        """
+        for number in range(MOST_CYCLES):
+            self._again = again or number > 0
             if not self._state.waiting:
                 return
             decisions = cycle(self._state, flavour=self._flavour, about=(), until=Until.CHANGES)
@@ -170,7 +198,10 @@ class _Course:
                 self._exchange(gone, [group for group in come if group.started is None], now=self.now)
                 gone, come = (), _placed(self._state, [group for group in come if group.started is not None])
             self._exchange(gone, come, now=self.now)
-            if not any(isinstance(each, Evict) for each in decisions):
+            evicts = [each for each in decisions if isinstance(each, Evict)]
+            for node in {node for each in evicts for node in each.nodes.values()}:
+                self._free(node, self.now + GRACE)
+            if not evicts:
                 return
 
     def _after(self, decisions: Sequence[Decision]) -> list[PodGroup]:
@@ -194,6 +225,10 @@ class _Course:
     def _has_started(self, awaited: AwaitedStart) -> bool:
         groups = filter(None, map(self._state.group_by_name.get, awaited.groups))
         return sum(len(group.holding) for group in groups) >= awaited.pods
+
+
+def _without_terminating(group: PodGroup) -> PodGroup:
+    return replace(group, pods=tuple(pod for pod in group.pods if not pod.terminating))
 
 
 def _hopeless(decisions: Sequence[Decision]) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from scheduling.forecast.cycle import FLAVOURS, Flavour
-from scheduling.forecast.start_times import AwaitedStart, RunSample, start_times
+from scheduling.forecast.start_times import GRACE, AwaitedStart, RunSample, start_times
 from scheduling.model.snapshot import PodGroup, Snapshot, SnapshotNode
 from scheduling.state.workspace import OutOfTime, interrupted_when
 from tests.builders import gang, node, queue, running, snapshot
@@ -103,11 +103,16 @@ def test_what_fits_starts_at_once_and_what_is_overdue_ends_now() -> None:
     assert moments(there, "mine", "next", ends={"old": -5}) == (0, 0)
 
 
-def test_pods_on_their_way_out_have_left() -> None:
+@pytest.mark.parametrize("flavour", list(FLAVOURS))
+def test_what_starts_on_gpus_of_terminating_pods_starts_when_their_grace_is_over(flavour: str) -> None:
     leaving = gang("old", gpus=4, pods=2, nodes=("n", "n"), terminating=True, started=-1, created=-1)
     half = replace(leaving, name="half", pods=(replace(leaving.pods[0], terminating=False), leaving.pods[1]))
-    there = cluster(node("n", 16), leaving, half, gang("mine", gpus=12, created=-1))
-    assert moments(there, "mine", ends={}) == (0,)
+    there = cluster(node("n", 16), leaving, half, gang("small", gpus=0, created=-2), gang("mine", gpus=12, created=-1))
+    there = replace(there, queues=(queue("dep", deserved=None), queue("team", "dep", deserved=16)))
+    assert moments(there, "small", "mine", ends={}, flavour=flavour) == (0, GRACE)
+    known = {pod.name: 7 for group in (leaving, half) for pod in group.pods}
+    again = start_times(there, awaiting("mine"), [RunSample({}, {})], flavour=flavour, until=HOUR, leaves=known)
+    assert [*again] == [(7,)]
 
 
 def test_an_evicted_run_waits_again_and_then_has_its_whole_run_before_it() -> None:
@@ -118,7 +123,7 @@ def test_an_evicted_run_waits_again_and_then_has_its_whole_run_before_it() -> No
         gang("mine", gpus=8, created=-1, priority="very-low"),
     )
     found = moments(there, "strong", "weak", "mine", ends={"weak": HOUR}, lasts={"strong": 2 * HOUR, "weak": 5 * HOUR})
-    assert found == (0, 2 * HOUR, 7 * HOUR)
+    assert found == (GRACE, 2 * HOUR + GRACE, 7 * HOUR + GRACE)
 
 
 def test_a_run_that_is_evicted_later_does_not_end_at_its_old_time() -> None:
@@ -131,7 +136,7 @@ def test_a_run_that_is_evicted_later_does_not_end_at_its_old_time() -> None:
     )
     lasts = {"strong": 9 * HOUR, "weak": 3 * HOUR}
     found = moments(there, "strong", "mine", ends={"short": HOUR, "weak": 3 * HOUR}, lasts=lasts)
-    assert found == (HOUR, 13 * HOUR), "weak would have ended at 3 h, was evicted at 1 h, and runs again from 10 h"
+    assert found == (HOUR + GRACE, 13 * HOUR + GRACE), "weak was evicted at 1 h and runs again from 10 h"
 
 
 def test_kube_keeps_the_room_of_the_evicted_for_whom_they_were_evicted() -> None:
@@ -142,8 +147,8 @@ def test_kube_keeps_the_room_of_the_evicted_for_whom_they_were_evicted() -> None
         gang("mine", gpus=8, created=-1, priority="very-low"),
     )
     assert moments(there, "strong", "mine", ends={}, lasts={"strong": HOUR, "weak": HOUR}, flavour="kube") == (
-        0,
-        2 * HOUR,
+        GRACE,
+        2 * HOUR + GRACE,
     )
 
 
@@ -213,7 +218,7 @@ def test_weaker_work_is_evicted_in_every_sample_once_enough_is_free_beside_it(fl
         gang("other", gpus=6, created=-1, priority="medium"),
     )
     found = moments(there, "mine", "other", ends={"strong": HOUR}, lasts={"mine": 2 * HOUR}, flavour=flavour)
-    assert found == (HOUR, 3 * HOUR)
+    assert found == (HOUR + GRACE, 3 * HOUR + GRACE)
 
 
 def test_a_snapshot_without_a_moment_and_an_unknown_scheduler_are_refused() -> None:
@@ -245,4 +250,4 @@ def test_who_loses_some_pods_goes_on_with_the_others_until_its_end() -> None:
         gang("mine", gpus=4, created=-1, priority="very-low"),
     )
     found = moments(there, "strong", "mine", ends={"weak": HOUR}, lasts={"strong": 9 * HOUR}, flavour="kai")
-    assert found == (0, HOUR)
+    assert found == (GRACE, HOUR)

@@ -80,6 +80,15 @@ def test_what_is_estimated_from_history_is_what_then_happens(flavour: str) -> No
     assert found.median - timedelta(seconds=60) <= began <= found.p90 + timedelta(seconds=90)
 
 
+def test_a_terminating_pod_is_waited_for_until_its_grace_is_over(full: Full) -> None:
+    ends = timezone.now() + timedelta(seconds=200)
+    ObservedPod.objects.filter(owner_id=str(full.holder.pk)).update(deletion_at=ends)
+    found = start_estimate(full.mine)
+    assert found is not None
+    assert found.median is not None
+    assert timedelta(0) <= ends - found.median < timedelta(seconds=1)
+
+
 def test_a_time_limit_is_the_latest_end(full: Full) -> None:
     TimeLimit.objects.create(project=full.team, category=full.holder.category, minutes=20, notice_minutes=5)
     found = start_estimate(full.mine)

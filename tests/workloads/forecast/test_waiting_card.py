@@ -123,6 +123,16 @@ def test_the_card_names_median_p90_basis_place_and_holders(
     assert client_of(charlie).get(f"/workloads/{waiting.pk}/waiting/").status_code == 404
 
 
+@pytest.mark.parametrize("minutes", [-1, 0, 0.5])
+def test_no_start_is_estimated_within_less_than_a_minute(
+    client_of: Clients, alice: User, waiting: Workload, monkeypatch: pytest.MonkeyPatch, minutes: float
+) -> None:
+    found = estimate(waiting, median=minutes, p90=minutes)
+    monkeypatch.setattr("workloads.forecast.services.start_estimates.estimated_start", lambda _workload: found)
+    text = " ".join(client_of(alice).get(f"/workloads/{waiting.pk}/waiting/").content.decode().split())
+    assert "Starts within 1 min in half of the model runs, within 1 min in 9 of 10." in text
+
+
 def test_a_running_workload_has_an_empty_card(client_of: Clients, alice: User, llm_team: Project) -> None:
     running = holding(llm_team, "large", 4)
     assert "Start estimate" not in client_of(alice).get(f"/workloads/{running.pk}/waiting/").content.decode()

@@ -247,6 +247,10 @@ def _running(number: int) -> str:
     return "1 running workload" if number == 1 else f"{number} running workloads"
 
 
+LEAST_SECONDS: Final = 60
+"""No estimate is shown as sooner: what a scheduler, a node and the end of pods take is known no better."""
+
+
 @dataclass(frozen=True, slots=True)
 class StartEstimate:
     """When a waiting workload starts: half of the model's runs by `median`, nine of ten by `p90`.
@@ -264,13 +268,13 @@ class StartEstimate:
 
     @property
     def median_in(self) -> float:
-        """Seconds from the estimate until the median."""
-        return max((self.median - self.at).total_seconds(), 0) if self.median else 0
+        """Seconds from the estimate until the median, at least a minute."""
+        return max((self.median - self.at).total_seconds(), LEAST_SECONDS) if self.median else 0
 
     @property
     def p90_in(self) -> float:
-        """Seconds from the estimate until the p90."""
-        return max((self.p90 - self.at).total_seconds(), 0) if self.p90 else 0
+        """Seconds from the estimate until the p90, at least a minute."""
+        return max((self.p90 - self.at).total_seconds(), LEAST_SECONDS) if self.p90 else 0
 
     @property
     def is_known(self) -> bool:

@@ -16,6 +16,7 @@ from django.utils import timezone
 from clusters.connection.services.scheduler_config import shard_forecast_warnings, unserved_because
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
+from clusters.watch.models import ObservedPod
 from portal.kit.db.read_cache import cached_reads
 from scheduling.forecast.cycle import FLAVOURS, empty_pools, never_fits_empty
 from scheduling.forecast.start_times import AwaitedStart, RunSample, start_times
@@ -110,7 +111,8 @@ def _by_model(
         course = _Runs(cluster, snapshot, now)
         until = (snapshot.now or 0) + int(HORIZON.total_seconds()) * SECOND
         samples = (course.sample() for _ in range(SAMPLES))
-        for moments in start_times(snapshot, awaited, samples, flavour=cluster.flavour, until=until):
+        leaves = _leaves(cluster) if snapshot.ending else {}
+        for moments in start_times(snapshot, awaited, samples, flavour=cluster.flavour, until=until, leaves=leaves):
             found.append(moments)  # noqa: PERF402 - what is found before the time is over stays
     except OutOfTime:
         if len(found) < ENOUGH_SAMPLES:
@@ -120,6 +122,12 @@ def _by_model(
     columns = zip(asked, zip(*found, strict=True), _hopeless(snapshot, awaited), strict=True)
     never = StartEstimate(now, cluster.observed_at, code="never_fits", why=NEVER_FITS)
     return {each: never if hopeless else _estimate(moments, basis, cluster, now) for each, moments, hopeless in columns}
+
+
+def _leaves(cluster: Cluster) -> dict[str, int]:
+    """End of the grace of each terminating pod, by its name in a snapshot."""
+    rows = ObservedPod.objects.live().filter(cluster=cluster, deletion_at__isnull=False)
+    return {uid: int(at.timestamp()) * SECOND for uid, at in rows.values_list("uid", "deletion_at") if at}
 
 
 def _hopeless(snapshot: Snapshot, awaited: Sequence[AwaitedStart]) -> Iterator[bool]:
