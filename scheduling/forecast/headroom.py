@@ -159,7 +159,7 @@ class QueueLevel:
 
 
 class Headrooms:
-    """Headroom of all queues of one node pool. holdings: use by queue, without terminating pods.
+    """Headroom of all queues of one node pool. holdings: use by queue; terminating pods count until they are gone.
 
     every_pod_asks: pods without CPU or memory requests get some if these have a limit (kube-scheduler).
     """

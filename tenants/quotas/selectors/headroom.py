@@ -257,7 +257,11 @@ def _sum(amounts: Iterable[int | None]) -> int | None:
 
 
 class _PodSums(NamedTuple):
-    """Of the pods that exist, of those that are on nodes and stay, and GPUs of those that nothing may evict."""
+    """Of the pods that exist, of what is held of nodes, and GPUs of those that nothing may evict.
+
+    held: pods that stay on their nodes, and the larger of what terminates there and what waits with a node nominated.
+    The latter takes what the former frees, so that both count once.
+    """
 
     created: Resources
     held: Resources
@@ -267,14 +271,21 @@ class _PodSums(NamedTuple):
 def _pods(clusters: Collection[Any]) -> Mapping[tuple[Any, str], Mapping[str, _PodSums]]:
     """By (cluster, namespace) and pool."""
     found: defaultdict[tuple[Any, str], dict[str, _PodSums]] = defaultdict(dict)
-    stays = ~Q(node_name="") & Q(deletion_at=None)
+    placed, leaves = ~Q(node_name=""), Q(deletion_at__isnull=False)
+    stays, ends = placed & ~leaves, placed & leaves
+    comes = ~placed & ~Q(nominated_node="") & ~leaves
     rows = ObservedPod.objects.live().filter(cluster__in=clusters).values_list("cluster_id", "namespace", "pool_name")
     amounts = ("gpu_milli", "cpu_milli", "memory_bytes")
     sums = {
         **{f"created_{name}": Sum(name) for name in amounts},
-        **{f"held_{name}": Sum(name, filter=stays, default=0) for name in amounts},
+        **{
+            f"{key}_{name}": Sum(name, filter=which, default=0)
+            for key, which in (("stays", stays), ("ends", ends), ("comes", comes))
+            for name in amounts
+        },
         "fixed": Sum("gpu_milli", filter=stays & Q(preemptible=False), default=0),
     }
     for cluster, namespace, pool, *figures, fixed in rows.order_by().annotate(**sums):
-        found[cluster, namespace][pool] = _PodSums(Resources(*figures[:3]), Resources(*figures[3:]), fixed)
+        created, stay, end, come = (Resources(*figures[at : at + 3]) for at in range(0, 12, 3))
+        found[cluster, namespace][pool] = _PodSums(created, stay + end + (come - end).floor(), fixed)
     return found

@@ -4,6 +4,7 @@ import pytest
 from django.db import connection
 from django.db.models import Sum
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.watch.models import ObservedPod
@@ -157,6 +158,29 @@ class TestWhatCanStartNow:
         waits = {"phase": "Pending", "node_name": "", "started_at": None, "nominated_node": nominated}
         ObservedPodFactory(cluster=h100.cluster, **waits, gpu_milli=7 * GPU)
         assert row(llm_team, h100).sentence.startswith("1 GPU can start")
+
+    @pytest.mark.parametrize(
+        ("nominated", "left"),
+        [
+            pytest.param(0, 2, id="a pod terminates"),
+            pytest.param(4, 2, id="for a smaller one that waits"),
+            pytest.param(7, 1, id="for a larger one that waits"),
+        ],
+    )
+    def test_quota_in_use_by_terminating_pods_is_not_free_before_they_are_gone(
+        self, llm_team: Project, h100: NodePool, nominated: int, left: int
+    ) -> None:
+        """Of a limit of 12 GPUs 10 are in use; what the waiting pod takes more than they free is not left either."""
+        runs(llm_team, h100, 4)
+        runs(llm_team, h100, 6, deletion_at=timezone.now())
+        if nominated:
+            place = ObservedPod.objects.filter(deletion_at__isnull=False).values_list("node_name", flat=True)[0]
+            waits = {"phase": "Pending", "node_name": "", "started_at": None, "nominated_node": place}
+            where = {"cluster": h100.cluster, "pool_name": h100.name, "namespace": llm_team.namespace}
+            ObservedPodFactory(**where, **waits, gpu_milli=nominated * GPU)
+        found = row(llm_team, h100)
+        assert found.headroom is not None
+        assert (found.headroom.now, found.headroom.inside) == (left * GPU, 0)
 
     @pytest.mark.parametrize(
         "fields",
