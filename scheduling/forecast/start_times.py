@@ -171,8 +171,8 @@ class _Course:
 
     def _start_of(self, group: PodGroup, now: int) -> int:
         """When it starts: once the grace is over on its nodes, if pods were evicted there for it."""
-        ends = (self._frees.get(pod.node or "", 0) for pod in group.pods) if self._again else ()
-        return max([now, *ends])
+        freed = [self._frees.get(pod.node or "", 0) for pod in group.pods if self._again]
+        return max([now, *freed])
 
     def _moment(self, awaited: AwaitedStart) -> int:
         """Present time, or the end of the grace of the pods that it waits for."""
