@@ -104,7 +104,7 @@ def test_racks_of_one_name_in_two_blocks_are_two_to_kai_and_foretold_so() -> Non
     update_node_pool(pool=NodePool.objects.get(), topology_levels=["block", "rack"], actor=SYSTEM)
     team = lab.project("llm-team", deserved=64)
     lab.settle()
-    assert asked(team, racked("train")).reason == "NoDomain"
+    assert asked(team, racked("train")).reason == "NeverFits"
     waits = lab.submit(team, "train", manifest=racked("train"), priority="low")
     lab.settle()
     assert (fresh(waits).phase, racks_of(waits)) == (Phase.PENDING, set())
