@@ -172,12 +172,12 @@ def test_rest_names_what_the_page_offers_to_who_may_change_it(admin: User) -> No
 
 def test_less_of_what_is_short_takes_its_place_and_starts(admin: User, client_of: Clients) -> None:
     lab, _team, mine = waiting(ahead={"cpu": "100"}, mine={"gpus": 2, "cpu": "64"})
-    assert "Request 16 CPUs per pod instead of 64: it starts now." in offered(mine, acting(admin))
-    answer = client_of(admin).post(f"/workloads/{mine.pk}/way-out/", {"cpu": "16"})
+    assert "Request 28 CPUs per pod instead of 64: it starts now." in offered(mine, acting(admin))
+    answer = client_of(admin).post(f"/workloads/{mine.pk}/way-out/", {"cpu": "28"})
     made = Workload.objects.get(name__startswith="mine-")
     assert answer.headers["Location"] == f"/workloads/{made.pk}/"
     assert (made.cpu_milli, made.gpu_milli, made.priority.name, made.preemptibility) == (
-        16_000,
+        28_000,
         2000,
         "low",
         "preemptible",

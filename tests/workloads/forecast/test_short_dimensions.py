@@ -51,7 +51,7 @@ def test_cpus_that_are_short_are_named_and_fewer_cpus_are_offered(flavour: str) 
     )
     assert answer.numbers["short"] == "cpu"
     assert [(each.words, each.cpus_per_pod, each.gpus_per_pod) for each in answer.alternatives if each.resizes] == [
-        ("Request 16 CPUs per pod instead of 64: it starts now.", 16, None)
+        ("Request 28 CPUs per pod instead of 64: it starts now.", 28, None)
     ]
     second = lab.submit(team, "second", manifest=asking("second", cpu="64"), preemptibility="preemptible")
     lab.settle()
@@ -67,7 +67,7 @@ def test_memory_that_is_short_is_named_and_less_memory_is_offered(flavour: str) 
     answer = ask(team, memory="500Gi")
     assert "it needs 500 GiB in h100; 124 GiB free, at most 124 GiB on one node" in answer.sentence
     assert [(each.words, each.gib_per_pod) for each in answer.alternatives if each.resizes] == [
-        ("Request 62 GiB per pod instead of 500 GiB: it starts now.", 62)
+        ("Request 117 GiB per pod instead of 500 GiB: it starts now.", 117)
     ]
 
 
@@ -84,8 +84,16 @@ def test_both_are_named_and_less_of_both_is_offered() -> None:
     answer = ask(team, gpus=4, cpu="64")
     assert "needs 4 GPUs and 64 CPUs in h100; 2 GPUs and 28 CPUs free" in answer.sentence
     assert [(each.words, each.gpus_per_pod, each.cpus_per_pod) for each in answer.alternatives if each.resizes] == [
-        ("Request 1 GPU and 16 CPUs per pod instead of 4 GPUs and 64 CPUs: it starts now.", 1, 16)
+        ("Request 1 GPU and 28 CPUs per pod instead of 4 GPUs and 64 CPUs: it starts now.", 1, 28)
     ]
+
+
+@pytest.mark.parametrize(("used", "asked", "offered"), [(1, 9, 7), (1, 8, 7), (5, 8, 3), (2, 5, None), (6, 16, 2)])
+def test_the_largest_number_of_gpus_that_starts_is_offered(used: int, asked: int, offered: int | None) -> None:
+    _lab, team = busy("kai", gpus=used)
+    answer = ask(team, gpus=asked)
+    words = [each.words for each in answer.alternatives if each.gpus_per_pod]
+    assert words == ([f"Request {offered} GPUs per pod instead of {asked}: it starts now."] if offered else [])
 
 
 def test_a_quota_of_cpus_refuses_in_cpus() -> None:
@@ -93,7 +101,7 @@ def test_a_quota_of_cpus_refuses_in_cpus() -> None:
     ProjectQuota.objects.filter(project=team).update(cpu_limit=32_000)
     answer = ask(team, cpu="64")
     assert answer.sentence == "It needs 64 CPUs in h100; the limit of project llm-team is 32 CPUs."
-    assert [each.cpus_per_pod for each in answer.alternatives if each.resizes] == [16]
+    assert [each.cpus_per_pod for each in answer.alternatives if each.resizes] == [30]
     with pytest.raises(ValidationFailed) as refused:
         lab.submit(team, "second", manifest=asking("second", cpu="64"))
     assert refused.value.problems[0].numbers["short"] == "cpu"

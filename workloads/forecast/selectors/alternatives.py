@@ -15,6 +15,7 @@ from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import ValidationFailed
 from portal.kit.security.actors import Actor
 from scheduling.forecast.cycle import FLAVOURS, preview
+from scheduling.forecast.quota_only import unplaced_pods
 from scheduling.model.decisions import Outcome, OutcomeKind
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 from scheduling.model.resources import DIMENSIONS, MILLI, Limit, Resources, decimal_text
@@ -53,6 +54,8 @@ NOT_ALL_TRIED: Final = f"Not all alternatives were tried: {TOO_LONG}."
 WHOLE: Final[Mapping[str, int]] = {"gpu": MILLI, "cpu": MILLI, "memory": GIB}
 """What is offered is a whole number of these."""
 MOST_NAMED: Final = 3
+MOST_TRIALS: Final = 3
+"""Sizes tried after one that starts was found: of up to 16 GPUs per pod, the largest one is found."""
 COUNTED: Final = frozenset({"gpu", "cpu"})
 
 
@@ -83,7 +86,16 @@ class AlternativeTrial:
             pick_pool(self.spec, self.effective, self.project, [self.pool])
         except ValidationFailed:
             return None
-        wanted = PodGroupRequest(
+        wanted = self._wanted
+        if quota_hold_for(wanted):
+            return None
+        flavour = self.project.cluster.flavour
+        found = preview(self.snapshot, *groups_of(wanted, flavour), flavour=flavour)
+        return None if expected_deferral(found, self.project) else found
+
+    @property
+    def _wanted(self) -> PodGroupRequest:
+        return PodGroupRequest(
             name="candidate",
             spec=self.spec,
             project=self.project,
@@ -93,11 +105,12 @@ class AlternativeTrial:
             preemptibility=self.effective.preemptibility,
             created=self.now,
         )
-        if quota_hold_for(wanted):
-            return None
-        flavour = self.project.cluster.flavour
-        found = preview(self.snapshot, *groups_of(wanted, flavour), flavour=flavour)
-        return None if expected_deferral(found, self.project) else found
+
+    def has_room(self) -> bool:
+        """Whether its pods find nodes beside all others: takes a part of the time of the model's answer."""
+        groups = groups_of(self._wanted, self.project.cluster.flavour)
+        pods = tuple(pod for group in groups for pod in group.pods)
+        return unplaced_pods(self.snapshot.shard(self.pool.name), replace(groups[0], pods=pods)) is None
 
     def starts(self) -> bool:
         """Whether it would start now without evictions."""
@@ -193,17 +206,29 @@ def _weaker(priority: Level) -> list[Level]:
 
 
 def _fewer(trial: AlternativeTrial) -> Iterator[Alternative]:
-    """Half, a quarter, … per pod of what is short, as long as it is whole; where that is not known, of the first of
-    the dimensions that helps.
+    """The largest whole amount per pod of what is short with which it starts: half, a quarter, … until one helps, then
+    between that one and the last one that did not. Where it is not known what is short, of the first of the dimensions
+    that helps.
     """
     for names in [trial.short] if trial.short else [(name,) for name in DIMENSIONS]:
         asked = _largest(trial.spec).only(names)
-        fewer = _half(asked)
+        larger, fewer = asked, _half(asked)
         while fewer.dimensions == names:
             if replace(trial, spec=with_at_most(trial.spec, fewer)).starts():
-                yield _of_size(fewer, asked)
+                yield _of_size(_largest_between(trial, fewer, larger), asked)
                 return
-            fewer = _half(fewer)
+            larger, fewer = fewer, _half(fewer)
+
+
+def _largest_between(trial: AlternativeTrial, fits: Resources, larger: Resources) -> Resources:
+    """The largest tried amount from `fits`, with which it starts, to below `larger`, with which it does not."""
+    for _ in range(MOST_TRIALS):
+        middle = _half(fits + larger)
+        if middle in {fits, larger}:
+            break
+        smaller = replace(trial, spec=with_at_most(trial.spec, middle))
+        fits, larger = (middle, larger) if smaller.has_room() and smaller.starts() else (fits, middle)
+    return fits
 
 
 def _largest(spec: WorkloadSpec) -> Resources:
