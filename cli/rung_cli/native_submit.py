@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from rung_cli.errors import ApiError, UsageError
-from rung_cli.http.client import Api
+from rung_cli.http.client import Api, unless_busy
 from rung_cli.output.formats import Format
 from rung_cli.output.stderr import warn
 from rung_cli.output.submission import with_preview
@@ -210,7 +210,7 @@ def submit_native(
     try:
         if dry_run or form is not Format.TABLE:
             return api.post(path, body, key=key, dry_run=dry_run)
-        rehearsed = api.post(path, body, key=key, dry_run=True)
+        rehearsed = unless_busy(lambda: api.post(path, body, key=key, dry_run=True))
         return with_preview(api.post(path, body, key=key), rehearsed)
     except ApiError as refusal:
         refusal.flags = FLAGS

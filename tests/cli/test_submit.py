@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from rung_cli.output.submission import SOURCES
 from tests.cli.conftest import Rung, job
 from workloads.dictionary.rules.resolution import Source
+from workloads.forecast.services import storage
 from workloads.state.models import Workload
 
 
@@ -135,3 +138,13 @@ def test_a_refusal_of_a_large_workload_is_a_sentence_and_its_size(signed_in: Run
     assert "It needs 48 GPUs in h100" in lines[1]
     assert "  Requests: 6 pods, 48 GPUs" in lines
     assert not [line for line in lines if "needed 48 GPU," in line]
+
+
+@pytest.mark.parametrize("by", ["flags", "manifest"])
+def test_a_submission_does_not_depend_on_its_preview(signed_in: Rung, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    monkeypatch.setattr(storage, "FORECASTS_A_MINUTE", 0)
+    asked = ("submit", "busy", "-i", "docker.io/a/b:1") if by == "flags" else ("submit", "-f", "-")
+    ended = signed_in("--retries", "0", *asked, stdin="" if by == "flags" else job("busy"))
+    assert (ended.code, names()) == (0, {"busy"})
+    assert "No preview: You can ask for" in ended.err
+    assert "Submitted llm-team/busy" in ended.out

@@ -3,7 +3,7 @@
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -13,7 +13,7 @@ from rung_cli.config.credential_store import Credentials
 from rung_cli.errors import ApiError, NotSignedIn, Unreachable
 from rung_cli.http.addresses import origin_of
 from rung_cli.http.transport import ApiCall, Query, RestTransport
-from rung_cli.output.stderr import progress
+from rung_cli.output.stderr import note, progress
 
 EARLY: Final = 60
 """A token is renewed this many seconds before its end."""
@@ -177,3 +177,12 @@ def _next(page: Mapping[str, Any], read: int, *, full: bool) -> Query | None:
     if cursor := ways.get("nextAfter"):
         return {"after": str(cursor)}
     return None if ways.get("next", ways.get("nextOffset")) is None else {"offset": read}
+
+
+def unless_busy(ask: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The server's answer; empty, with a note, if it gives none after all retries. ApiError where it refuses."""
+    try:
+        return ask()
+    except Unreachable as error:
+        note(f"No preview: {error.message}")
+        return {}

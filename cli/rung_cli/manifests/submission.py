@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rung_cli.errors import ApiError, UsageError
-from rung_cli.http.client import Api
+from rung_cli.http.client import Api, unless_busy
 from rung_cli.manifests.documents import ManifestDocument
 from rung_cli.output.errors import print_error
 from rung_cli.output.formats import Format
@@ -31,8 +31,14 @@ class ManifestSubmission:
         if self.explicit.get("name") and len(self.documents) > 1:
             raise UsageError(f"A name cannot be used with {len(self.documents)} manifests.")
         bodies = [self._body(document) for document in self.documents]
-        wanted = dry_run or len(bodies) > 1 or self.format is Format.TABLE
-        rehearsed = self._each(lambda number: self._post(bodies[number], number, rehearse=True)) if wanted else []
+
+        def try_out(number: int) -> Any:
+            return self._post(bodies[number], number, rehearse=True)
+
+        if dry_run or len(bodies) > 1:
+            rehearsed = self._each(try_out)
+        elif self.format is Format.TABLE:
+            rehearsed = self._each(lambda number: unless_busy(lambda: try_out(number)))
         if dry_run:
             return rehearsed
         made = self._one_after_another(bodies)

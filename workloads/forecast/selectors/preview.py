@@ -266,11 +266,13 @@ def _in_pool(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: 
     preemptible = stage.counted != Preemptibility.NON_PREEMPTIBLE
     sentence = _sentence(verdict, pool, outcome, victims, labels, preemptible=preemptible)
     base = stage.answer(verdict, sentence, pool.name)
-    pend = outcome.pend
+    pend, protected = outcome.pend, list[str]()
+    if verdict is Verdict.WAITS:
+        protected += min_runtime_sentences(snapshot, _candidates(stage, pool), stage.project.cluster.flavour)
     found = replace(
         base,
         reason=str(pend.code) if pend else "",
-        odds=None if pend and pend.code is Reason.NEVER_FITS else base.odds,
+        odds=None if pend and pend.never_fits else base.odds,
         numbers={key: labels.get(text, text) for key, text in pend.numbers().items()} if pend else {},
         victims=victims,
         warnings=(*base.warnings, *overtaken(stage.actor, outcome), *outcome_warnings(outcome)),
@@ -279,14 +281,7 @@ def _in_pool(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: 
             *until_out_of_time(_doubts(stage, pool, observed, outcome), doubt(DoubtCode.OUT_OF_TIME, INCOMPLETE)),
         ),
         over_quota=outcome.over_quota,
-        assurances=(
-            *base.assurances,
-            *(
-                min_runtime_sentences(snapshot, _candidates(stage, pool), stage.project.cluster.flavour)
-                if verdict is Verdict.WAITS
-                else ()
-            ),
-        ),
+        assurances=(*base.assurances, *protected),
         nodes=tuple(sorted(set(outcome.placements.values()))),
         starting=outcome.starting,
         coming=outcome.coming,
