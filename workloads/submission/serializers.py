@@ -331,9 +331,7 @@ class WorkloadV2Schema(serializers.Serializer[Any]):
 class ChangedWorkload(WorkloadV2Schema):
     """A submitted manifest after a change."""
 
-    priorityForecast = PriorityForecastSchema(
-        required=False, help_text="Beyond Run:ai: with dryRun, for another priority of a waiting workload."
-    )
+    priorityForecast = PriorityForecastSchema(required=False, help_text="Beyond Run:ai: of a dry run, while it waits.")
 
 
 class SyncInfoSchema(serializers.Serializer[Any]):
@@ -348,9 +346,7 @@ class WorkloadV2WithSync(serializers.Serializer[Any]):
 
     workload = WorkloadV2Schema()
     syncInfo = SyncInfoSchema()
-    cautions = serializers.ListField(
-        child=serializers.CharField(), help_text="Beyond Run:ai: what the cluster's scheduler does with these values."
-    )
+    cautions = serializers.ListField(child=serializers.CharField(), help_text="Beyond Run:ai: remarks on the scheduler.")
 
 
 # Their client's enum is closed: a third mode is told as what may happen to the workload.

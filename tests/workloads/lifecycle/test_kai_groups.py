@@ -19,7 +19,7 @@ from tenants.organisation.models import Project
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from tests.workloads.sandbox_lab import fresh
 from workloads.forecast.selectors.waiting import why_waiting
-from workloads.lifecycle.selectors.workloads import alerts_for
+from workloads.lifecycle.selectors.activity import alerts_for
 from workloads.lifecycle.serializers.workloads import workload_json
 from workloads.lifecycle.services.observe import on_observation
 from workloads.lifecycle.services.pending_reasons import queued_among

@@ -26,7 +26,7 @@ from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.selectors.snapshot import snapshot_of
 from workloads.forecast.selectors.waiting import queue_position, why_waiting
-from workloads.lifecycle.selectors.workloads import alerts_for
+from workloads.lifecycle.selectors.activity import alerts_for
 from workloads.lifecycle.services.observe import check_controllers
 from workloads.state.models import Workload
 

@@ -1,16 +1,18 @@
-"""What happened on a cluster lately: what waits and why, evictions over time, and how long workloads waited to start.
+"""What happened lately and needs attention: alerts of Home, and of a cluster what waits and why, evictions and waits.
 
-Counts and sums are of the whole cluster. The list of evictions names what its reader may see.
+Counts and sums are of the whole cluster. The list of evictions names what its reader may see. Home is cheap on purpose,
+as it refreshes itself: the reason is the scheduler's own; the workload's page runs the model.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import Count, Min, Sum
+from django.db.models import Count, Min, Q, QuerySet, Sum
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -28,8 +30,8 @@ from workloads.forecast.rules.reasons import short
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.preemption.selectors import decisions_among
 from workloads.quota_requests.models import QuotaRequest, QuotaRequestState
-from workloads.state.models import Phase, Workload
-from workloads.state.rules import WAITING
+from workloads.state.models import DesiredPhase, Phase, Workload
+from workloads.state.rules import NO_CONTROLLER, WAITING
 
 EVICTIONS: Final = 25
 """Records on a page of evictions."""
@@ -156,6 +158,42 @@ def fleet_status(*, now: datetime) -> FleetStatus:
         stale=sum(each.observed_at is None or now - each.observed_at > NOT_CURRENT_AFTER for each in clusters),
         paused=sum(each.state == ClusterState.PAUSED for each in clusters),
     )
+
+
+LONG_WAIT: Final = timedelta(minutes=10)
+MOST_ALERTS: Final = 6
+ALERTED_PHASES: Final = (Phase.PENDING, Phase.CREATING, Phase.INITIALIZING, Phase.RESUMING)
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One workload, why it is listed, and the sentence that explains its state."""
+
+    workload: Workload
+    why: str
+    sentence: str
+
+
+def alerts_for(rows: QuerySet[Workload]) -> list[Alert]:
+    """At most six, the longest wait first."""
+    wanted = rows.filter(desired_phase=DesiredPhase.RUNNING, phase__in=ALERTED_PHASES)
+    long_ago = timezone.now() - LONG_WAIT
+    unanswered = Q(phase_reason=NO_CONTROLLER)
+    chosen = wanted.filter(Q(preempted_count__gt=0) | Q(phase_at__lte=long_ago) | ~Q(apply_error="") | unanswered)
+    return list(_needs(chosen.order_by("phase_at", "id")[:MOST_ALERTS]))
+
+
+def _needs(rows: QuerySet[Workload]) -> Iterator[Alert]:
+    for workload in rows:
+        yield Alert(workload, _why(workload), workload.apply_error or workload.phase_message)
+
+
+def _why(workload: Workload) -> str:
+    if workload.phase_reason == NO_CONTROLLER:
+        return "unanswered"
+    if workload.preempted_count:
+        return "evicted"
+    return "unreachable" if workload.apply_error else "waiting"
 
 
 def activity_context(cluster: Cluster, span: str, *, now: datetime) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""A workload's objects on its cluster, its pods in numbers and over time, and alerts for the home page.
-
-Cheap on purpose, as home refreshes itself: the reason is the scheduler's own; the workload's page runs the model.
-"""
+"""A workload's objects on its cluster, its pods in numbers and over time, and totals of a list of workloads."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -13,7 +10,6 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
-from django.utils import timezone
 
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import NodePool
@@ -45,8 +41,8 @@ from workloads.dictionary.rules.resolution import Effective
 from workloads.dictionary.selectors import current_rows
 from workloads.intake import WorkloadSpec
 from workloads.policies.services import type_of
-from workloads.state.models import DesiredPhase, Phase, Workload
-from workloads.state.rules import ENDED, HOLDING, NO_CONTROLLER, PodCounts
+from workloads.state.models import DesiredPhase, Workload
+from workloads.state.rules import ENDED, HOLDING, PodCounts
 from workloads.state.selectors.workloads import object_name, workload_ids
 
 NO_JOB = JobStatus("")
@@ -347,42 +343,6 @@ def _sums(steps: Iterable[Counter[str]]) -> Iterator[Counter[str]]:
     for step in steps:
         counts.update(step)
         yield counts
-
-
-LONG_WAIT: Final = timedelta(minutes=10)
-MOST_ALERTS: Final = 6
-ALERTED_PHASES: Final = (Phase.PENDING, Phase.CREATING, Phase.INITIALIZING, Phase.RESUMING)
-
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """One workload, why it is listed, and the sentence that explains its state."""
-
-    workload: Workload
-    why: str
-    sentence: str
-
-
-def alerts_for(rows: QuerySet[Workload]) -> list[Alert]:
-    """At most six, the longest wait first."""
-    wanted = rows.filter(desired_phase=DesiredPhase.RUNNING, phase__in=ALERTED_PHASES)
-    long_ago = timezone.now() - LONG_WAIT
-    unanswered = Q(phase_reason=NO_CONTROLLER)
-    chosen = wanted.filter(Q(preempted_count__gt=0) | Q(phase_at__lte=long_ago) | ~Q(apply_error="") | unanswered)
-    return list(_needs(chosen.order_by("phase_at", "id")[:MOST_ALERTS]))
-
-
-def _needs(rows: QuerySet[Workload]) -> Iterator[Alert]:
-    for workload in rows:
-        yield Alert(workload, _why(workload), workload.apply_error or workload.phase_message)
-
-
-def _why(workload: Workload) -> str:
-    if workload.phase_reason == NO_CONTROLLER:
-        return "unanswered"
-    if workload.preempted_count:
-        return "evicted"
-    return "unreachable" if workload.apply_error else "waiting"
 
 
 MOST_COUNTED: Final = 1000

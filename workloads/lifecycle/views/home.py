@@ -28,8 +28,8 @@ from tenants.quotas.selectors.quota_rows import startable_rows_of
 from workloads.dictionary.models import Priority
 from workloads.forecast.rules.messages import gpu_time_text
 from workloads.lifecycle.forms import WorkloadFilter
-from workloads.lifecycle.selectors.activity import fleet_status
-from workloads.lifecycle.selectors.workloads import alerts_for, totals_of
+from workloads.lifecycle.selectors.activity import alerts_for, fleet_status
+from workloads.lifecycle.selectors.workloads import totals_of
 from workloads.lifecycle.serializers.workloads import batch_action_request
 from workloads.lifecycle.services.actions import MOST, VERBS, EndingWorkload, act_on_all, before_many, chosen
 from workloads.state.models import Workload
