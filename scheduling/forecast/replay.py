@@ -32,7 +32,7 @@ from scheduling.model.decisions import Decision, Evict, Start, Until, Wait
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import Resources
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot
-from scheduling.state.min_runtime import is_guaranteed
+from scheduling.state.min_runtime import any_min_runtime
 from scheduling.state.queue_usage import QueueUsageTracker
 from scheduling.state.workspace import successor
 
@@ -156,7 +156,7 @@ class ClusterReplay:
         self._flavour, self._grace, self._interval = flavour, grace, interval
         self._snapshot = base
         self._paths = QueueUsageTracker(base.queues)
-        self._protects = is_guaranteed(base)
+        self._protects = any_min_runtime(base)
         self._backlog = Backlog(base.nodes) if flavour in ONE_BY_ONE else None
         self._events = [(each.submitted, _Kind.SUBMIT, each.name, 0) for each in submissions]
         heapify(self._events)

@@ -28,10 +28,10 @@ class MinRuntimeProtection:
 
     def __init__(self, snapshot: Snapshot, path: Path) -> None:
         self._path = path
-        self._now = snapshot.now if is_guaranteed(snapshot) else None
+        self._now = snapshot.now if any_min_runtime(snapshot) else None
         self.asks_pods = snapshot.exempt.inside_min_runtime if self._now is not None else frozenset[Cause]()
 
-    def least(self, victims: str, taker: str, cause: Cause) -> int:
+    def min_runtime_against(self, victims: str, taker: str, cause: Cause) -> int:
         """How long work of the queue `victims` must have run before the queue `taker` may evict it."""
         if self._now is None or cause is Cause.CONSOLIDATE:
             return 0
@@ -42,20 +42,20 @@ class MinRuntimeProtection:
         below = sum(queue.name not in shared for queue in path)
         return _first(queue.reclaim_min_runtime for queue in path[max(below - 1, 0) :])
 
-    def carried(self, group: PodGroup, cause: Cause) -> int:
+    def min_runtime_of_pods(self, group: PodGroup, cause: Cause) -> int:
         """Minimum runtime that its pods carry."""
         return group.min_runtime if cause in self.asks_pods else 0
 
-    def spares_work(self, least: int) -> bool:
+    def may_protect(self, least: int) -> bool:
         """Whether any work could be protected by that minimum."""
         return self._now is not None and least > 0
 
-    def spares(self, started: int | None, least: int) -> bool:
+    def protects(self, started: int | None, least: int) -> bool:
         """Whether it has run for less than that. Neither KAI nor Volcano protects work without a known start."""
         return self._now is not None and started is not None and self._now < started + least
 
 
-def is_guaranteed(snapshot: Snapshot) -> bool:
+def any_min_runtime(snapshot: Snapshot) -> bool:
     """Whether any queue or pod group has a minimum runtime."""
     queues = (queue.preempt_min_runtime or queue.reclaim_min_runtime for queue in snapshot.queues)
     return any(queues) or snapshot.has_min_runtimes
@@ -64,9 +64,9 @@ def is_guaranteed(snapshot: Snapshot) -> bool:
 def protected_until(snapshot: Snapshot, evict: Evict, taker: PodGroup) -> int:
     """Time from which no minimum runtime stops the preemptor; 0: now."""
     found, victim = MinRuntimeProtection(snapshot, QueueUsageTracker(snapshot.queues).path), evict.victim
-    if least := found.carried(victim, evict.cause):
+    if least := found.min_runtime_of_pods(victim, evict.cause):
         return max((pod.started or victim.started or 0) for pod in victim.pods if pod.name in evict.pods) + least
-    least = found.least(victim.queue, taker.queue, evict.cause)
+    least = found.min_runtime_against(victim.queue, taker.queue, evict.cause)
     return (victim.started or 0) + least if least else 0
 
 

@@ -14,7 +14,7 @@ from tests.factories.workloads import WorkloadFactory, job
 from tests.real.product import Product, fresh, quick
 from tests.real.test_quotas import GPUS, LOW
 from workloads.forecast.selectors.start_estimate import start_estimate
-from workloads.plans.services.plans import apply_plan, plan_change, roll_back
+from workloads.plans.services.plans import apply_plan, plan_change, plan_inverse
 from workloads.state.models import Phase, Workload
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
@@ -59,7 +59,7 @@ def test_what_a_plan_says_no_longer_fits_waits_until_the_plan_is_rolled_back(pro
     assert third.running_pods == 1, "the quota admits what fits"
     assert fresh(second).phase == Phase.PENDING
     assert product.pods_of(second) == []
-    apply_plan(plan=roll_back(plan=applied, actor=product.actor), actor=product.actor)
+    apply_plan(plan=plan_inverse(plan=applied, actor=product.actor), actor=product.actor)
     product.reconcile()
     assert limit_of(product, project) == "8"
     product.until(second, lambda row: row.phase == Phase.RUNNING)

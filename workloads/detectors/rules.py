@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from portal.kit.pages.formatting import duration_text
+from portal.kit.pages.formatting import duration_text, gpus_text
 from scheduling.forecast.headroom import NodeGpus, PodMove, helpful_moves
-from workloads.forecast.rules.messages import gpu_time_text, gpus_text
+from workloads.forecast.rules.messages import gpu_time_text
 from workloads.state.rules import HOLDING, WAITING
 
 

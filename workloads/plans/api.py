@@ -50,8 +50,8 @@ from workloads.plans.services.plans import (
     basis_conflict,
     discard_plan,
     plan_change,
+    plan_inverse,
     plan_page,
-    roll_back,
     set_approval,
 )
 
@@ -232,7 +232,7 @@ class PlanRollback(Route):
     def post(self, request: Request, plan_id: str) -> Response:
         """The plan of the inverse, open."""
         actor = actor_of(request)
-        back = roll_back(plan=_plan_or_404(request, plan_id), actor=actor)
+        back = plan_inverse(plan=_plan_or_404(request, plan_id), actor=actor)
         return Response(plan_json(back, actor), status=201)
 
 

@@ -45,8 +45,8 @@ from workloads.plans.services.plans import (
     discard_plan,
     plan_again,
     plan_change,
+    plan_inverse,
     plan_page,
-    roll_back,
     subject_of,
 )
 
@@ -237,7 +237,7 @@ def plan_discard(request: HttpRequest, plan_id: UUID) -> HttpResponse:
 @_refused_on_its_page
 def plan_roll_back(request: HttpRequest, plan_id: UUID) -> HttpResponse:
     """Open the plan of the inverse change."""
-    back = roll_back(plan=_plan_or_404(request, plan_id), actor=actor_of(request))
+    back = plan_inverse(plan=_plan_or_404(request, plan_id), actor=actor_of(request))
     return redirect("workloads:plan", plan_id=back.pk)
 
 

@@ -12,11 +12,11 @@ from uuid import UUID
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from clusters.watch.models import ObservedObject, ObservedPod
-from portal.kit.pages.formatting import duration_text
+from portal.kit.pages.formatting import duration_text, gpus_text
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
 from tenants.access.selectors import can
-from workloads.forecast.rules.messages import gpu_time_text, gpus_text
+from workloads.forecast.rules.messages import gpu_time_text
 from workloads.forecast.selectors.waiting import queue_position
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.state.models import EventType, Phase, Workload, WorkloadEvent

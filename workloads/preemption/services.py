@@ -21,7 +21,8 @@ from clusters.inventory.models import Cluster
 from clusters.ports.flavour import PodStatusReason
 from clusters.ports.gateway import Manifest
 from clusters.watch.models import ClusterEvent, ObservedPod
-from workloads.forecast.rules.messages import gpu_time_text, gpus_text
+from portal.kit.pages.formatting import gpus_text
+from workloads.forecast.rules.messages import gpu_time_text
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.preemption.selectors import ONE_DECISION, UID, Preemptor, objects_among, preemptor_of, was_moved
 from workloads.state.models import EventType, Workload, WorkloadEvent

@@ -35,7 +35,7 @@ from workloads.notifications.models import Notice
 from workloads.notifications.services.delivery import send_notice
 from workloads.plans.selectors import Change, Effect, PlanKind
 from workloads.plans.services import quota_plans
-from workloads.plans.services.plans import rolled_back
+from workloads.plans.services.plans import trial_savepoint
 from workloads.plans.services.setting_plans import owner_scope, setting_requests
 from workloads.quota_requests.models import QuotaRequest, QuotaRequestState, end_of
 from workloads.quota_requests.selectors import (
@@ -355,7 +355,7 @@ def _notify(row: QuotaRequest, type_: str, title: str, text: str, **audience: st
 def _plan_effect(change: Change, actor: Actor) -> Effect:
     """That of the quota, once the decision itself was tried."""
     found = quota_plans.effect(planned_grant(change), actor)
-    with rolled_back():
+    with trial_savepoint():
         _decide_as(change, actor)
     return found
 

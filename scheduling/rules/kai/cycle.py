@@ -306,7 +306,7 @@ class _KaiCycle:
 
     def _evictable(self, queue: str, taker: str, cause: Cause) -> VictimQueue:
         """A queue's preemptible work in victim order, by minimum runtime; computed again once the queue loses some."""
-        least = self._protection.least(queue, taker, cause)
+        least = self._protection.min_runtime_against(queue, taker, cause)
         kept = self._leaves.setdefault(queue, {})
         if least not in kept:
             kept[least] = self._units(queue, least)
@@ -314,9 +314,9 @@ class _KaiCycle:
 
     def _units(self, queue: str, least: int) -> VictimQueue:
         """The same; cached across cycles if no minimum runtime applies and only whole groups were evicted."""
-        if self._protection.spares_work(least):
+        if self._protection.may_protect(least):
             groups = map(self._staying, self._preemptible(queue))
-            return by_unit(groups, spares=lambda group: self._protection.spares(group.started, least))
+            return by_unit(groups, spares=lambda group: self._protection.protects(group.started, least))
         robbed = self._robbed.get(queue, ())
         if any(map(self._is_robbed_of_some, robbed)):
             return by_unit(map(self._staying, self._preemptible(queue)))

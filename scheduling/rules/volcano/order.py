@@ -167,7 +167,7 @@ class VolcanoOrder:
 
     def _spares(self, assignment: Assignment, action: Cause) -> bool:
         started = assignment.group.started if assignment.pod.started is None else assignment.pod.started
-        return self._protection.spares(started, self._protection.carried(assignment.group, action))
+        return self._protection.protects(started, self._protection.min_runtime_of_pods(assignment.group, action))
 
     def _gives(self, name: str) -> bool:
         queue = self._queues.get(name)

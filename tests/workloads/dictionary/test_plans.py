@@ -28,7 +28,7 @@ from workloads.dictionary.services.changes import (
 )
 from workloads.dictionary.services.plans import plan_preset, plan_priority_change, plan_type_change
 from workloads.plans.models import Plan, PlanState
-from workloads.plans.services.plans import apply_plan, discard_plan, roll_back
+from workloads.plans.services.plans import apply_plan, discard_plan, plan_inverse
 from workloads.state.models import Phase, Workload
 from workloads.submission.services import submit
 
@@ -196,7 +196,7 @@ def test_a_plan_is_applied_once_and_moves_every_clusters_generation(as_admin: Ac
 
 def rolled_back(plan: Plan, actor: Actor) -> None:
     """Apply the plan, then the plan of its inverse."""
-    apply_plan(plan=roll_back(plan=apply_plan(plan=plan, actor=actor), actor=actor), actor=actor)
+    apply_plan(plan=plan_inverse(plan=apply_plan(plan=plan, actor=actor), actor=actor), actor=actor)
 
 
 def dictionary() -> dict[str, tuple[object, ...]]:
@@ -237,7 +237,7 @@ def test_a_rollback_is_refused_while_a_workload_uses_the_entry_that_it_would_ret
     apply_plan(plan=plan, actor=as_admin)
     WorkloadFactory(project=llm_team, name="now", priority=Priority.objects.get(name="urgent"))
     with pytest.raises(Conflict) as refusal:
-        roll_back(plan=Plan.objects.get(), actor=as_admin)
+        plan_inverse(plan=Plan.objects.get(), actor=as_admin)
     assert refusal.value.problems[0].allowed == ("workload llm-team/now",)
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from portal.kit.pages.formatting import gpus_text
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Limit, Resources
-from workloads.forecast.rules.messages import gpus_text, pend_sentence
+from workloads.forecast.rules.messages import pend_sentence
 
 LABELS = {"q": "project llm-team"}
 EIGHT = Resources.of(gpu=8)

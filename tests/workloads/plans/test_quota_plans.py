@@ -16,7 +16,7 @@ from tests.factories.tenants import GPU, ProjectFactory, ProjectQuotaFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, job, spec_of
 from workloads.plans.models import Plan, PlanState
 from workloads.plans.selectors import plan_reclaims, visible_plans
-from workloads.plans.services.plans import apply_plan, plan_change, roll_back
+from workloads.plans.services.plans import apply_plan, plan_change, plan_inverse
 from workloads.state.models import Phase, Workload
 
 pytestmark = pytest.mark.django_db
@@ -85,7 +85,7 @@ def test_an_applied_plan_sets_the_quota_once_and_its_rollback_restores_the_row(
     with pytest.raises(Conflict) as again:
         apply_plan(plan=plan, actor=as_admin)
     assert again.value.code == "plan_closed"
-    back = roll_back(plan=applied, actor=as_admin)
+    back = plan_inverse(plan=applied, actor=as_admin)
     assert (back.title, back.rolls_back) == ("Roll back: Quota of llm-team in h100", applied)
     assert ProjectQuota.objects.get().gpu_deserved == 2 * GPU
     apply_plan(plan=back, actor=as_admin)
@@ -97,7 +97,7 @@ def test_the_rollback_of_a_first_quota_removes_it(llm_team: Project, a100: NodeP
     plan = plan_change(kind="project_quota", change=quota(pool="a100", gpu_deserved=GPU), actor=as_admin)
     applied = apply_plan(plan=plan, actor=as_admin)
     assert ProjectQuota.objects.filter(node_pool=a100).exists()
-    apply_plan(plan=roll_back(plan=applied, actor=as_admin), actor=as_admin)
+    apply_plan(plan=plan_inverse(plan=applied, actor=as_admin), actor=as_admin)
     assert not ProjectQuota.objects.filter(node_pool=a100).exists()
 
 
@@ -105,7 +105,7 @@ def test_a_rollback_warns_of_what_changed_since(llm_team: Project, as_admin: Act
     plan = plan_change(kind="project_quota", change=quota(gpu_deserved=2 * GPU), actor=as_admin)
     applied = apply_plan(plan=plan, actor=as_admin)
     ProjectQuota.objects.update(gpu_deserved=3 * GPU)
-    back = roll_back(plan=applied, actor=as_admin)
+    back = plan_inverse(plan=applied, actor=as_admin)
     assert "Changed since this plan was applied: " in back.effect["warnings"][0]
     assert "2 GPUs deserved" in back.effect["warnings"][0]
 
@@ -157,7 +157,7 @@ def test_several_quotas_are_one_plan_in_an_order_that_keeps_enforced_sums(
     assert sums["projects of research"] == (4, 12)
     applied = apply_plan(plan=plan, actor=as_admin)
     assert ProjectQuota.objects.get(project=other).gpu_deserved == 10 * GPU
-    apply_plan(plan=roll_back(plan=applied, actor=as_admin), actor=as_admin)
+    apply_plan(plan=plan_inverse(plan=applied, actor=as_admin), actor=as_admin)
     assert not ProjectQuota.objects.filter(project=other).exists()
     assert DepartmentQuota.objects.get(department=research, node_pool=h100).gpu_deserved == 8 * GPU
 

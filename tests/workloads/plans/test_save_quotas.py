@@ -15,7 +15,7 @@ from tests.factories.cast import Ledger, acting
 from tests.factories.tenants import GPU
 from tests.tenants.quotas.test_quotas_page import PAGE, cell, cells, read, words
 from workloads.plans.models import Plan
-from workloads.plans.services.plans import apply_plan, roll_back
+from workloads.plans.services.plans import apply_plan, plan_inverse
 
 pytestmark = pytest.mark.django_db
 Clients = Callable[[User], Client]
@@ -61,7 +61,7 @@ def test_saving_opens_one_plan_of_all_edited_cells(
     applied = apply_plan(plan=plan, actor=acting(admin))
     assert ProjectQuota.objects.get(project=llm_team).gpu_deserved == 10 * GPU
     assert DepartmentQuota.objects.get(department=research).rank == "high"
-    apply_plan(plan=roll_back(plan=applied, actor=acting(admin)), actor=acting(admin))
+    apply_plan(plan=plan_inverse(plan=applied, actor=acting(admin)), actor=acting(admin))
     assert ProjectQuota.objects.get(project=llm_team).gpu_deserved == 4 * GPU
 
 

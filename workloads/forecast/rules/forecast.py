@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from clusters.ports.flavour import Guarantee
 from portal.kit.errors import Problem
+from portal.kit.pages.formatting import gpus_text
 from scheduling.forecast.quota_only import UnplacedPods, unplaced_pods
 from scheduling.model.decisions import Outcome
 from scheduling.model.reasons import Reason
@@ -18,21 +19,21 @@ from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.shortage import PODS
 from workloads.dictionary.rules.resolution import Effective
 from workloads.forecast.rules.estimates import CheaperVictim, EvictionOdds
-from workloads.forecast.rules.messages import Doubt, DoubtCode, amount_text, doubt, gpu_time_text, gpus_text
+from workloads.forecast.rules.messages import Doubt, DoubtCode, amount_text, doubt, gpu_time_text
 from workloads.forecast.rules.reasons import short_of_department_quota, short_of_quota
 
 if TYPE_CHECKING:
     from workloads.state.models import Workload
 
-PATIENCE: Final = timedelta(seconds=30)
+WAIT_IN_POOL: Final = timedelta(seconds=30)
 """How long a workload stays in a pool that, by the model, does not let it start."""
-DOUBT: Final = timedelta(minutes=5)
+WAIT_FOR_START: Final = timedelta(minutes=5)
 """How long it stays where, by the model, it starts: longer than victims usually take to end."""
 
 
 def its_turn_is_over(*, waited: timedelta, starts_here: bool) -> bool:
     """Has its present pool had the time it gets?"""
-    return waited >= (DOUBT if starts_here else PATIENCE)
+    return waited >= (WAIT_FOR_START if starts_here else WAIT_IN_POOL)
 
 
 def waited_in_pool(*, now: datetime, waits_since: datetime, pool_since: datetime | None) -> timedelta:

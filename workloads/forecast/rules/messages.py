@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from portal.kit.pages.formatting import gpus_text
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import DIMENSIONS, MILLI, Limit, Resources, decimal_text
 from scheduling.state.shortage import PODS
@@ -39,12 +40,6 @@ def memory_text(amount: int, *, up: bool = False) -> str:
     unit, size = ("GiB", GIB) if amount >= GIB or not amount else ("MiB", MIB)
     tenths = -(-amount * 10 // size) if up else amount * 10 // size
     return f"{decimal_text(tenths, 10)} {unit}"
-
-
-def gpus_text(milli: int) -> str:
-    """ "1 GPU", "0.5 GPUs"."""
-    text = decimal_text(milli)
-    return f"{text} GPU" if text == "1" else f"{text} GPUs"
 
 
 def gpu_time_text(gpu_seconds: float) -> str:

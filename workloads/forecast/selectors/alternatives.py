@@ -13,6 +13,7 @@ from clusters.connection.services.scheduler_config import unserved_because
 from clusters.inventory.models import Cluster, NodePool
 from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import ValidationFailed
+from portal.kit.pages.formatting import gpus_text
 from portal.kit.security.actors import Actor
 from scheduling.forecast.cycle import FLAVOURS, preview
 from scheduling.forecast.quota_only import unplaced_pods
@@ -25,7 +26,7 @@ from tenants.organisation.models import Project
 from workloads.dictionary.rules.resolution import Effective, Level, Source
 from workloads.dictionary.selectors import current_dictionary, effective_as, level_of
 from workloads.forecast.rules.forecast import Alternative, ForecastVictim
-from workloads.forecast.rules.messages import GIB, amount_text, gpu_time_text, gpus_text, pend_sentence
+from workloads.forecast.rules.messages import GIB, amount_text, gpu_time_text, pend_sentence
 from workloads.forecast.selectors.eviction_risk import named_victims
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.placement_validation import missing_on_nodes

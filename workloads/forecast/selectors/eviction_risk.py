@@ -18,7 +18,7 @@ from scheduling.forecast.cycle import preview
 from scheduling.model.decisions import Evict, Outcome
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.snapshot import PodGroup, Snapshot
-from scheduling.state.min_runtime import is_guaranteed
+from scheduling.state.min_runtime import any_min_runtime
 from scheduling.state.workspace import OutOfTime
 from tenants.access.selectors import Access, access_for, visible_among
 from workloads.forecast.rules.estimates import PERIOD, WITHIN, CheaperVictim, EvictionOdds, RunOdds
@@ -164,7 +164,7 @@ def cheaper_victim(
     runtime may protect is left out.
     """
     costly = max((each for each in victims if not each.moved), key=lambda each: each.gpu_hours_at_risk, default=None)
-    if costly is None or costly.workload is None or is_guaranteed(basis.snapshot):
+    if costly is None or costly.workload is None or any_min_runtime(basis.snapshot):
         return None
     key, outcome = str(costly.workload.pk), basis.outcome
     evicted = next(each.victim for each in outcome.victims if workload_of(each.victim.name) == key)

@@ -35,7 +35,7 @@ from tenants.organisation.selectors import with_current_cluster
 from workloads.dictionary.rules.resolution import Effective
 from workloads.dictionary.selectors import category_of
 from workloads.forecast.rules.forecast import (
-    PATIENCE,
+    WAIT_IN_POOL,
     Alternative,
     Forecast,
     ForecastBasis,
@@ -238,7 +238,7 @@ def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome, la
     why = pend_sentence(outcome.pend, pool=first.name, labels=labels) if outcome.pend else "waits"
     if hold := _deferral(stage, first, outcome):
         why = f"waits: {hold}"
-    sentence = turn_sentence(found.sentence, first=first.name, why=why, patience=PATIENCE.seconds)
+    sentence = turn_sentence(found.sentence, first=first.name, why=why, patience=WAIT_IN_POOL.seconds)
     return replace(found, sentence=sentence)
 
 

@@ -26,7 +26,7 @@ from scheduling.forecast.cycle import FLAVOURS, preview
 from scheduling.model.decisions import Outcome
 from scheduling.model.preemptibility import MIN_RUNTIME_CAUSES, Preemptibility
 from scheduling.model.snapshot import PodGroup, Snapshot
-from scheduling.state.min_runtime import is_guaranteed, protected_until
+from scheduling.state.min_runtime import any_min_runtime, protected_until
 from scheduling.state.workspace import OutOfTime
 from tenants.organisation.models import Project
 from tenants.quotas.models import IdleLimit, RuntimeLimit, TimeLimit
@@ -246,7 +246,7 @@ def min_runtime_sentences(snapshot: Snapshot, candidates: Sequence[PodGroup], fl
 
     Nothing where the time budget is over before that is known.
     """
-    if not is_guaranteed(snapshot):
+    if not any_min_runtime(snapshot):
         return ()
     try:
         found = preview(snapshot.at(None), *candidates, flavour=flavour).victims

@@ -26,7 +26,7 @@ from scheduling.forecast.cycle import FLAVOURS, cycle, preview
 from scheduling.model.decisions import Evict, Outcome, OutcomeKind
 from scheduling.model.snapshot import Snapshot
 from scheduling.state.workspace import OutOfTime
-from workloads.forecast.rules.forecast import PATIENCE, its_turn_is_over, waited_in_pool
+from workloads.forecast.rules.forecast import WAIT_IN_POOL, its_turn_is_over, waited_in_pool
 from workloads.forecast.rules.messages import pend_sentence
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pod_groups import groups_of, pod_group_request
@@ -70,7 +70,7 @@ def _waiting(now: datetime) -> Iterator[Workload]:
         deleted_at=None,
         allocated_gpu_milli=0,
         running_pods=0,
-        phase_at__lte=now - PATIENCE,
+        phase_at__lte=now - WAIT_IN_POOL,
         node_pools__1__isnull=False,
         project__cluster__state=ClusterState.ACTIVE,
         project__cluster__observed_at__gte=now - STALE,
@@ -78,7 +78,7 @@ def _waiting(now: datetime) -> Iterator[Workload]:
     )
     rows = rows.select_related("project__cluster", "project__department", "priority")
     for workload in rows.order_by("-priority_value", "created_at"):
-        if _waited(workload, now) >= PATIENCE and not _has_a_node(workload):
+        if _waited(workload, now) >= WAIT_IN_POOL and not _has_a_node(workload):
             yield workload
 
 

@@ -146,15 +146,15 @@ def discard_plan(*, plan: Plan, actor: Actor) -> Plan:
     return plan
 
 
-def roll_back(*, plan: Plan, actor: Actor) -> Plan:
+def plan_inverse(*, plan: Plan, actor: Actor) -> Plan:
     """Plan the inverse of an applied plan. It warns of what changed since then.
 
     Conflict where the plan is not applied or has no inverse.
     """
-    return with_external_calls(lambda: _roll_back(plan, actor))
+    return with_external_calls(lambda: _plan_inverse(plan, actor))
 
 
-def _roll_back(plan: Plan, actor: Actor) -> Plan:
+def _plan_inverse(plan: Plan, actor: Actor) -> Plan:
     with audited_transaction(actor=actor, action="plan.create", entity_type="plan", entity_name=plan.title):
         require_scopes(_scopes(plan), actor)
         if plan.state != PlanState.APPLIED:
@@ -173,7 +173,7 @@ def _roll_back(plan: Plan, actor: Actor) -> Plan:
 def plan_again(*, plan: Plan, actor: Actor) -> Plan:
     """Plan the same change on the rows of now. Raises what planning it would raise."""
     if plan.rolls_back:
-        return roll_back(plan=plan.rolls_back, actor=actor)
+        return plan_inverse(plan=plan.rolls_back, actor=actor)
     return plan_change(kind=plan.kind, change=plan.change, actor=actor)
 
 
@@ -217,7 +217,7 @@ def execute_plan(*, plan: Plan, actor: Actor) -> None:
 
 
 @contextmanager
-def rolled_back() -> Iterator[None]:
+def trial_savepoint() -> Iterator[None]:
     """A savepoint whose writes are taken back at its end, so that a service can be run for its effect alone."""
     with transaction.atomic():
         yield

@@ -48,7 +48,7 @@ from workloads.plans.selectors import (
     unfit,
     waiting_in,
 )
-from workloads.plans.services.plans import rolled_back
+from workloads.plans.services.plans import trial_savepoint
 from workloads.plans.services.setting_plans import (
     department_sum,
     devices,
@@ -292,7 +292,7 @@ def effect(change: Change, actor: Actor) -> Effect:
     objects = {pk: objects_on(cluster) for pk, cluster in clusters.items()}
     pools = list(dict.fromkeys(edit.pool for edit in edits))
     unfit_before, sums_before, reclaims = unfit(waiting, projects), _sums(edits), reclaimable_gpus(pools)
-    with rolled_back():
+    with trial_savepoint():
         warnings = _set_all(edits, change.get("reason", ""), actor)
         unfit_after, sums_after = unfit(waiting, projects), _sums(edits)
         changed_reclaims = reclaim_changes(reclaims, reclaimable_gpus(pools))

@@ -39,7 +39,7 @@ from workloads.plans.selectors import (
     unfit,
     waiting_in,
 )
-from workloads.plans.services.plans import rolled_back
+from workloads.plans.services.plans import trial_savepoint
 from workloads.state.models import DesiredPhase
 from workloads.state.rules import WAITING
 from workloads.state.selectors.usage import live
@@ -120,7 +120,7 @@ class SettingPlan(ABC):
         """Run the change in a savepoint and compare."""
         reach = self.reach(change)
         before = self._readings(change, reach)
-        with rolled_back():
+        with trial_savepoint():
             warnings = [str(each.message) for each in self.apply(change, actor)]
             after = self._readings(change, self.reach(change))
             warnings += self.notes(change)
