@@ -210,8 +210,8 @@ def submit_native(
     try:
         if dry_run or form is not Format.TABLE:
             return api.post(path, body, key=key, dry_run=dry_run)
-        rehearsed = unless_busy(lambda: api.post(path, body, key=key, dry_run=True))
-        return with_preview(api.post(path, body, key=key), rehearsed)
+        tried = unless_busy(lambda: api.post(path, body, key=key, dry_run=True))
+        return with_preview(api.post(path, body, key=key), tried)
     except ApiError as refusal:
         refusal.flags = FLAGS
         raise

@@ -78,7 +78,7 @@ api_patterns = [
     path("v1/clusters", Clusters.as_view()),
     path("v1/clusters/<uuid:cluster_id>", ClusterDetail.as_view()),
     path("v1/clusters/<uuid:cluster_id>/syncs", Syncs.as_view()),
-    path("v1/clusters/<uuid:cluster_id>/sync-rehearsals", DryRuns.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/sync-dry-runs", DryRuns.as_view()),
     path("v1/clusters/<uuid:cluster_id>/differences", Differences.as_view()),
     path("v1/clusters/<uuid:cluster_id>/differences/repair", Repairs.as_view()),
     path("v1/clusters/<uuid:cluster_id>/differences/adopt", Adoptions.as_view()),

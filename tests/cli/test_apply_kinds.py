@@ -1,4 +1,4 @@
-"""`rung apply` of every kind: made, exported the same, failing one by one, rehearsed, translated from Kubernetes."""
+"""`rung apply` of every kind: made, exported the same, failing one by one, dry runs, translated from Kubernetes."""
 
 from pathlib import Path
 from typing import Any

@@ -55,8 +55,8 @@ def test_each_document_has_its_own_key_and_a_key_of_ones_own_is_numbered(rung: R
         asked = ("submit", "-p", "llm-team", "-f", "-", "--idempotency-key", "run-7")
         assert asking(rung, portal, *asked, stdin=text).code == 0
     sent = [(each.path, each.headers["Idempotency-Key"]) for each in portal.asked if each.method == "POST"]
-    rehearsed, submitted = "/api/v2/workloads?dryRun=true", "/api/v2/workloads"
-    assert sent == [(rehearsed, "run-7-0"), (rehearsed, "run-7-1"), (submitted, "run-7-0"), (submitted, "run-7-1")]
+    tried, submitted = "/api/v2/workloads?dryRun=true", "/api/v2/workloads"
+    assert sent == [(tried, "run-7-0"), (tried, "run-7-1"), (submitted, "run-7-0"), (submitted, "run-7-1")]
 
 
 def test_a_portal_that_stays_busy_is_unreachable_after_the_last_retry(rung: Rung) -> None:

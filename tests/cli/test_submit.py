@@ -42,14 +42,14 @@ def test_several_manifests_are_all_good_or_none_is_submitted(signed_in: Rung) ->
     assert names() == {"one", "two"}
 
 
-def test_flags_make_a_native_workload_after_its_rehearsal(signed_in: Rung) -> None:
+def test_flags_make_a_native_workload_after_its_dry_run(signed_in: Rung) -> None:
     asked = ("submit", "train", "-i", "docker.io/a/b:1", "-g", "2", "--priority", "high")
-    rehearsed = signed_in(*asked, "--dry-run", "--", "python", "train.py")
-    assert rehearsed.code == 0, rehearsed.err
-    assert rehearsed.out.startswith("Would submit llm-team/train\n  Priority        high             (chosen)\n")
-    assert "If submitted now: Starts now in h100" in rehearsed.out
+    tried = signed_in(*asked, "--dry-run", "--", "python", "train.py")
+    assert tried.code == 0, tried.err
+    assert tried.out.startswith("Would submit llm-team/train\n  Priority        high             (chosen)\n")
+    assert "If submitted now: Starts now in h100" in tried.out
     assert names() == set()
-    assert "Requests: 1 pod, 2 GPUs" in rehearsed.out
+    assert "Requests: 1 pod, 2 GPUs" in tried.out
     assert signed_in(*asked, "--", "python", "train.py").code == 0
     made = Workload.objects.get()
     assert (made.name, made.type.name, made.gpu_milli, made.priority.name) == ("train", "Training", 2000, "high")

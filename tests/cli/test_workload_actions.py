@@ -81,7 +81,7 @@ def test_nothing_is_done_when_one_name_is_wrong(signed_in: Rung, submitted: Call
     assert Workload.objects.get(name="right").phase != Phase.STOPPING
 
 
-def test_a_copy_is_rehearsed_and_made(signed_in: Rung, submitted: Callable[[str], Workload]) -> None:
+def test_a_copy_has_a_dry_run_and_is_made(signed_in: Rung, submitted: Callable[[str], Workload]) -> None:
     submitted("original")
     assert "Would submit llm-team/other" in signed_in("clone", "original", "--name", "other", "--dry-run").out
     assert not Workload.objects.filter(name="other").exists()
@@ -122,8 +122,8 @@ def test_another_priority_for_several_workloads_says_what_it_means(
     signed_in: Rung, submitted: Callable[[str], Workload]
 ) -> None:
     first, second = submitted("first"), submitted("second")
-    rehearsed = signed_in("update", "first", "--priority", "very-high", "--dry-run")
-    assert (rehearsed.code, f"Would change from {first.priority.name} to very-high." in rehearsed.out) == (0, True)
+    tried = signed_in("update", "first", "--priority", "very-high", "--dry-run")
+    assert (tried.code, f"Would change from {first.priority.name} to very-high." in tried.out) == (0, True)
     assert not Workload.objects.filter(priority__name="very-high").exists()
     assert signed_in("update", "first", "second", "--priority", "very-high", "-o", "name").out.split() == [
         "llm-team/first",
@@ -142,8 +142,8 @@ def test_a_dry_run_says_what_another_priority_of_a_waiting_workload_does(
 ) -> None:
     first = submitted("first")
     Cluster.objects.filter(pk=first.project.cluster_id).update(observed_at=timezone.now())
-    rehearsed = signed_in("update", "first", "--priority", "low", "--dry-run", "-o", "json")
-    message = rehearsed.data[0]["message"]
+    tried = signed_in("update", "first", "--priority", "low", "--dry-run", "-o", "json")
+    message = tried.data[0]["message"]
     assert "No pod of it runs, so the change takes effect immediately and may evict other workloads. " in message
     assert message.endswith("Estimate: with low (40) it starts now without evictions.")
 

@@ -192,7 +192,7 @@ def test_a_refused_field_is_their_bad_request_with_compliance_issues(runai: Runa
     assert (issue.var_field, issue.rule) == ("spec.priorityClass", "options")
 
 
-def test_a_rehearsal_answers_typed_with_a_forecast_beside_it(runai: RunaiClient, llm_team: Project) -> None:
+def test_a_dry_run_answers_typed_with_a_forecast_beside_it(runai: RunaiClient, llm_team: Project) -> None:
     sent = training(llm_team)
     answer = runai.api_client.call_api(
         resource_path="/api/v1/workloads/trainings", method="POST", body=sent, query_params=[("dryRun", True)]

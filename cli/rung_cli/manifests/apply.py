@@ -89,9 +89,9 @@ def plan(wanted: Sequence[DeclaredObject], server: ServerState, *, prune: bool =
 
 
 def check_plan(server: ServerState, steps: Sequence[PlannedChange]) -> Iterator[PlannedChange]:
-    """Each step as the server rehearses it, by itself, on how things are now.
+    """A dry run of each step by the server, by itself, on how things are now.
 
-    What names a thing that is still to be made cannot be rehearsed. What is refused while something that it hangs
+    What names a thing that is still to be made has no dry run. What is refused while something that it hangs
     together with changes, too, may be accepted after that: neither is called refused.
     """
     changing = [step for step in steps if step.changes]

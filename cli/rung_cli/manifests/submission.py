@@ -1,4 +1,4 @@
-"""Documents on their way to the server: rehearsed all before the first is submitted, each under a key of its own."""
+"""Submission of documents: a dry run of all of them comes first, and each has an idempotency key of its own."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,18 +33,18 @@ class ManifestSubmission:
         bodies = [self._body(document) for document in self.documents]
 
         def try_out(number: int) -> Any:
-            return self._post(bodies[number], number, rehearse=True)
+            return self._post(bodies[number], number, dry_run=True)
 
         if dry_run or len(bodies) > 1:
-            rehearsed = self._each(try_out)
+            tried = self._each(try_out)
         elif self.format is Format.TABLE:
-            rehearsed = self._each(lambda number: unless_busy(lambda: try_out(number)))
+            tried = self._each(lambda number: unless_busy(lambda: try_out(number)))
         if dry_run:
-            return rehearsed
+            return tried
         made = self._one_after_another(bodies)
         if self.format is not Format.TABLE:
             return made
-        return [with_preview(*each) for each in zip(made, rehearsed, strict=True)]
+        return [with_preview(*each) for each in zip(made, tried, strict=True)]
 
     def explain(self) -> list[Any]:
         """What each of them would become, and what would happen to it."""
@@ -57,7 +57,7 @@ class ManifestSubmission:
         for number, body in enumerate(bodies):
             self._progress("Submitting", number)
             try:
-                made.append(self._post(body, number, rehearse=False))
+                made.append(self._post(body, number, dry_run=False))
             except ApiError as refusal:
                 refusal.where = str(self.documents[number])
                 if made:
@@ -67,9 +67,9 @@ class ManifestSubmission:
         progress("")
         return made
 
-    def _post(self, body: Any, number: int, *, rehearse: bool) -> Any:
+    def _post(self, body: Any, number: int, *, dry_run: bool) -> Any:
         numbered = self.key if len(self.documents) == 1 or not self.key else f"{self.key}-{number}"
-        return self.api.post("v2/workloads", body, key=numbered, dry_run=rehearse)
+        return self.api.post("v2/workloads", body, key=numbered, dry_run=dry_run)
 
     def _each(self, ask: Callable[[int], Any]) -> list[Any]:
         """Submit every document; print the refusals of all of them."""

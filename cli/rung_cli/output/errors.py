@@ -42,7 +42,7 @@ def _problems(error: ApiError) -> dict[str, tuple[list[str], list[str]]]:
 
 
 def _print_forecast(forecast: object) -> None:
-    """A refused rehearsal knows how much all pods request, and what would start."""
+    """The answer of a refused dry run has how much all pods request, and what would start."""
     if isinstance(forecast, dict):
         if wanted := forecast.get("requested"):
             note(f"  Requests: {requested(wanted)}")

@@ -1,4 +1,4 @@
-"""How a submission, a rehearsal of one and an explanation are shown."""
+"""How a submission, a dry run of one and an explanation are shown."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -40,9 +40,9 @@ def show_submitted(out: Output, answers: Sequence[Mapping[str, Any]], *, project
             _show_values(out, each)
 
 
-def with_preview(answer: Mapping[str, Any], rehearsed: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_preview(answer: Mapping[str, Any], dry_run: Mapping[str, Any]) -> Mapping[str, Any]:
     """The answer to a submission with the forecast of the dry run before it, to be shown as such."""
-    return {**answer, PREVIEW: rehearsed.get("forecast")}
+    return {**answer, PREVIEW: dry_run.get("forecast")}
 
 
 def name_in(answer: Mapping[str, Any]) -> str:

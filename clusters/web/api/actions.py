@@ -94,7 +94,7 @@ class DryRuns(Route):
 
     access = {"POST": ADMIN}
 
-    @operation("rehearse_cluster_sync", "Start a dry run of a reconcile", AcceptedSchema, 202)
+    @operation("dry_run_cluster_sync", "Start a dry run of a reconcile", AcceptedSchema, 202)
     def post(self, request: Request, cluster_id: UUID) -> Response:
         """A worker finds out and writes nothing; 409 while the cluster is paused."""
         request_dry_run(cluster=managed_cluster(request, cluster_id), actor=actor_of(request))

@@ -97,7 +97,7 @@ class SyncObjectSchema(serializers.Serializer[Any]):
 
 
 class SyncSchema(serializers.Serializer[Any]):
-    """One reconcile, or a rehearsal of one."""
+    """One reconcile, or a dry run of one."""
 
     id = serializers.IntegerField()
     state = serializers.CharField(help_text="running, succeeded, partial or failed.")

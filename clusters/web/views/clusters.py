@@ -248,7 +248,7 @@ def start_dry_run(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     require(actor, Permission.MANAGE_CLUSTERS)
     cluster = get_object_or_404(Cluster, name=name)
-    if copied := action_snippet(request, cluster_action_request(cluster, "sync-rehearsals")):
+    if copied := action_snippet(request, cluster_action_request(cluster, "sync-dry-runs")):
         return copied
     request_dry_run(cluster=cluster, actor=actor)
     messages.success(request, _("Dry run started. It appears below within seconds."))

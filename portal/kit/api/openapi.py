@@ -88,17 +88,17 @@ class RouteSchema(AutoSchema):
         return [DRY_RUN, KEY] if self.method == "POST" else [DRY_RUN, MATCH]
 
     def _get_response_bodies(self, direction: Any = "response") -> dict[str, Any]:
-        """What a write may answer besides: a rehearsal's 200, and what is wrong with any body."""
+        """What a write may answer besides: a dry run's 200, and what is wrong with any body."""
         bodies: dict[str, Any] = super()._get_response_bodies(direction)
         if not isinstance(self.view, Route) or self.method == "GET":
             return bodies
         if not self.view.access[self.method].reads:
-            bodies.setdefault("200", self._rehearsed(bodies))
+            bodies.setdefault("200", self._of_dry_run(bodies))
         for status in WRITING if self.method == "POST" else (*WRITING, "412"):
             bodies.setdefault(status, self._body(ErrorSchema, status))
         return dict(sorted(bodies.items()))
 
-    def _rehearsed(self, bodies: Mapping[str, Any]) -> dict[str, Any]:
+    def _of_dry_run(self, bodies: Mapping[str, Any]) -> dict[str, Any]:
         done = next((body for status, body in bodies.items() if status[0] == "2" and "content" in body), None)
         found = done or self._body(AcceptedSchema, "200")
         return {

@@ -1,4 +1,4 @@
-"""What every REST route is: a view that says who may ask, rehearses a write on request, and answers a retry once.
+"""What every REST route is: a view that says who may ask, makes dry runs of writes, and executes a retried write once.
 
 - `access` names the right each method needs and where; the matrix of routes is generated from it, and a route without
   it fails the build. The services check the same right.
@@ -126,7 +126,7 @@ class RoutePermission:
     `verb`: a value of `tenants.access.selectors.Permission`, empty where every signed-in subject may ask.
     `at`: what the path or the body names and the right must reach; `self` for one's own things, `somewhere` where
     holding the right anywhere is enough (lists show what it reaches), `nowhere` where no sign-in is needed.
-    `reads`: True for a POST that changes nothing: a read-only key may send it, and it is neither rehearsed nor kept.
+    `reads`: True for a POST that changes nothing: a read-only key may send it. It has no dry run and no stored answer.
     """
 
     verb: str = ""

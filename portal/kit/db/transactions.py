@@ -1,4 +1,4 @@
-"""One transaction around services that have their own: a rehearsal, or work that is bound to an idempotency key.
+"""One transaction around services that have their own: a dry run, or work that is bound to an idempotency key.
 
 No transaction waits for another system. A service calls one by `external_call`: the attempt is rolled back, the other
 system is called, and the attempt is repeated with its answer.

@@ -1,6 +1,6 @@
 """Pages of the console on top of services: they ask `permissions`, and a refusal is a message at its field.
 
-A form is rehearsed before it counts as valid: the service runs in a transaction that is rolled back, and what it
+A form counts as valid after a dry run: the service runs in a transaction that is rolled back, and what it
 refuses lands at the fields. The real run follows at the save; if another user was faster, the page says so.
 """
 

@@ -36,7 +36,7 @@ def test_a_sync_is_asked_for_and_recorded(robot: Robot, cluster: Cluster) -> Non
     assert AuditRecord.objects.filter(action="cluster.reconcile", actor_name="platform-robot").exists()
 
 
-@pytest.mark.parametrize("what", ["syncs", "sync-rehearsals"])
+@pytest.mark.parametrize("what", ["syncs", "sync-dry-runs"])
 def test_a_paused_cluster_is_409_with_its_reason(robot: Robot, cluster: Cluster, what: str) -> None:
     Cluster.objects.update(state=ClusterState.PAUSED, paused_reason="A different cluster responds at this address.")
     answer = robot.send("POST", path(cluster, what))
@@ -103,7 +103,7 @@ def test_deferring_preemptors_is_switched_once_and_shown(robot: Robot, cluster: 
     assert robot.send("PUT", path(cluster, "defer-preemptors"), {}).status_code in {400, 422}
 
 
-def test_a_rehearsed_act_changes_nothing(robot: Robot, cluster: Cluster) -> None:
+def test_a_dry_run_of_an_action_changes_nothing(robot: Robot, cluster: Cluster) -> None:
     records = AuditRecord.objects.count()
     for what in ("syncs", "pause"):
         assert robot.send("POST", f"{path(cluster, what)}?dryRun=true").status_code == 200
@@ -113,7 +113,7 @@ def test_a_rehearsed_act_changes_nothing(robot: Robot, cluster: Cluster) -> None
 
 def test_members_look_and_ask_for_nothing(member: Robot, cluster: Cluster, llm_team: Project) -> None:
     assert member.get(path(cluster, "syncs")).status_code == 200
-    for what in ("syncs", "sync-rehearsals", "pause", "unpause", "connection-test"):
+    for what in ("syncs", "sync-dry-runs", "pause", "unpause", "connection-test"):
         assert member.send("POST", path(cluster, what)).status_code == 403
 
 

@@ -88,7 +88,7 @@ def test_what_is_wrong_is_refused_at_its_field_and_nothing_is_kept(
     assert TOKEN not in answer.content.decode()
 
 
-def test_a_rehearsal_asks_the_cluster_and_keeps_nothing(robot: Robot, answers: Answering) -> None:
+def test_a_dry_run_asks_the_cluster_and_keeps_nothing(robot: Robot, answers: Answering) -> None:
     answer = robot.send("POST", "v1/clusters?dryRun=true", {"name": "real", **PARTS})
     assert (answer.status_code, answer.json()["name"]) == (200, "real")
     assert len(answers.opened) == 1

@@ -31,7 +31,7 @@ def told() -> list[tuple[str, str, str, str]]:
 @pytest.mark.parametrize(
     ("query", "headers"),
     [("", {}), ("?dryRun=true", {}), ("", {"Idempotency-Key": "one"})],
-    ids=["plain", "rehearsed", "with a key"],
+    ids=["plain", "dry run", "with a key"],
 )
 def test_one_record_says_who_sent_what_where(member: Robot, query: str, headers: dict[str, str]) -> None:
     assert member.send("POST", f"{ROLES}{query}", ROLE, **headers).status_code == 403

@@ -184,7 +184,7 @@ class TestRules:
         assert problem(answer) == (422, "/payload")
         assert most < 20 << 20
 
-    def test_a_rehearsal_makes_and_deletes_nothing(self, robot: Robot, rule: dict[str, Any]) -> None:
+    def test_a_dry_run_makes_and_deletes_nothing(self, robot: Robot, rule: dict[str, Any]) -> None:
         made = robot.send("POST", f"{RULES}?dryRun=true", rule)
         assert (made.status_code, made.json()["subjectId"]) == (200, "dana")
         held = Membership.objects.get()

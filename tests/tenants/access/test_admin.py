@@ -267,7 +267,7 @@ class TestServiceAccounts:
         assert secret not in page
         assert account.secret_hash not in page
 
-    def test_the_rehearsal_leaves_nothing_behind(self, console: Client) -> None:
+    def test_the_dry_run_leaves_nothing_behind(self, console: Client) -> None:
         self.make(console)
         assert ServiceAccount.objects.count() == 1
         assert AuditRecord.objects.filter(action="service-account.create").count() == 1

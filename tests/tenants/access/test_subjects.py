@@ -73,7 +73,7 @@ def test_a_text_that_no_name_holds_finds_nobody(robot: Robot, alice: User) -> No
     assert robot.get("v1/administration/access-keys?clientId=%00x").json() == {"accessKeys": []}
 
 
-def test_rehearsing_makes_nobody_and_resets_nothing(robot: Robot, alice: User) -> None:
+def test_a_dry_run_creates_no_account_and_resets_no_password(robot: Robot, alice: User) -> None:
     answer = robot.send("POST", "v1/users?dryRun=true", {"email": "dana@example.com"})
     assert (answer.status_code, answer.json()["username"]) == (200, "dana@example.com")
     assert robot.send("POST", f"v1/users/{alice.pk}/password?dryRun=true").status_code == 200

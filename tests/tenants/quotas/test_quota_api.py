@@ -1,4 +1,4 @@
-"""REST answers a change of quotas with what the console would warn of, rehearsed or not."""
+"""REST answers a change of quotas with what the console would warn of, in a dry run or not."""
 
 from typing import Any
 

@@ -147,7 +147,7 @@ def test_t68_an_id_that_is_none_is_404(robot: Robot, key: str) -> None:
         assert robot.get(f"v1/{path.format(key)}?metricType=TOTAL_GPU&{WINDOW}").status_code == 404
 
 
-def test_a_rehearsed_removal_leaves_the_cluster_as_it_is(robot: Robot, llm_team: Project) -> None:
+def test_a_dry_run_of_a_removal_leaves_the_cluster_as_it_is(robot: Robot, llm_team: Project) -> None:
     spare = Cluster.objects.create(name="spare", flavour="kai", backend="memory")
     response = robot.send("DELETE", f"v1/clusters/{spare.pk}?dryRun=true")
     assert (response.status_code, response["Rung-Dry-Run"]) == (200, "true")

@@ -57,7 +57,7 @@ def test_setting_all_of_an_entry_brings_what_is_absent_back_to_its_default(robot
     assert (answer["preemptionPolicy"], answer["description"]) == ("PreemptLowerPriority", "")
 
 
-def test_a_rehearsal_shows_the_plan_and_changes_nothing(robot: Robot) -> None:
+def test_a_dry_run_shows_the_plan_and_changes_nothing(robot: Robot) -> None:
     answer = robot.send("PATCH", f"{of('medium')}?dryRun=true", {"value": 85})
     assert answer.status_code == 200
     assert "replaced" in answer.json()["plan"]["sentence"]

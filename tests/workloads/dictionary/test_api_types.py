@@ -131,7 +131,7 @@ def test_a_type_with_a_fixed_pair_comes_back_as_it_was_or_not_at_all(robot: Robo
     assert robot.send("POST", TYPES, offered("NVCF", "run.ai", **own)).status_code == 201
 
 
-def test_a_rehearsal_withdraws_nothing_and_the_same_key_offers_once(robot: Robot) -> None:
+def test_a_dry_run_withdraws_nothing_and_the_same_key_offers_once(robot: Robot) -> None:
     row = WorkloadType.objects.get(name="PyTorchJob")
     assert robot.send("DELETE", f"{TYPES}/{row.pk}?dryRun=true").status_code == 200
     assert "PyTorchJob" in names(robot)

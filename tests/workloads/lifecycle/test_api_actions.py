@@ -139,7 +139,7 @@ def test_another_method_is_a_json_405(robot: Robot) -> None:
     assert robot.send("PATCH", "v1/workloads").json()["code"] == 405
 
 
-def test_a_rehearsed_batch_says_what_each_would_lose_and_changes_nothing(robot: Robot, llm_team: Project) -> None:
+def test_a_dry_run_of_a_batch_says_what_each_would_lose_and_changes_nothing(robot: Robot, llm_team: Project) -> None:
     hour_ago = timezone.now() - timedelta(hours=1)
     runs = WorkloadFactory(
         project=llm_team, name="runs", phase="Running", allocated_gpu_milli=8000, started_at=hour_ago, running_pods=1
@@ -159,7 +159,7 @@ def test_a_rehearsed_batch_says_what_each_would_lose_and_changes_nothing(robot: 
     assert "effects" not in robot.send("POST", BATCH, body).json()
 
 
-def test_a_rehearsed_deletion_names_what_is_foreign_nowhere(member: Robot, vision_team: Project) -> None:
+def test_a_dry_run_of_a_deletion_names_what_is_foreign_nowhere(member: Robot, vision_team: Project) -> None:
     foreign = WorkloadFactory(project=vision_team, name="foreign", phase="Running", allocated_gpu_milli=8000)
     answer = member.send("POST", f"{BATCH}?dryRun=true", {"ids": [str(foreign.pk), "x"], "action": "delete"}).json()
     assert (answer["effects"], [each["code"] for each in answer["failed"]]) == ([], [404, 404])

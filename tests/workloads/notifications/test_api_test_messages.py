@@ -26,7 +26,7 @@ def test_a_message_is_sent_and_the_servers_answer_told(robot: Robot) -> None:
     assert AuditRecord.objects.filter(action="notifications.try_channel").count() == 2
 
 
-def test_a_rehearsal_asks_the_server_and_sends_nothing(robot: Robot) -> None:
+def test_a_dry_run_asks_the_server_and_sends_nothing(robot: Robot) -> None:
     with mail_server() as server:
         channels.add_channel(name="mail", type_="email", config=config(server.port), actor=SYSTEM)
         answer = robot.send("POST", f"{PATH}?dryRun=true", {"to": "a@example.org"})

@@ -1,4 +1,4 @@
-"""Policies over REST: what is refused, what is rehearsed, and what a native submission hears of them."""
+"""Policies over REST: what is refused, dry runs, and what a native submission hears of them."""
 
 from typing import Any
 from uuid import uuid4
@@ -81,7 +81,7 @@ def test_a_change_of_nothing_that_is_there_is_404(robot: Robot) -> None:
 
 
 @pytest.mark.parametrize("parameter", ["validateOnly", "dryRun"])
-def test_checking_and_rehearsing_answer_what_it_would_be(robot: Robot, parameter: str) -> None:
+def test_checks_and_dry_runs_answer_what_it_would_be(robot: Robot, parameter: str) -> None:
     row = PolicyFactory()
     for method in ("PUT", "PATCH"):
         answer = robot.send(method, f"{PATH}?{parameter}=true", {"meta": HOUSE, "policy": LOW})
@@ -131,7 +131,7 @@ def test_a_native_submission_is_filled_by_the_nearest_default(member: Robot, llm
     assert (workload.priority.name, workload.priority_source) == ("medium", "policy")
 
 
-def test_a_rehearsed_native_submission_is_refused_alike(member: Robot, llm_team: Project) -> None:
+def test_a_dry_run_of_a_native_submission_is_refused_alike(member: Robot, llm_team: Project) -> None:
     PolicyFactory(document=LOW)
     answer = member.send("POST", "v1/workloads/trainings?dryRun=true", native(llm_team, priorityClass="high"))
     assert answer.status_code == 400

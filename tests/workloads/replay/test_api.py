@@ -50,7 +50,7 @@ def test_it_is_cancelled_once(robot: Robot, llm_team: Project) -> None:
     assert robot.get(PATH + "?sortBy=name&filterBy=status==Cancelled").json()["replays"][0]["id"] == key
 
 
-def test_a_rehearsal_keeps_nothing(robot: Robot, llm_team: Project) -> None:
+def test_a_dry_run_keeps_nothing(robot: Robot, llm_team: Project) -> None:
     assert robot.send("POST", f"{PATH}?dryRun=true", good(llm_team)).status_code == 200
     assert not Replay.objects.exists()
 

@@ -1,4 +1,4 @@
-"""Usage reports over REST: refusals, rehearsals, retries, and the file."""
+"""Usage reports over REST: refusals, dry runs, retries, and the file."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def test_times_without_a_zone_are_utc_and_null_is_as_absent(robot: Robot) -> Non
     assert (answer.json()["groupBy"], answer.json()["filterBy"]) == (None, [])
 
 
-def test_a_rehearsal_keeps_nothing_and_a_retry_keeps_one(robot: Robot) -> None:
+def test_a_dry_run_keeps_nothing_and_a_retry_keeps_one(robot: Robot) -> None:
     assert robot.send("POST", f"{PATH}?dryRun=true", GOOD).status_code == 200
     assert not Report.objects.exists()
     first, again = (robot.send("POST", PATH, GOOD, **{"Idempotency-Key": "k"}) for _ in range(2))

@@ -90,7 +90,7 @@ def test_the_forecast_of_a_dry_run_is_stored_to_be_compared(robot: Robot, llm_te
 
 
 @pytest.mark.parametrize("spec", [{"priorityClass": "urgent"}, {"image": "evil.example/x:1"}])
-def test_what_cannot_be_read_is_refused_as_without_a_rehearsal(
+def test_what_cannot_be_read_is_refused_as_without_a_dry_run(
     robot: Robot, llm_team: Project, spec: dict[str, Any]
 ) -> None:
     sent = body(llm_team, **spec)

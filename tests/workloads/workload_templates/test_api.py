@@ -1,4 +1,4 @@
-"""Templates and assets over REST: what is refused, what is rehearsed, and that policies rule after a template."""
+"""Templates and assets over REST: what is refused, dry runs, and that policies rule after a template."""
 
 from typing import Any
 from uuid import uuid4
@@ -84,7 +84,7 @@ def test_t68_what_is_not_named_or_not_there(robot: Robot, path: str, status: int
     assert robot.get(path).status_code == status
 
 
-def test_a_rehearsal_keeps_nothing(robot: Robot) -> None:
+def test_a_dry_run_keeps_nothing(robot: Robot) -> None:
     answer = robot.send(
         "POST", "v1/workload-templates/trainings?dryRun=true", {"meta": HOUSE, "spec": {"image": IMAGE}}
     )

@@ -232,7 +232,7 @@ class BatchAction(Route):
 
 
 def _effects(request: Request, wanted: Mapping[str, Any], actor: Actor) -> dict[str, Any]:
-    """What each would lose, where a suspension or deletion is only rehearsed."""
+    """What each would lose, where a suspension or deletion is a dry run."""
     verb = ENDING.get(wanted["action"])
     if verb is None or not flag_in(request.query_params, "dryRun"):
         return {}

@@ -75,7 +75,7 @@ def test_a_dry_run_of_a_removal_removes_nothing(robot: Robot, llm_team: Project)
     assert Department.objects.filter(name="kept").exists()
 
 
-def test_a_refused_retry_and_a_refused_rehearsal_are_recorded_as_any_refusal(
+def test_a_refused_retry_and_a_refused_dry_run_are_recorded_as_any_refusal(
     member: Robot, submitted: Callable[..., str]
 ) -> None:
     workload = submitted()

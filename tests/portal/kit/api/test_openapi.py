@@ -110,7 +110,7 @@ SERVED = {
     "/api/v1/clusters": {"get", "post"},
     "/api/v1/clusters/{cluster_id}": {"get", "put", "delete"},
     "/api/v1/clusters/{cluster_id}/syncs": {"get", "post"},
-    "/api/v1/clusters/{cluster_id}/sync-rehearsals": {"post"},
+    "/api/v1/clusters/{cluster_id}/sync-dry-runs": {"post"},
     "/api/v1/clusters/{cluster_id}/differences": {"get"},
     "/api/v1/clusters/{cluster_id}/differences/repair": {"post"},
     "/api/v1/clusters/{cluster_id}/differences/adopt": {"post"},

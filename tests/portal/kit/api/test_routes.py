@@ -1,4 +1,4 @@
-"""What holds for every REST route: rehearsals, retries, and a policy for each method."""
+"""What holds for every REST route: dry runs, retries, and a policy for each method."""
 
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
@@ -34,14 +34,14 @@ def test_every_method_names_the_right_it_needs(view: type[Route]) -> None:
 
 
 @pytest.mark.parametrize("view", routes(), ids=lambda view: view.__name__)
-def test_every_write_is_rehearsed_and_repeated_by_the_base(view: type[Route]) -> None:
+def test_the_base_makes_dry_runs_and_repeats_of_every_write(view: type[Route]) -> None:
     assert all(hasattr(getattr(view, name), WRAPPED) for name in ASKED[1:] if hasattr(view, name))
 
 
 def test_a_write_from_beside_the_base_is_wrapped_too() -> None:
     class Beside:
         def post(self) -> None:
-            """It knows nothing of rehearsals."""
+            """It knows nothing of dry runs."""
 
     class Made(Beside, Route):
         """A route with somebody else's method."""

@@ -68,7 +68,7 @@ def test_a_parameter_that_a_route_does_not_know_is_refused(robot: Robot, address
     assert answer.json()["errors"][0]["pointer"] == f"/{named}"
 
 
-def test_a_misspelt_rehearsal_writes_nothing(robot: Robot, llm_team: Project) -> None:
+def test_a_misspelt_dry_run_writes_nothing(robot: Robot, llm_team: Project) -> None:
     workload = WorkloadFactory(project=llm_team)
     answer = robot.send("DELETE", f"v2/workloads/{workload.pk}?dryrun=true")
     body = answer.json()

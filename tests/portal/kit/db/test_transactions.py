@@ -1,4 +1,4 @@
-"""A rehearsal, or work under an idempotency key: no transaction is open while another system is asked."""
+"""A dry run, or work under an idempotency key: no transaction is open while another system is asked."""
 
 from collections.abc import Callable
 
