@@ -346,9 +346,7 @@ class WorkloadV2WithSync(serializers.Serializer[Any]):
 
     workload = WorkloadV2Schema()
     syncInfo = SyncInfoSchema()
-    cautions = serializers.ListField(
-        child=serializers.CharField(), help_text="Beyond Run:ai: remarks on the scheduler."
-    )
+    cautions = serializers.ListField(child=serializers.CharField(), help_text="Beyond Run:ai: scheduler limits.")
 
 
 # Their client's enum is closed: a third mode is told as what may happen to the workload.
