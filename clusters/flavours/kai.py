@@ -136,7 +136,7 @@ class Kai:
         """Evicted by which pod and how, or the reason a pod group waits with KAI's own numbers."""
         return kai_status.interpret(pod, events)
 
-    def semantics(self) -> Sequence[Guarantee]:
+    def guarantees(self) -> Sequence[Guarantee]:
         return GUARANTEES
 
     def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:

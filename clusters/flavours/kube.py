@@ -194,7 +194,7 @@ class Kube:
                 return _refused(match.groupdict(), text)
         return pod_status.waiting_reason(pod)
 
-    def semantics(self) -> Sequence[Guarantee]:
+    def guarantees(self) -> Sequence[Guarantee]:
         return GUARANTEES
 
     def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:
@@ -320,8 +320,8 @@ class KubeGangs(Kube):
             return replace(found, whole=BY_GROUP in found.message)
         return replace(found, reason=GANG_INCOMPLETE) if WAITS_FOR_OTHERS in found.message else found
 
-    def semantics(self) -> Sequence[Guarantee]:
-        """What kube-scheduler keeps of Rung's promises where it knows gangs."""
+    def guarantees(self) -> Sequence[Guarantee]:
+        """What kube-scheduler keeps of Rung's guarantees where it knows gangs."""
         return GANG_GUARANTEES
 
 
@@ -362,8 +362,8 @@ def _object(kind: Kind, job: JobSpec, spec: Mapping[str, Any]) -> Manifest:
 
 
 _OWN: Final = {
-    promise.code: promise
-    for promise in (
+    guarantee.code: guarantee
+    for guarantee in (
         Guarantee(
             "priority_inside_project",
             "Priority applies only within the project",
@@ -394,4 +394,4 @@ _OWN: Final = {
         ),
     )
 }
-GANG_GUARANTEES: Final = tuple(_OWN.get(promise.code, promise) for promise in GUARANTEES)
+GANG_GUARANTEES: Final = tuple(_OWN.get(guarantee.code, guarantee) for guarantee in GUARANTEES)

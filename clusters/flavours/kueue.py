@@ -91,7 +91,7 @@ class Kueue:
             "kinds that Kueue manages, and its eviction settings",
             facts_of=kueue_capabilities.facts_of,
             warnings_of=kueue_capabilities.admin_warnings,
-            promises_of=guarantees_of,
+            guarantees_of=guarantees_of,
             cautions_of=kueue_capabilities.forecast_warnings,
             fair_sharing=kueue_capabilities.fair_sharing,
             assumption=kueue_capabilities.assumption,
@@ -149,7 +149,7 @@ class Kueue:
         """Evicted by which workload and how, waiting in which queue for how much, or admitted and without a node."""
         return kueue_status.interpret(pod, events)
 
-    def semantics(self) -> Sequence[Guarantee]:
+    def guarantees(self) -> Sequence[Guarantee]:
         return GUARANTEES
 
     def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:

@@ -240,11 +240,11 @@ NOT_KNOWN: Final = (
 )
 READ: Final = "Enable the integrations, or let Rung's account read the configuration."
 QUOTAS: Final = ("over_quota_and_reclaim", "department_limit", "quota_per_node_pool")
-"""Promises that hold only for what Kueue manages."""
+"""Guarantees that hold only for what Kueue manages."""
 
 
 def guarantees_of(facts: Facts) -> tuple[Guarantee, ...]:
-    """What Kueue keeps of Rung's promises where it is configured so."""
+    """What Kueue keeps of Rung's guarantees where it is configured so."""
     off = kinds_outside_quotas(facts)
     if _is_known(facts) and not off:
         return GUARANTEES
@@ -252,9 +252,9 @@ def guarantees_of(facts: Facts) -> tuple[Guarantee, ...]:
     return tuple(_partly(each, said) if each.code in QUOTAS else each for each in GUARANTEES)
 
 
-def _partly(promise: Guarantee, said: str) -> Guarantee:
-    remedy = " ".join(filter(None, (promise.remedy, READ)))
-    return replace(promise, enforced="partly", explanation=f"{promise.explanation} {said}", remedy=remedy)
+def _partly(guarantee: Guarantee, said: str) -> Guarantee:
+    remedy = " ".join(filter(None, (guarantee.remedy, READ)))
+    return replace(guarantee, enforced="partly", explanation=f"{guarantee.explanation} {said}", remedy=remedy)
 
 
 GUARANTEES: Final = (

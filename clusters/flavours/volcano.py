@@ -278,7 +278,7 @@ class Volcano:
             exemptions=volcano_config.exemptions,
             assumption=volcano_config.assumption,
             cautions_of=volcano_config.forecast_warnings,
-            promises_of=guarantees_of,
+            guarantees_of=guarantees_of,
             ignores_domains=volcano_config.ignores_domains,
             domain_cautions_of=volcano_config.domain_warnings,
             proposals={"recommended": volcano_config.RECOMMENDED},
@@ -321,7 +321,7 @@ class Volcano:
         """Preempted or reclaimed (Volcano names no preemptor), or why it or its group waits."""
         return interpret(pod, events)
 
-    def semantics(self) -> Sequence[Guarantee]:
+    def guarantees(self) -> Sequence[Guarantee]:
         return GUARANTEES
 
     def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""What Volcano keeps of Rung's promises. Pure.
+"""What Volcano keeps of Rung's guarantees. Pure.
 
 Source: Volcano 1.15 with the actions allocate, preempt, reclaim, backfill and the plugin capacity in place of
 proportion; its decisions were seen on fake nodes. As shipped it neither preempts nor reclaims: the connection test
@@ -137,26 +137,26 @@ CONFIGURED: Final = (
     "topology",
     "min_runtime",
 )
-"""Promises that hang on the configuration."""
+"""Guarantees that hang on the configuration."""
 
 
 def guarantees_of(facts: Facts) -> tuple[Guarantee, ...]:
-    """What Volcano keeps of Rung's promises where it is configured so; where nothing could be read, as shipped."""
+    """What Volcano keeps of Rung's guarantees where it is configured so; where nothing could be read, as shipped."""
     conf = conf_of(facts)
     source, lost = ASSUMED if conf is None else READ, dict(_lost(conf or SHIPPED))
     return tuple(_as_configured(each, source, lost) for each in GUARANTEES)
 
 
-def _as_configured(promise: Guarantee, source: str, lost: dict[str, tuple[Enforced, str]]) -> Guarantee:
-    """A promise that is kept as well as Volcano can needs no other configuration."""
-    if promise.code in lost:
-        enforced, why = lost[promise.code]
-        return replace(promise, enforced=enforced, explanation=f"{source}{why}", remedy=promise.remedy or CONFIGURE)
-    return replace(promise, remedy="") if promise.code in CONFIGURED else promise
+def _as_configured(guarantee: Guarantee, source: str, lost: dict[str, tuple[Enforced, str]]) -> Guarantee:
+    """A guarantee that is kept as well as Volcano can needs no other configuration."""
+    if guarantee.code in lost:
+        enforced, why = lost[guarantee.code]
+        return replace(guarantee, enforced=enforced, explanation=f"{source}{why}", remedy=guarantee.remedy or CONFIGURE)
+    return replace(guarantee, remedy="") if guarantee.code in CONFIGURED else guarantee
 
 
 def _lost(conf: VolcanoConfig) -> Iterator[tuple[str, tuple[Enforced, str]]]:
-    """What a configuration keeps less of, by the code of the promise."""
+    """What a configuration keeps less of, by the code of the guarantee."""
     if found := _lost_order(conf):
         yield "priority_inside_project", found
     if missing := [why for why, so in _not_taken_back(conf).items() if so]:

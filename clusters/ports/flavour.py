@@ -143,7 +143,7 @@ Enforced = Literal["yes", "partly", "no"]
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """One promise of Rung's words, whether this scheduler keeps it, and what to do where it does not."""
+    """One guarantee of Rung's words, whether this scheduler keeps it, and what to do where it does not."""
 
     code: str
     title: str
@@ -173,7 +173,7 @@ class SchedulerConfiguration:
     cautions_of: Callable[
         [Facts, str], tuple[str, ...]
     ]  # for forecasts with this outcome (`scheduling.model.decisions.OutcomeKind`)
-    promises_of: Callable[[Facts], tuple[Guarantee, ...]]  # as this configuration keeps them
+    guarantees_of: Callable[[Facts], tuple[Guarantee, ...]]  # as this configuration keeps them
     exemptions: Callable[[Facts], EvictionExemptions] = lambda _facts: NO_EXEMPTIONS  # what it never evicts
     fair_sharing: Callable[[Facts], tuple[FairSharingStrategy, ...]] = lambda _facts: ()  # as Kueue is configured
     assumption: Callable[[Facts], str] = lambda _facts: ""  # about both, where nothing could be read; "": it was read
@@ -300,8 +300,8 @@ class SchedulerFlavour(Protocol):
     def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> PodStatusReason:
         """A pod's conditions and events in Rung's words."""
 
-    def semantics(self) -> Sequence[Guarantee]:
-        """What this scheduler keeps of Rung's promises."""
+    def guarantees(self) -> Sequence[Guarantee]:
+        """What this scheduler keeps of Rung's guarantees."""
 
     def cautions(self, *, value: int, preemptibility: str) -> Sequence[str]:
         """What this scheduler will not keep for one workload, as sentences for its people; empty when it keeps all."""

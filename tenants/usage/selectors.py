@@ -274,8 +274,8 @@ def basis_of_borrowing(cluster: Cluster) -> str:
         "department leaves unused, then from departments that hold less than they deserve. What lies unused counts as "
         "lent in proportion, because schedulers do not say which idle GPU went to whom."
     )
-    promise = guarantee_on(cluster, RECLAIM)
-    return words if promise.enforced != "no" else f"{words} {_('Nothing is taken back.')} {promise.explanation}"
+    guarantee = guarantee_on(cluster, RECLAIM)
+    return words if guarantee.enforced != "no" else f"{words} {_('Nothing is taken back.')} {guarantee.explanation}"
 
 
 OTHERS: Final = gettext_lazy("other projects")

@@ -13,14 +13,14 @@ def test_the_document_holds_the_guarantees_word_for_word() -> None:
 
 
 def test_every_flavour_answers_for_every_guarantee() -> None:
-    said = {name: {each.code for each in flavour.semantics()} for name, flavour in FLAVOURS.items()}
+    said = {name: {each.code for each in flavour.guarantees()} for name, flavour in FLAVOURS.items()}
     everything = set().union(*said.values())
     assert {name: sorted(everything - codes) for name, codes in said.items() if codes != everything} == {}
 
 
 def test_a_guarantee_that_does_not_hold_says_what_to_do() -> None:
     for flavour in FLAVOURS.values():
-        for guarantee in flavour.semantics():
+        for guarantee in flavour.guarantees():
             assert guarantee.explanation.endswith("."), guarantee.code
             assert guarantee.enforced != "no" or guarantee.remedy, (flavour.name, guarantee.code)
 

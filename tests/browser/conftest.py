@@ -174,7 +174,7 @@ def organisation(
         "sync runs": "/clusters/lab/?tab=sync",
         "drift": "/clusters/lab/?tab=drift",
         "cluster activity": "/clusters/lab/?tab=activity",
-        "promises": "/clusters/lab/?tab=promises",
+        "guarantees": "/clusters/lab/?tab=guarantees",
         "forecasts": "/clusters/lab/?tab=forecasts",
         "connection": "/clusters/lab/connection/",
         "gpu use": "/clusters/lab/gpu-use/",

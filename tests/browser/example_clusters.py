@@ -82,7 +82,7 @@ def on_kube(user: User) -> dict[str, str]:
         "where its use is read": "/clusters/measured/gpu-use/",
         "its logs": f"/workloads/{workload.pk}/?tab=logs&container=metrics",
         "its yaml": f"/workloads/{workload.pk}/?tab=yaml",
-        "promises of kube": "/clusters/plain/?tab=promises",
+        "guarantees of kube": "/clusters/plain/?tab=guarantees",
         "no run yet": "/clusters/plain/?tab=sync",
         "difference while paused": "/clusters/plain/difference/?kind=Queue&namespace=&name=gone",
     }

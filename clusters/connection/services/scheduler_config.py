@@ -135,15 +135,15 @@ def shard_settings_warnings(cluster: Cluster, pool: str) -> tuple[str, ...]:
     return (SET_OTHERWISE.format(kind=by.kind, pool=pool, settings=", ".join(found)),)
 
 
-def guarantees_with_shards(cluster: Cluster, promises: Sequence[Guarantee]) -> Sequence[Guarantee]:
+def guarantees_with_shards(cluster: Cluster, guarantees: Sequence[Guarantee]) -> Sequence[Guarantee]:
     """Quotas do not hold pool by pool where pools share an instance, or have none."""
     warnings = shard_warnings(cluster)
     if not warnings:
-        return promises
+        return guarantees
     said = " ".join(warnings)
     return [
         replace(each, enforced="partly", explanation=said, remedy="") if each.code == QUOTA_GUARANTEE else each
-        for each in promises
+        for each in guarantees
     ]
 
 
@@ -269,9 +269,9 @@ def configuration_warnings(flavour: SchedulerFlavour, facts: Facts) -> tuple[str
 
 
 def guarantees_under(flavour: SchedulerFlavour, facts: Facts, *, deferring: bool) -> Sequence[Guarantee]:
-    """What a scheduler keeps of Rung's promises where it is configured so, and Rung defers preemptors or not."""
+    """What a scheduler keeps of Rung's guarantees where it is configured so, and Rung defers preemptors or not."""
     by = flavour.traits.configuration
-    found = flavour.semantics() if by is None else by.promises_of(facts)
+    found = flavour.guarantees() if by is None else by.guarantees_of(facts)
     if deferring:
         return found
     return [
@@ -377,14 +377,14 @@ def domain_warnings(cluster: Cluster) -> tuple[str, ...]:
 
 
 def guarantees_on(cluster: Cluster) -> Sequence[Guarantee]:
-    """What its scheduler keeps of Rung's promises, as it is configured there."""
+    """What its scheduler keeps of Rung's guarantees, as it is configured there."""
     flavour, deferring = flavour_for(cluster.flavour), cluster.defer_preemptors
     return guarantees_with_shards(cluster, guarantees_under(flavour, cluster.configured, deferring=deferring))
 
 
 def guarantee_on(cluster: Cluster, code: str) -> Guarantee:
-    """What it says there of one promise. KeyError: it says nothing, which no flavour may."""
-    return {promise.code: promise for promise in guarantees_on(cluster)}[code]
+    """What it says there of one guarantee. KeyError: it says nothing, which no flavour may."""
+    return {guarantee.code: guarantee for guarantee in guarantees_on(cluster)}[code]
 
 
 def refresh_served_kinds(cluster: Cluster, gateway: ClusterGateway) -> None:

@@ -43,7 +43,7 @@ from portal.kit.security.planned_changes import check_direct_change
 SAMPLES: Final = 3
 BATCH: Final = 500
 WORSE: Final = {"yes": 2, "partly": 1, "no": 0}
-"""How much of a promise is kept."""
+"""How much of a guarantee is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class KindPlan:
 
 @dataclass(frozen=True, slots=True)
 class GuaranteeChange:
-    """A promise that the two schedulers keep differently."""
+    """A guarantee that the two schedulers keep differently."""
 
     before: Guarantee
     after: Guarantee
@@ -89,7 +89,7 @@ class SwitchPlan:
     kinds: tuple[KindPlan, ...]
     unchanged: int
     conflicts: tuple[str, ...]
-    promises: tuple[GuaranteeChange, ...]
+    guarantees: tuple[GuaranteeChange, ...]
     work: SwitchEffect
     hindrances: SwitchPreconditions
     uncompared: tuple[str, ...] = ()  # kinds of the new scheduler that could not be listed: all of theirs counts as new
@@ -134,7 +134,7 @@ def plan_switch(*, cluster: Cluster, flavour: str) -> SwitchPlan:
         kinds=tuple(_by_kind(changes, retired)),
         unchanged=len(wanted) - sum(not isinstance(change, Delete) for change in changes),
         conflicts=tuple(change.reason for change in changes if isinstance(change, NameConflict))[:20],
-        promises=tuple(
+        guarantees=tuple(
             _guarantee_changes(
                 guarantees_on(cluster),
                 guarantees_under(after, missing.configured, deferring=cluster.defer_preemptors),
@@ -276,7 +276,7 @@ def _verb(change: Change, retired: RetiredKinds) -> str:
 
 def _guarantee_changes(before: Iterable[Guarantee], after: Iterable[Guarantee]) -> list[GuaranteeChange]:
     """What is kept differently, losses first."""
-    kept = {promise.code: promise for promise in before}
+    kept = {guarantee.code: guarantee for guarantee in before}
     pairs = [GuaranteeChange(kept[each.code], each) for each in after if each.code in kept]
     return sorted(
         (pair for pair in pairs if pair.before.enforced != pair.after.enforced), key=lambda pair: not pair.is_worse

@@ -236,7 +236,7 @@ class KindPlanSchema(serializers.Serializer[Any]):
 
 
 class GuaranteeChangeSchema(serializers.Serializer[Any]):
-    """A promise that the two schedulers keep differently."""
+    """A guarantee that the two schedulers keep differently."""
 
     code = serializers.CharField(source="after.code")
     title = serializers.CharField(source="after.title")
@@ -289,7 +289,7 @@ class SchedulerPlanSchema(serializers.Serializer[Any]):
     conflicts = serializers.ListField(child=serializers.CharField())
     unchanged = serializers.IntegerField()
     kinds = KindPlanSchema(many=True)
-    promises = GuaranteeChangeSchema(many=True)
+    guarantees = GuaranteeChangeSchema(many=True)
     work = SwitchEffectSchema()
 
 

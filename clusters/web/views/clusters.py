@@ -82,7 +82,7 @@ TABS: Final = {
     "sync": gettext_lazy("Sync runs"),
     "drift": gettext_lazy("Drift"),
     "activity": gettext_lazy("Activity"),
-    "promises": gettext_lazy("Scheduler support"),
+    "guarantees": gettext_lazy("Scheduler support"),
 }
 ADMIN_TABS: Final = {**TABS, "forecasts": gettext_lazy("Forecasts")}
 MISSED: Final = 25
@@ -113,7 +113,7 @@ def cluster_detail(request: HttpRequest, name: str) -> HttpResponse:
         "cluster": cluster,
         "compared": comparison_of(cluster),
         "flavour": flavour,
-        "promises": guarantees_on(cluster),
+        "guarantees": guarantees_on(cluster),
         "configured_by": flavour.traits.configuration,
         "warnings": configuration_warnings(flavour, cluster.configured),
         "silent_kinds": unanswered_kinds(cluster),
@@ -182,7 +182,7 @@ def pod_security(request: HttpRequest, name: str) -> HttpResponse:
         return copied
     set_pod_security(cluster=cluster, level=level, actor=actor)
     messages.success(request, _("The Pod Security level of %(name)s is being changed.") % {"name": cluster.name})
-    return redirect(f"{reverse('clusters:detail', args=[cluster.name])}?tab=promises")
+    return redirect(f"{reverse('clusters:detail', args=[cluster.name])}?tab=guarantees")
 
 
 @login_required

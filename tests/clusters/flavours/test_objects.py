@@ -217,14 +217,14 @@ def test_queue_names_are_deterministic_distinct_and_fit_a_label(flavour: str) ->
 
 @pytest.mark.parametrize("flavour", sorted(FLAVOURS))
 def test_every_flavour_says_the_same_promises_and_a_remedy_for_each_it_breaks(flavour: str) -> None:
-    codes = [promise.code for promise in FLAVOURS["kai"].semantics()]
-    promises = flavour_for(flavour).semantics()
-    assert [promise.code for promise in promises] == codes
-    assert all(promise.remedy for promise in promises if promise.enforced != "yes")
+    codes = [guarantee.code for guarantee in FLAVOURS["kai"].guarantees()]
+    guarantees = flavour_for(flavour).guarantees()
+    assert [guarantee.code for guarantee in guarantees] == codes
+    assert all(guarantee.remedy for guarantee in guarantees if guarantee.enforced != "yes")
 
 
 def test_only_queues_keep_non_preemptible_work_running() -> None:
-    kept = {name: {each.code: each.enforced for each in found.semantics()} for name, found in FLAVOURS.items()}
+    kept = {name: {each.code: each.enforced for each in found.guarantees()} for name, found in FLAVOURS.items()}
     assert kept["kai"]["non_preemptible_stays"] == "yes"
     assert kept["kube"]["non_preemptible_stays"] == "no"
 

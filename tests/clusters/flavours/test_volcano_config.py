@@ -179,5 +179,5 @@ def test_t25_plugins_of_another_shape_are_none(text: str) -> None:
 
 
 def test_every_promise_is_still_made() -> None:
-    codes = [each.code for each in flavour_for("volcano").semantics()]
+    codes = [each.code for each in flavour_for("volcano").guarantees()]
     assert [each.code for each in guarantees_of({})] == codes

@@ -229,7 +229,7 @@ def test_a_kind_that_is_not_served_forbids_it(synced: Cluster, monkeypatch: pyte
 
 
 def test_promises_that_change_are_told_losses_first(synced: Cluster) -> None:
-    changed = plan_switch(cluster=synced, flavour="kube").promises
+    changed = plan_switch(cluster=synced, flavour="kube").guarantees
     words = {each.after.code: (each.before.enforced, each.after.enforced) for each in changed}
     assert words["rank"] == ("yes", "no")
     assert words["never_evicts_nobody"] == ("no", "yes")

@@ -152,7 +152,7 @@ def test_drift_stands_side_by_side(client_of: Clients, alice: User, cluster: Clu
 
 def test_what_the_scheduler_cannot_enforce_comes_with_a_remedy(client_of: Clients, alice: User) -> None:
     ClusterFactory(name="plain", flavour="kube")
-    text = words(client_of(alice), "/clusters/plain/?tab=promises")
+    text = words(client_of(alice), "/clusters/plain/?tab=guarantees")
     assert "not enforced" in text
     assert "What to do:" in text
 
@@ -180,7 +180,7 @@ def test_a_paused_cluster_refuses_with_its_reason(client_of: Clients, admin: Use
     assert "A different cluster responds at this address." in answer.content.decode()
 
 
-@pytest.mark.parametrize("tab", ["nodes", "sync", "drift", "activity", "promises"])
+@pytest.mark.parametrize("tab", ["nodes", "sync", "drift", "activity", "guarantees"])
 def test_t57_what_a_cluster_is_called_and_says_is_text(client_of: Clients, alice: User, run: SyncRun, tab: str) -> None:
     evil = "<script>alert(1)</script>"
     Node.objects.filter(pool__name="h100").update(gpu_type=evil)
@@ -197,7 +197,7 @@ def test_t57_what_a_cluster_is_called_and_says_is_text(client_of: Clients, alice
     )
     text = words(client_of(alice), f"/clusters/lab/?tab={tab}")
     assert "<script>alert" not in text
-    if tab not in {"activity", "promises"}:
+    if tab not in {"activity", "guarantees"}:
         assert "&lt;script&gt;alert(1)" in text
 
 
@@ -227,29 +227,29 @@ def test_an_admin_chooses_the_pod_security_of_a_cluster(
     assert client_of(alice).post(where, {"level": "baseline"}).status_code == 403
     assert client_of(admin).post(where, {"level": "privileged"}).status_code == 422
     before = cluster.generation
-    assert client_of(admin).post(where, {"level": "baseline"})["Location"] == "/clusters/lab/?tab=promises"
+    assert client_of(admin).post(where, {"level": "baseline"})["Location"] == "/clusters/lab/?tab=guarantees"
     cluster.refresh_from_db()
     assert (cluster.pod_security, cluster.generation) == ("baseline", before + 1)
     assert AuditRecord.objects.get(action="cluster.pod_security").detail["after"] == "baseline"
-    assert "Images may run as root" in words(client_of(alice), "/clusters/lab/?tab=promises")
+    assert "Images may run as root" in words(client_of(alice), "/clusters/lab/?tab=guarantees")
 
 
 def test_an_admin_lets_rung_defer_preemptors_on_a_cluster(
     client_of: Clients, admin: User, alice: User, cluster: Cluster
 ) -> None:
-    where, promises = "/clusters/lab/defer-preemptors/", "/clusters/lab/?tab=promises"
+    where, guarantees = "/clusters/lab/defer-preemptors/", "/clusters/lab/?tab=guarantees"
     assert "KAI Scheduler keeps minimum runtimes itself, so this changes nothing here." in words(
-        client_of(alice), promises
+        client_of(alice), guarantees
     )
     Cluster.objects.update(flavour="kube")
     assert client_of(alice).post(where, {"enabled": "on"}).status_code == 403
-    assert "option Defer preemptors is off." in words(client_of(alice), promises)
+    assert "option Defer preemptors is off." in words(client_of(alice), guarantees)
     applied(client_of(admin), client_of(admin).post(where, {"enabled": "on"}))
     assert Cluster.objects.get().defer_preemptors
     record = AuditRecord.objects.get(action="cluster.defer_preemptors")
     assert record.detail == {"before": False, "after": True}
     assert "so Rung defers workloads that would evict a run inside its minimum runtime" in words(
-        client_of(alice), promises
+        client_of(alice), guarantees
     )
     applied(client_of(admin), client_of(admin).post(where, {"enabled": ""}))
     assert not Cluster.objects.get().defer_preemptors
@@ -299,7 +299,7 @@ def test_promises_are_those_of_the_configuration_there(
     client_of: Clients, alice: User, cluster: Cluster, configured: dict[str, Any], said: tuple[str, ...], not_said: str
 ) -> None:
     Cluster.objects.update(flavour="volcano", configured=configured)
-    text = words(client_of(alice), "/clusters/lab/?tab=promises")
+    text = words(client_of(alice), "/clusters/lab/?tab=guarantees")
     assert [each for each in said if each not in text] == []
     assert not_said not in text
 
@@ -307,12 +307,12 @@ def test_promises_are_those_of_the_configuration_there(
 def test_what_has_no_configuration_to_read_says_nothing_of_one(
     client_of: Clients, alice: User, cluster: Cluster
 ) -> None:
-    assert "The configuration of" not in words(client_of(alice), "/clusters/lab/?tab=promises")
+    assert "The configuration of" not in words(client_of(alice), "/clusters/lab/?tab=guarantees")
 
 
 def test_pools_that_share_one_kai_scheduler_are_named_on_every_tab(
     client_of: Clients, alice: User, cluster: Cluster
 ) -> None:
     Cluster.objects.update(flavour="kai", backend="kubernetes")
-    for tab in ("nodes", "promises"):
+    for tab in ("nodes", "guarantees"):
         assert "One KAI Scheduler serves the node pools" in words(client_of(alice), f"/clusters/lab/?tab={tab}")

@@ -188,7 +188,7 @@ def test_a_scheduler_is_planned_and_then_switched_as_planned(robot: Robot, clust
     plan = robot.send("POST", f"{path}/scheduler-plans", {"flavour": "kueue"}).json()
     assert (plan["before"], plan["after"], plan["possible"]) == ("kai", "kueue", True)
     assert any(kind["kind"] == "ResourceFlavor.kueue.x-k8s.io" for kind in plan["kinds"])
-    assert {"code", "before", "after", "explanation"} <= set(plan["promises"][0])
+    assert {"code", "before", "after", "explanation"} <= set(plan["guarantees"][0])
     assert Cluster.objects.get().flavour == "kai"
     change = {"flavour": "kueue", "generation": plan["generation"]}
     assert robot.send("PUT", f"{path}/scheduler?dryRun=true", change).status_code == 200

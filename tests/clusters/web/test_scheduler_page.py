@@ -43,12 +43,12 @@ def test_only_platform_admins_may_switch_the_scheduler(client_of: Clients, alice
     assert client_of(alice).get(PAGE).status_code == 403
     assert client_of(alice).post(PAGE, {"to": "kube", "generation": cluster.generation}).status_code == 403
     assert Client().get(PAGE).status_code == 302
-    assert "Change scheduler…" not in words(client_of(alice).get("/clusters/lab/?tab=promises").content)
+    assert "Change scheduler…" not in words(client_of(alice).get("/clusters/lab/?tab=guarantees").content)
 
 
 def test_it_tells_first_and_switches_then(client_of: Clients, admin: User, cluster: Cluster) -> None:
     reconcile(cluster)
-    assert PAGE in words(client_of(admin).get("/clusters/lab/?tab=promises").content)
+    assert PAGE in words(client_of(admin).get("/clusters/lab/?tab=guarantees").content)
     page = client_of(admin).get(PAGE, {"to": "kueue"})
     said = words(page.content)
     assert "KAI Scheduler → Kueue" in said

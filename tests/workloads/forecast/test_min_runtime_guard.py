@@ -276,7 +276,7 @@ def test_lifting_the_rule_ends_the_hold(kube: World) -> None:
 
 
 def test_what_needs_no_protection_holds_nobody(kube: World) -> None:
-    """On kube-scheduler non-preemptible work is evicted all the same; its rule is another promise."""
+    """On kube-scheduler non-preemptible work is evicted all the same; its rule is another guarantee."""
     Workload.objects.filter(pk=kube.young.pk).update(preemptibility="semi-preemptible")
     assert ask(kube.team).verdict is Verdict.EVICTS
 

@@ -114,8 +114,8 @@ def test_the_sandbox_manages_every_kind(lab: Lab, team: Project) -> None:
 
 def test_the_clusters_page_says_what_is_off_and_what_is_not_known(lab: Lab, client: Any, admin_user: Any) -> None:
     client.force_login(admin_user)
-    page = client.get(f"/clusters/{lab.cluster.name}/?tab=promises").content.decode()
+    page = client.get(f"/clusters/{lab.cluster.name}/?tab=guarantees").content.decode()
     assert UNREAD.split("(")[0] in page.replace("&#x27;", "'")
     configure("batch/job")
-    page = client.get(f"/clusters/{lab.cluster.name}/?tab=promises").content.decode().replace("&#x27;", "'")
+    page = client.get(f"/clusters/{lab.cluster.name}/?tab=guarantees").content.decode().replace("&#x27;", "'")
     assert "Rung rejects workloads of the kinds JobSet, PyTorchJob" in page

@@ -133,7 +133,7 @@ class Forecast:
     warnings: Sequence[str] = ()
     doubts: Sequence[Doubt] = ()
     assurances: Sequence[str] = ()
-    promises: Sequence[Guarantee] = ()
+    guarantees: Sequence[Guarantee] = ()
     odds: EvictionOdds | None = None
     cheaper: CheaperVictim | None = None
     basis: ForecastBasis | None = field(default=None, repr=False, compare=False)
@@ -156,7 +156,7 @@ class Forecast:
     @property
     def broken(self) -> list[Guarantee]:
         """What this scheduler does not keep at all."""
-        return [each for each in self.promises if each.enforced == "no"]
+        return [each for each in self.guarantees if each.enforced == "no"]
 
     @property
     def partial(self) -> bool:

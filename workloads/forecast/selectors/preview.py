@@ -153,7 +153,7 @@ class _Stage:
             ),
             assurances=assured,
             odds=eviction_odds(cluster, pool, self.counted) if may_hold_gpus else None,
-            promises=guarantees_on(cluster),
+            guarantees=guarantees_on(cluster),
             simulated=cluster.is_simulated,
             snapshot_age=(self.now - self.observed).total_seconds() if self.observed else None,
         )

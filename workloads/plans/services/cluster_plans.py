@@ -302,7 +302,7 @@ def _switched(plan: SwitchPlan) -> dict[str, Any]:
 def _switch_warnings(plan: SwitchPlan) -> Iterable[str]:
     yield from plan.conflicts
     yield from plan.hindrances.warnings
-    for change in plan.promises:
+    for change in plan.guarantees:
         if change.is_worse:
             yield f"{change.after.title}: {change.after.explanation}"
     if plan.work.evicted is None:
