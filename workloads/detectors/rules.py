@@ -91,7 +91,7 @@ class EvictionFacts:
     reclaim: bool
     moved: bool
     victim: JobFacts
-    taker: JobFacts | None
+    preemptor: JobFacts | None
     ran: timedelta
     gpu_milli: int
     lost_gpu_seconds: int
@@ -151,12 +151,12 @@ def short_evicts_long(evictions: Iterable[EvictionFacts]) -> Iterator[Detection]
     a GPU-hour, as after a recent checkpoint; a move by the scheduler.
     """
     for each in evictions:
-        run = _completed_run(each.taker)
-        if each.moved or each.taker is None or run is None or run > SHORT_RUN:
+        run = _completed_run(each.preemptor)
+        if each.moved or each.preemptor is None or run is None or run > SHORT_RUN:
             continue
         if each.ran < max(LONG_RUN, SHORT_SHARE * run) or each.lost_gpu_seconds < LEAST_LOSS:
             continue
-        how = "reclaimed its project's quota from" if each.reclaim else f"({each.taker.level}) evicted"
+        how = "reclaimed its project's quota from" if each.reclaim else f"({each.preemptor.level}) evicted"
         evidence = (
             f"{{1}} {how} {{0}} ({each.victim.level}) at {_utc(each.at)} and completed after {duration_text(run)}.",
             f"{{0}} had run {duration_text(each.ran)} on {gpus_text(each.gpu_milli)}: about {each.loss} lost.",
@@ -179,7 +179,7 @@ def inside_min_runtime(evictions: Iterable[EvictionFacts], *, deferring: bool) -
             continue
         evidence = (
             f"{{0}} had run {duration_text(each.ran)} of its minimum runtime of {duration_text(each.minimum)}.",
-            f"{'{1}' if each.taker else 'The scheduler'} evicted it at {_utc(each.at)}: about {each.loss} lost.",
+            f"{'{1}' if each.preemptor else 'The scheduler'} evicted it at {_utc(each.at)}: about {each.loss} lost.",
         )
         advice = "The scheduler did not keep the minimum runtime. Let Rung defer preemptors on this cluster."
         if deferring:
@@ -354,7 +354,7 @@ def _about(
 
 
 def _of_eviction(kind: FindingKind, each: EvictionFacts, evidence: tuple[str, ...], advice: str) -> Detection:
-    jobs, cost = (each.victim, each.taker) if each.taker else (each.victim,), each.lost_gpu_seconds
+    jobs, cost = (each.victim, each.preemptor) if each.preemptor else (each.victim,), each.lost_gpu_seconds
     over = None if each.victim.phase in WAITING else max(each.at, each.victim.phase_at)
     return _about(kind, jobs, evidence, advice, key=str(each.id), since=each.at, ended=over, cost=cost)
 

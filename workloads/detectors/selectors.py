@@ -126,15 +126,15 @@ def _evictions(cluster: Cluster, since: datetime) -> Iterator[EvictionFacts]:
     for decision in decisions_among(records):
         first = decision[0]
         victim, department, carried = jobs[first.victim_id]
-        taker = jobs.get(first.preemptor_id)
-        guaranteed = rules.against(taker[1] if taker else department, victim.project, department)
+        preemptor = jobs.get(first.preemptor_id)
+        guaranteed = rules.against(preemptor[1] if preemptor else department, victim.project, department)
         yield EvictionFacts(
             id=min(record.head for record in decision),
             at=min(record.at for record in decision),
             reclaim=first.cause == PreemptionCause.RECLAIM,
             moved=was_moved(decision),
             victim=victim,
-            taker=taker[0] if taker else None,
+            preemptor=preemptor[0] if preemptor else None,
             ran=timedelta(seconds=max(record.ran_seconds for record in decision)),
             gpu_milli=sum(record.gpu_milli for record in decision),
             lost_gpu_seconds=sum(record.lost_gpu_seconds for record in decision),

@@ -202,12 +202,12 @@ def eviction_timeline(records: Sequence[PreemptionRecord], actor: Actor, *, newe
 
 def _queue_numbers(record: PreemptionRecord, *, shown: bool) -> Iterator[str]:
     """The lines after the first, with people's names in the place of the queues'."""
-    victim, taker = record.victim, record.preemptor
+    victim, preemptor = record.victim, record.preemptor
     flavour = flavour_for(victim.project.cluster.flavour)
     names = {flavour.queue_name(victim.project.owner, victim.pool_name): f"project {victim.project.name}"}
-    if taker is not None:
-        other = f"project {taker.project.name}" if shown else OTHERS
-        names[flavour.queue_name(taker.project.owner, taker.pool_name)] = other
+    if preemptor is not None:
+        other = f"project {preemptor.project.name}" if shown else OTHERS
+        names[flavour.queue_name(preemptor.project.owner, preemptor.pool_name)] = other
     for line in record.message.splitlines()[1:]:
         queue, _, rest = line.partition(" ")
         yield f"{names.get(queue, 'a queue')} {rest}"

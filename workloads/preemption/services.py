@@ -192,7 +192,7 @@ def _moment(pod: ObservedPod, events: list[ClusterEvent], reading: PodStatusReas
 def _record(
     cluster: Cluster, pod: ObservedPod, victim: Workload, reading: PodStatusReason, at: datetime
 ) -> tuple[PreemptionRecord, bool]:
-    taker = preemptor_of(cluster, reading.preemptor)
+    preemptor = preemptor_of(cluster, reading.preemptor)
     first = _gone_before(pod, victim, at) if reading.whole and int(victim.spec.get("min_member") or 1) > 1 else None
     return PreemptionRecord.objects.get_or_create(
         cluster=cluster,
@@ -202,13 +202,13 @@ def _record(
             "pod_name": pod.name,
             "victim": victim,
             "first": first,
-            "cause": _cause(reading, victim, taker.workload),
+            "cause": _cause(reading, victim, preemptor.workload),
             "message": pod.disruption_message or reading.message,
             "node_name": pod.node_name,
             "grace_seconds": pod.grace_seconds,
             "gpu_milli": pod.gpu_milli,
             **_end(pod),
-            **taker.fields(),
+            **preemptor.fields(),
             **_loss(pod, victim, at),
         },
     )
@@ -239,13 +239,13 @@ def _complete(cluster: Cluster, record: PreemptionRecord, pod: ObservedPod, read
         _name(record, preemptor_of(cluster, reading.preemptor))
 
 
-def _name(record: PreemptionRecord, taker: Preemptor) -> None:
+def _name(record: PreemptionRecord, preemptor: Preemptor) -> None:
     """Fill in who gained, in the record and in its timeline entries."""
     nameless = PreemptionRecord.objects.filter(pk=record.pk, preemptor=None, preemptor_name="")
-    fields = taker.fields()
-    if record.cause == PreemptionCause.UNKNOWN and taker.workload is not None:
-        fields["cause"] = _cause(PodStatusReason(), record.victim, taker.workload)
-    if nameless.update(**fields) and taker.is_known:
+    fields = preemptor.fields()
+    if record.cause == PreemptionCause.UNKNOWN and preemptor.workload is not None:
+        fields["cause"] = _cause(PodStatusReason(), record.victim, preemptor.workload)
+    if nameless.update(**fields) and preemptor.is_known:
         _name_in_entry(record)
 
 
@@ -275,13 +275,13 @@ def _loss(pod: ObservedPod, victim: Workload, at: datetime) -> dict[str, Any]:
     }
 
 
-def _cause(reading: PodStatusReason, victim: Workload, taker: Workload | None) -> str:
+def _cause(reading: PodStatusReason, victim: Workload, preemptor: Workload | None) -> str:
     """As the scheduler said it; else by the queues: the same one is preempt, another is reclaim."""
     if reading.cause in {PreemptionCause.PREEMPT, PreemptionCause.RECLAIM}:
         return reading.cause
-    if taker is None:
+    if preemptor is None:
         return PreemptionCause.UNKNOWN
-    same = (taker.project_id, taker.pool_name) == (victim.project_id, victim.pool_name)
+    same = (preemptor.project_id, preemptor.pool_name) == (victim.project_id, victim.pool_name)
     return PreemptionCause.PREEMPT if same else PreemptionCause.RECLAIM
 
 

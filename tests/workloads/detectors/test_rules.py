@@ -63,7 +63,7 @@ def eviction(**facts: Any) -> EvictionFacts:
         "reclaim": False,
         "moved": False,
         "victim": job("train"),
-        "taker": served(30),
+        "preemptor": served(30),
         "ran": timedelta(hours=6),
         "gpu_milli": 8000,
         "lost_gpu_seconds": 8 * 6 * 3600,
@@ -95,14 +95,14 @@ def test_a_reclaim_is_explained_by_quota_and_not_by_priority() -> None:
 @pytest.mark.parametrize(
     "facts",
     [
-        pytest.param({"taker": served(30, phase="Running", completed_at=None)}, id="the preemptor still runs"),
-        pytest.param({"taker": served(30, phase="Failed")}, id="the preemptor failed"),
-        pytest.param({"taker": served(3600)}, id="the preemptor ran an hour"),
+        pytest.param({"preemptor": served(30, phase="Running", completed_at=None)}, id="the preemptor still runs"),
+        pytest.param({"preemptor": served(30, phase="Failed")}, id="the preemptor failed"),
+        pytest.param({"preemptor": served(3600)}, id="the preemptor ran an hour"),
         pytest.param({"ran": timedelta(minutes=50)}, id="the victim had run less than an hour"),
-        pytest.param({"taker": served(600), "ran": timedelta(minutes=61)}, id="not ten times as long"),
+        pytest.param({"preemptor": served(600), "ran": timedelta(minutes=61)}, id="not ten times as long"),
         pytest.param({"lost_gpu_seconds": 1200}, id="a recent checkpoint"),
         pytest.param({"moved": True}, id="moved by the scheduler"),
-        pytest.param({"taker": None}, id="no known preemptor"),
+        pytest.param({"preemptor": None}, id="no known preemptor"),
     ],
 )
 def test_an_eviction_is_not_unintended_when(facts: dict[str, Any]) -> None:

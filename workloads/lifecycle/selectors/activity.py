@@ -277,8 +277,8 @@ def evictions_of(cluster: Cluster, actor: Actor, *, after: str) -> tuple[Page[Pr
     records = PreemptionRecord.objects.filter(cluster=cluster, victim__project__in=visible_projects(actor))
     records = records.select_related("victim__project", "victim__priority", "preemptor__project")
     page = page_of(records, column="-at", after=after, size=EVICTIONS)
-    takers = {each.preemptor.project_id for each in page.rows if each.preemptor}
-    visible = visible_among(actor, takers)
+    preemptors = {each.preemptor.project_id for each in page.rows if each.preemptor}
+    visible = visible_among(actor, preemptors)
     return page, [_eviction(decision, visible) for decision in decisions_among(page.rows)]
 
 
