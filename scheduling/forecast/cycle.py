@@ -192,7 +192,7 @@ def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str) -> Outcome:
         snapshot = snapshot.shard(*pools)
     there = snapshot.with_groups(candidates)
     decisions = cycle(there, flavour=flavour, about=own, until=Until.DECIDED)
-    found = _outcome(snapshot, candidates, decisions)
+    found = _outcome(snapshot, candidates, decisions, alone=flavour == Flavour.KUBE)
     if flavour not in WITHOUT_NOMINATION or not found.victims:
         return found
     if not any(each.pool in pools and each.name not in own for each in there.waiting):
@@ -219,14 +219,17 @@ def _final_outcome(found: Outcome, later: EvictionSequel) -> Outcome:
     )
 
 
-def _outcome(snapshot: Snapshot, candidates: Sequence[PodGroup], decisions: Sequence[Decision]) -> Outcome:
+def _outcome(
+    snapshot: Snapshot, candidates: Sequence[PodGroup], decisions: Sequence[Decision], *, alone: bool
+) -> Outcome:
+    """alone: the scheduler starts pods one by one, whatever the minimum of their group."""
     own = {candidate.name for candidate in candidates}
     victims = tuple(d for d in decisions if isinstance(d, Evict) and d.for_group in own)
     starts = {d.group.name: d for d in decisions if isinstance(d, Start) and d.group.name in own}
     waits = {d.group.name: d for d in decisions if isinstance(d, Wait) and d.group.name in own}
     places = [*(d.placements for d in starts.values()), *(d.nominated for d in waits.values())]
     starting, coming = sum(len(d.pods) for d in starts.values()), sum(len(d.coming) for d in waits.values())
-    pend = next((_lasting(snapshot, d.group, d.pend) for d in waits.values()), None)
+    pend = next((_lasting(snapshot, d.group, d.pend, alone=alone) for d in waits.values()), None)
     found = Outcome(
         kind=_kind(victims, starts, waits),
         victims=victims,
@@ -246,11 +249,11 @@ def _outcome(snapshot: Snapshot, candidates: Sequence[PodGroup], decisions: Sequ
         return replace(found, pend=of_whole(found.pend, candidates, placed, state))
 
 
-def _lasting(snapshot: Snapshot, group: PodGroup, pend: PendingReason) -> PendingReason:
+def _lasting(snapshot: Snapshot, group: PodGroup, pend: PendingReason, *, alone: bool) -> PendingReason:
     """NeverFits instead of a refusal of quota where more quota would not help."""
     if pend.reason not in {*OF_QUOTA, Reason.EXCEEDS_MAX_QUOTA}:
         return pend
-    never = never_fits_empty(empty_pools(snapshot), group)
+    never = never_fits_empty(empty_pools(snapshot), replace(group, min_member=1) if alone else group)
     return replace(never, also=(pend.reason,)) if never else pend
 
 

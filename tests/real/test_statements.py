@@ -180,7 +180,7 @@ def test_a_wait_for_cpu_names_cpu_and_asking_for_what_it_offers_starts(product: 
     assert headline
     assert "needs 64 CPUs in lab; 168 CPUs free" in headline.sentence
     way = next(each for each in ways_out(waiting) if each.cpus_per_pod)
-    assert way.words == "Request 32 CPUs per pod instead of 64: it starts now."
+    assert way.words == "Request 40 CPUs per pod instead of 64: it starts now."
     made = replace_waiting(workload=fresh(waiting), way=way, actor=SYSTEM)
     product.apply(waiting)
     product.apply(made)

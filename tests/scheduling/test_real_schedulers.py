@@ -109,7 +109,7 @@ def test_kai_writes_the_same_reason_for_limits_and_quotas() -> None:
         pend = by_kai(line).pend
         expected = reasons(line) & words
         if pend is not None:
-            assert {pend.reason} & words == expected, line["seed"]
+            assert {pend.reason, *pend.also} & words == expected, line["seed"]
 
 
 def test_kai_puts_the_candidate_on_the_same_node() -> None:

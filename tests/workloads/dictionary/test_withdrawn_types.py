@@ -90,7 +90,9 @@ def test_a_plan_of_a_type_does_not_outlive_its_withdrawal(
     sent = {"category": "Train", "priority": "high", "preemptibility": "preemptible"}
     old = planned(client, f"/types/{pytorch.pk}/", sent)
     applied(client, f"/types/{pytorch.pk}/withdraw/")
-    assert client.post(f"/plans/{old.pk}/apply/").status_code == 409
+    assert "It cannot be applied." in client.post(f"/plans/{old.pk}/apply/", follow=True).content.decode()
+    old.refresh_from_db()
+    assert old.applied_at is None
 
 
 def test_only_those_who_manage_the_dictionary_see_and_use_the_buttons(

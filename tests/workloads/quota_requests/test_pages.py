@@ -213,6 +213,7 @@ def test_a_workload_that_its_department_limits_offers_no_request(db: None, admin
     DepartmentQuota.objects.update(gpu_deserved=2 * GPU, gpu_limit=2 * GPU)
     lab.settle(1)
     lab.submit(project, "first", gpus=2)
+    lab.settle()
     waiting = lab.submit(project, "second", gpus=2)
     lab.settle(4)
     client = client_of(admin)

@@ -51,6 +51,7 @@ WITHOUT: Final = {
     "workloads/dictionary/parts/priority_row.html": "ends in a plan, which has its own",
     "workloads/dictionary/parts/type_row.html": "ends in a plan, which has its own",
     "workloads/plans/approval.html": "ends in a plan, which has its own",
+    "workloads/plans/parts/plan_again.html": "ends in a plan, which has its own",
     "workloads/plans/plan.html": "has them beside the form",
     "workloads/submission/submit_base.html": "has them in its forecast",
 }

@@ -145,12 +145,12 @@ def test_inside_a_queue_priority_then_the_gang_below_its_minimum_then_age() -> N
         pytest.param(gang("new", pool="b"), Reason.NO_SUCH_POOL, id="a pool without nodes"),
         pytest.param(gang("new", queue="nobody"), Reason.QUEUE_MISSING, id="a queue that is not there"),
         pytest.param(gang("new", min_member=2), Reason.GANG_INCOMPLETE, id="pods still to come"),
-        pytest.param(gang("new", gpus=5), Reason.OVER_LIMIT, id="more than the queue's limit"),
-        pytest.param(gang("new", gpus=4), Reason.NEVER_FITS, id="larger than any node"),
+        pytest.param(gang("new", gpus=3), Reason.OVER_LIMIT, id="more than the queue's limit"),
+        pytest.param(gang("new", gpus=5), Reason.NEVER_FITS, id="larger than any node, and than the limit"),
     ],
 )
 def test_waits_with_the_reason(candidate: PodGroup, expected: Reason) -> None:
-    assert reason(outcome(candidate, node("n", 2), queue("team", limit=4))) is expected
+    assert reason(outcome(candidate, node("n", 4), queue("team", limit=2))) is expected
 
 
 # Preempt
