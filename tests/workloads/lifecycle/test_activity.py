@@ -52,13 +52,14 @@ def test_evictions_are_counted_by_cause_with_what_they_lost(llm_team: Project, r
 
 def test_pods_that_one_decision_took_are_one_eviction(llm_team: Project, read: Callable[[str], str]) -> None:
     victim, gang = WorkloadFactory(project=llm_team), WorkloadFactory(project=llm_team)
-    for _pod in range(2):
-        evict(victim, hours_ago=2, preemptor_name="one", lost_gpu_seconds=900)
+    evict(victim, hours_ago=2, preemptor_name="one", lost_gpu_seconds=900)
     first = evict(gang, hours_ago=2, preemptor_name="two")
+    evict(victim, hours_ago=2, preemptor_name="one", lost_gpu_seconds=900)
     evict(gang, hours_ago=1.9, preemptor_name="two", first=first)
     page = read(PAGE)
     assert "2 evictions since" in page
     assert "0.5 GPU-hours lost: 2 by priority" in page
+    assert (page.count(f"/workloads/{victim.pk}/"), page.count(f"/workloads/{gang.pk}/")) == (1, 1)
 
 
 def test_evictions_of_other_clusters_do_not_count(llm_team: Project, read: Callable[[str], str]) -> None:

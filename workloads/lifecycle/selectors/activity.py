@@ -279,7 +279,9 @@ def evictions_of(cluster: Cluster, actor: Actor, *, after: str) -> tuple[Page[Pr
     page = page_of(records, column="-at", after=after, size=EVICTIONS)
     preemptors = {each.preemptor.project_id for each in page.rows if each.preemptor}
     visible = visible_among(actor, preemptors)
-    return page, [_eviction(decision, visible) for decision in decisions_among(page.rows)]
+    together = sorted(page.rows, key=lambda each: (str(each.victim_id), -each.at.timestamp()))
+    rows = [_eviction(decision, visible) for decision in decisions_among(together)]
+    return page, sorted(rows, key=lambda each: each.at, reverse=True)
 
 
 def _eviction(records: Sequence[PreemptionRecord], visible: Collection[int]) -> EvictionRow:
