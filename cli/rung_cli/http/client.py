@@ -115,26 +115,28 @@ class Api:
 
     def post(self, path: str, body: Any, *, key: str = "", dry_run: bool = False) -> Any:
         """Write, once per key; without one it gets its own. A dry run changes nothing."""
-        return self.ask(ApiCall("POST", path, query=_dry_run_query(dry_run), body=body, key=key or str(uuid.uuid4())))
+        return self.ask(
+            ApiCall("POST", path, query=_dry_run_query(dry_run=dry_run), body=body, key=key or str(uuid.uuid4()))
+        )
 
     def put(self, path: str, body: Any, *, dry_run: bool = False) -> Any:
         """Set; twice is once, so it may be sent again."""
-        return self.ask(ApiCall("PUT", path, query=_dry_run_query(dry_run), body=body, key=str(uuid.uuid4())))
+        return self.ask(ApiCall("PUT", path, query=_dry_run_query(dry_run=dry_run), body=body, key=str(uuid.uuid4())))
 
     def patch(self, path: str, body: Any, *, dry_run: bool = False) -> Any:
         """Change what the body names, to what it names: twice is once too."""
-        return self.ask(ApiCall("PATCH", path, query=_dry_run_query(dry_run), body=body, key=str(uuid.uuid4())))
+        return self.ask(ApiCall("PATCH", path, query=_dry_run_query(dry_run=dry_run), body=body, key=str(uuid.uuid4())))
 
     def delete(self, path: str, *, dry_run: bool = False, **query: str | int) -> Any:
         """DELETE. Not retried when its arrival is unknown: the second answer would be 404."""
-        return self.ask(ApiCall("DELETE", path, query={**query, **_dry_run_query(dry_run)}))
+        return self.ask(ApiCall("DELETE", path, query={**query, **_dry_run_query(dry_run=dry_run)}))
 
     def read(self, path: str, body: Any) -> Any:
         """A POST that changes nothing: its key only lets it be sent again."""
         return self.ask(ApiCall("POST", path, body=body, key=str(uuid.uuid4())))
 
 
-def _dry_run_query(dry_run: bool) -> dict[str, str | int | bool]:  # noqa: FBT001 - it is all that this is about
+def _dry_run_query(*, dry_run: bool) -> dict[str, str | int | bool]:
     return {"dryRun": True} if dry_run else {}
 
 

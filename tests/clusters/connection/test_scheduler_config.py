@@ -111,8 +111,8 @@ def test_a_plan_of_a_switch_promises_what_the_configuration_there_keeps(cluster:
     read = plan_switch(cluster=cluster, flavour="volcano")
     assert unread.hindrances.warnings == (UNREAD,)
     assert NO_PREEMPT in read.hindrances.warnings
-    told = {each.after.code: each.after.explanation for each in read.guarantees}
-    assert "Without the action preempt" in told["priority_inside_project"]
+    found = {each.after.code: each.after.explanation for each in read.guarantees}
+    assert "Without the action preempt" in found["priority_inside_project"]
     assumed = {each.after.code: each.after.explanation for each in unread.guarantees}
     assert assumed["priority_inside_project"].startswith("Assumption: default configuration")
 

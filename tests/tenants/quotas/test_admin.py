@@ -282,7 +282,7 @@ class TestDeleting:
 def test_a_lost_race_is_a_message_not_a_failure(
     console: Client, quota: ProjectQuota, h100: NodePool, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the dry run and the save, somebody starts non-preemptible work."""
+    """Between the dry run and the save, non-preemptible work starts."""
     calls = iter([Usage(), Usage(Resources.of(gpu=4), Resources.of(gpu=4), Resources.of(gpu=4))])
     monkeypatch.setattr(quotas, "usage_of", lambda _project, _pool: next(calls))
     answer = console.post(page_of(quota), typed(gpu_deserved="2"), follow=True)

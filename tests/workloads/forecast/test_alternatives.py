@@ -105,7 +105,7 @@ def test_a_priority_that_evicts_at_once_is_confirmed_with_its_victims(
     assert fresh(mine).priority.name == "medium-high"
 
 
-def test_a_priority_that_evicts_nobody_is_changed_without_a_question(admin: User, client_of: Clients) -> None:
+def test_a_priority_that_evicts_nothing_is_changed_without_a_question(admin: User, client_of: Clients) -> None:
     _lab, _team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8})
     client_of(admin).post(f"/workloads/{mine.pk}/priority/", {"priority": "very-low"})
     assert fresh(mine).priority.name == "very-low"

@@ -89,6 +89,14 @@ def test_an_admin_sees_what_needs_attention_on_all_clusters(
     QuotaRequestFactory(project=llm_team, node_pool=cluster.node_pools.get(name="h100"))
     Cluster.objects.update(observed_at=now - timedelta(minutes=6))
     page = " ".join(client_of(admin).get("/").content.decode().split())
-    for words in ("2 workloads</a>", "4 GPUs requested", "> 1 workload <", "1 open</a>", "0 open</a>", "1 not current"):
+    for words in (
+        "2 workloads</a>",
+        "4 GPUs requested",
+        "> 1 workload <",
+        "1 open</a>",
+        "0 open</a>",
+        "1 not current",
+        "1 simulated",
+    ):
         assert words in page, words
     assert "All clusters" not in client_of(alice).get("/").content.decode()

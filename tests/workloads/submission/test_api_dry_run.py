@@ -36,11 +36,11 @@ def test_every_submission_tells_its_forecast_and_stores_nothing(robot: Robot, ll
     for path, sent in submissions(llm_team).items():
         response = robot.send("POST", f"{path}?dryRun=true", sent, **{"Idempotency-Key": path})
         assert response.status_code == 200, (path, response.content)
-        told = response.json()["forecast"]
-        assert told["estimate"] is True, path
-        assert told["verdict"] in {"starts", "waits", "evicts", "reclaims"}, path
-        assert told["requested"]["pods"] >= 1, path
-        assert {"reason", "numbers", "victims", "alternatives", "flavour", "snapshotAgeSeconds"} <= set(told), path
+        found = response.json()["forecast"]
+        assert found["estimate"] is True, path
+        assert found["verdict"] in {"starts", "waits", "evicts", "reclaims"}, path
+        assert found["requested"]["pods"] >= 1, path
+        assert {"reason", "numbers", "victims", "alternatives", "flavour", "snapshotAgeSeconds"} <= set(found), path
     assert not Workload.objects.exists()
     assert not IdempotencyKey.objects.exists()
     assert not AuditRecord.objects.filter(action="workload.submit").exists()
@@ -63,9 +63,9 @@ def test_what_can_never_start_is_refused_with_the_models_word_and_recorded_once(
     sent = body(llm_team, compute={"gpuDevicesRequest": 60})
     response = robot.send("POST", "v1/workloads/workspaces?dryRun=true", sent)
     assert response.status_code == 400
-    told = response.json()
-    assert told["forecast"]["verdict"] == "refused"
-    assert told["forecast"]["numbers"] == told["errors"][0]["numbers"]
+    found = response.json()
+    assert found["forecast"]["verdict"] == "refused"
+    assert found["forecast"]["numbers"] == found["errors"][0]["numbers"]
     assert AuditRecord.objects.filter(result="Denied", action="workload.submit").count() == 1
 
 
@@ -106,7 +106,7 @@ def test_victims_are_named_as_far_as_the_caller_may_see_them(db: None) -> None:
     lab.settle(4)
     sent = body(entitled, compute={"gpuDevicesRequest": 8})
     robots = (Robot("a-member", role=Role.MEMBER, project=entitled), Robot("an-admin", role=Role.PLATFORM_ADMIN))
-    told = [each.send("POST", "v1/workloads/trainings?dryRun=true", sent).json()["forecast"] for each in robots]
-    assert {each["verdict"] for each in told} == {"reclaims"}
-    assert [each["victims"][0]["name"] for each in told] == ["another project", "greedy"]
-    assert [each["victims"][0]["workloadId"] is None for each in told] == [True, False]
+    found = [each.send("POST", "v1/workloads/trainings?dryRun=true", sent).json()["forecast"] for each in robots]
+    assert {each["verdict"] for each in found} == {"reclaims"}
+    assert [each["victims"][0]["name"] for each in found] == ["another project", "greedy"]
+    assert [each["victims"][0]["workloadId"] is None for each in found] == [True, False]

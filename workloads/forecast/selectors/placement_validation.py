@@ -3,7 +3,7 @@
 Asked only where the scheduler starts gangs whole, and only of GPUs: every node of a pool is counted as if it were
 empty and ready. A pool of which no node was seen yet is not judged.
 
-Only what was asked for is refused: what a scheduler does by itself is told by its guarantees.
+Only requests are refused. What a scheduler does by itself is in its guarantees.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -127,7 +127,7 @@ class EvictionRow:
 
 @dataclass(frozen=True, slots=True)
 class FleetStatus:
-    """What needs an admin of all clusters. evicted: workloads in 24 hours; stale, paused: clusters."""
+    """What needs an admin of all clusters. evicted: workloads in 24 hours; stale, paused, simulated: clusters."""
 
     clusters: int
     waiting: int
@@ -138,11 +138,12 @@ class FleetStatus:
     differences: int
     stale: int
     paused: int
+    simulated: int
 
 
 def fleet_status(*, now: datetime) -> FleetStatus:
     """Of all clusters. Six queries."""
-    clusters = list(Cluster.objects.only("observed_at", "state"))
+    clusters = list(Cluster.objects.only("observed_at", "state", "backend"))
     waiting = Workload.objects.filter(deleted_at=None, phase=Phase.PENDING).order_by()
     wait = waiting.aggregate(number=Count("pk"), gpus=Sum("gpu_milli"))
     # By cluster, for which there is an index.
@@ -157,6 +158,7 @@ def fleet_status(*, now: datetime) -> FleetStatus:
         differences=Drift.objects.filter(cluster__in=clusters).count(),
         stale=sum(each.observed_at is None or now - each.observed_at > NOT_CURRENT_AFTER for each in clusters),
         paused=sum(each.state == ClusterState.PAUSED for each in clusters),
+        simulated=sum(each.is_simulated for each in clusters),
     )
 
 
