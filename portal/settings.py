@@ -126,7 +126,7 @@ MIDDLEWARE = [
 ]
 
 ROOT_URLCONF = "portal.urls"
-WSGI_APPLICATION, ASGI_APPLICATION = "portal.wsgi.application", "portal.asgi.application"
+ASGI_APPLICATION = "portal.asgi.application"
 AUTH_USER_MODEL = "tenants.User"
 LOGIN_URL, LOGIN_REDIRECT_URL, LOGOUT_REDIRECT_URL = "login", "home", "login"
 

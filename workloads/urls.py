@@ -14,6 +14,7 @@ from workloads.plans import api as plans_api
 from workloads.plans import views as plans_views
 from workloads.policies import api as policies_api
 from workloads.policies import views as policies_views
+from workloads.preemption import api as preemption_api
 from workloads.quota_requests import api as quota_requests_api
 from workloads.quota_requests import views as quota_requests_views
 from workloads.replay import api as replay_api
@@ -176,6 +177,8 @@ api_patterns = [
     path("v1/workload-templates/inferences/<uuid:inference_template_id>", templates.InferenceTemplateDetail.as_view()),
     path("v1/asset/<asset:kind>", assets.Assets.as_view()),
     path("v1/asset/<asset:kind>/<uuid:asset_id>", assets.AssetDetail.as_view()),
+    path("v1/evictions", preemption_api.Evictions.as_view()),
+    path("v1/evictions/count", preemption_api.EvictionCount.as_view()),
     path("v1/findings", detectors_api.FindingCollection.as_view()),
     path("v1/findings/<int:finding_id>", detectors_api.FindingDetail.as_view()),
     path("v1/quota-requests", quota_requests_api.QuotaRequests.as_view()),

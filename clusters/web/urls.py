@@ -17,7 +17,7 @@ from clusters.web.api.actions import (
     Unpause,
 )
 from clusters.web.api.clusters import ClusterConnection, ClusterDetail, ClusterMetricsSource, Clusters, ForecastAccuracy
-from clusters.web.api.metrics import ClusterMetrics, NodeMetrics, NodeTelemetry, PoolMetrics
+from clusters.web.api.metrics import ClusterActivity, ClusterMetrics, NodeMetrics, NodeTelemetry, PoolMetrics
 from clusters.web.api.nodes import (
     ClusterNodes,
     NodeCount,
@@ -93,6 +93,7 @@ api_patterns = [
     path("v1/clusters/<uuid:cluster_id>/scheduler", Scheduler.as_view()),
     path("v1/clusters/<uuid:cluster_id>/nodes", ClusterNodes.as_view()),
     path("v1/clusters/<uuid:cluster_id>/forecast-accuracy", ForecastAccuracy.as_view()),
+    path("v1/clusters/<uuid:cluster_id>/activity", ClusterActivity.as_view()),
     path("v1/clusters/<uuid:cluster_id>/metrics", ClusterMetrics.as_view()),
     path("v1/clusters/<uuid:cluster_id>/nodepools/<str:pool_name>/metrics", PoolMetrics.as_view()),
     path("v1/nodes", Nodes.as_view()),

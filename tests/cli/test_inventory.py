@@ -22,6 +22,7 @@ from tests.factories.workloads import FindingFactory, WorkloadFactory
 from tests.support.repository import ROOT
 from tests.tenants.usage.test_borrowing import sampled
 from tests.workloads.dictionary.test_eviction_matrix import runs
+from tests.workloads.lifecycle.test_activity import evict
 from workloads.policies.models import Policy
 
 
@@ -190,6 +191,31 @@ def test_the_eviction_matrix_merges_reclaims_that_look_the_same(
     (row,) = [line for line in signed_in("matrix", "-p", "llm-team").out.splitlines() if "other projects" in line]
     assert "2 other projects" in row
     assert "4 GPUs each" in row
+
+
+def test_evictions_are_listed_with_who_evicted_them_and_what_was_lost(admin: Rung, llm_team: Project) -> None:
+    assert admin("evictions").out == "No evictions.\n"
+    for name in ("older", "newer"):
+        victim = WorkloadFactory(project=llm_team, name=name)
+        hours = 2 if name == "older" else 1
+        evict(victim, hours_ago=hours, preemptor_name="llm-pretrain", ran_seconds=20_400, lost_gpu_seconds=5760)
+    rows = admin("evictions", "-p", "llm-team").out.splitlines()[1:]
+    assert [row.split()[2:4] for row in rows] == [["newer", "llm-team"], ["older", "llm-team"]]
+    assert rows[0].split()[4:12] == ["llm-pretrain", "preempt", "5", "h", "40", "m", "1.6", "GPU-hours"]
+    cut = admin("evictions", "--limit", "1", "-o", "name")
+    assert (cut.out, cut.err) == ("newer\n", "Showing the newest 1. Use --all or --limit N for more.\n")
+    assert [each["workloadName"] for each in admin("evictions", "--workload", "older", "-o", "json").data] == ["older"]
+
+
+def test_the_activity_of_a_cluster_is_three_tables(admin: Rung, llm_team: Project) -> None:
+    idle = admin("activity", "--cluster", "lab").out
+    for said in ("No workload waits.", "No evictions.", "No workload started."):
+        assert said in idle
+    evict(WorkloadFactory(project=llm_team, phase_reason="NoRoom"), hours_ago=1, lost_gpu_seconds=3600)
+    lines = [line.split() for line in admin("activity", "--cluster", "lab", "--span", "7d").out.splitlines()]
+    assert ["no", "room", "1", "1", "0s"] in lines
+    assert ["1", "0", "0", "1.0", "GPU-hours"] in [line[2:] for line in lines]
+    assert admin("activity", "--cluster", "lab", "-o", "json").data["period"] == "hour"
 
 
 def test_the_eviction_matrix_needs_a_cluster_or_a_project(admin: Rung) -> None:

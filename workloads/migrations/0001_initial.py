@@ -1250,6 +1250,7 @@ class Migration(migrations.Migration):
                         name="workloads_preemption_unnamed",
                     ),
                     models.Index(fields=["cluster", "at"], name="workloads_preemption_newest"),
+                    models.Index(fields=["-at", "-id"], name="workloads_preemption_list"),
                 ],
                 "constraints": [
                     models.UniqueConstraint(fields=("cluster", "pod_uid", "at"), name="workloads_preemption_once")

@@ -62,6 +62,7 @@ class PreemptionRecord(models.Model):
         constraints = [models.UniqueConstraint(fields=["cluster", "pod_uid", "at"], name="workloads_preemption_once")]
         indexes = [
             models.Index(fields=["cluster", "at"], name="workloads_preemption_newest"),
+            models.Index(fields=["-at", "-id"], name="workloads_preemption_list"),
             models.Index(
                 fields=["cluster", "preemptor_uid"],
                 name="workloads_preemption_unnamed",

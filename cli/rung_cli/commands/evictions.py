@@ -1,4 +1,5 @@
-"""`matrix`: who can evict whom. `borrowing`: who borrows GPUs from whom."""
+"""`matrix`: who can evict whom. `evictions`: who was evicted by whom. `activity`: evictions and waits of a cluster in
+numbers. `borrowing`: who borrows GPUs from whom."""
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -9,12 +10,15 @@ import typer
 from rung_cli import completions
 from rung_cli.errors import UsageError
 from rung_cli.flags import ClusterFlag, OutputFlag, ProjectFlag
-from rung_cli.lookup import NONE_CHOSEN
+from rung_cli.http.client import rows
+from rung_cli.lookup import NONE_CHOSEN, naming_flags
 from rung_cli.lookup import cluster as find_cluster
 from rung_cli.lookup import department as find_department
 from rung_cli.lookup import project as find_project
 from rung_cli.output.formats import Columns, Output, TableColumn
-from rung_cli.output.units import age, amount, gpus
+from rung_cli.output.stderr import note
+from rung_cli.output.units import age, amount, clock, gpu_time, gpus
+from rung_cli.output.units import span as lasting
 from rung_cli.session import session
 
 PLACES: Final[Mapping[str, str]] = {
@@ -37,6 +41,39 @@ LOANS: Final[Columns] = (
     TableColumn("SINCE", lambda row: f"{age(row['since'])} ago" if row["since"] else "ended", right=True),
     TableColumn("GPU HOURS", lambda row: amount(row["gpuHours"]), right=True),
 )
+EVICTIONS: Final[Columns] = (
+    TableColumn("WHEN", lambda row: clock(row["at"])),
+    TableColumn("WORKLOAD", lambda row: row["workloadName"]),
+    TableColumn("PROJECT", lambda row: row["projectName"]),
+    TableColumn("EVICTED BY", lambda row: row["preemptorName"] or "unknown or not visible"),
+    TableColumn("CAUSE", lambda row: row["cause"]),
+    TableColumn("RAN", lambda row: lasting(row["ranSeconds"]), right=True),
+    TableColumn("LOST", lambda row: gpu_time(row["lostGpuHours"]), right=True),
+    TableColumn("CLUSTER", lambda row: row["clusterName"] + (" (simulated)" if row["simulated"] else ""), wide=120),
+    TableColumn("POOL", lambda row: row["nodePool"], wide=130),
+    TableColumn("POD", lambda row: row["podName"], wide=180),
+)
+WAITING: Final[Columns] = (
+    TableColumn("WAITING FOR", lambda row: row["reason"]),
+    TableColumn("WORKLOADS", lambda row: row["workloads"], right=True),
+    TableColumn("GPUS", lambda row: amount(row["gpus"]), right=True),
+    TableColumn("LONGEST", lambda row: age(row["since"]), right=True),
+)
+PERIODS: Final[Columns] = (
+    TableColumn("EVICTIONS FROM (UTC)", lambda row: row["at"][:16].replace("T", " ")),
+    TableColumn("PREEMPT", lambda row: row["causes"]["preempt"], right=True),
+    TableColumn("RECLAIM", lambda row: row["causes"]["reclaim"], right=True),
+    TableColumn("UNKNOWN", lambda row: row["causes"]["unknown"], right=True),
+    TableColumn("LOST", lambda row: gpu_time(row["lostGpuHours"]), right=True),
+)
+WAITS: Final[Columns] = (
+    TableColumn("PRIORITY", lambda row: f"{row['priority']} {row['value']}"),
+    TableColumn("STARTED", lambda row: row["workloads"], right=True),
+    TableColumn("MEDIAN WAIT", lambda row: lasting(row["medianSeconds"]), right=True),
+    TableColumn("P90", lambda row: lasting(row["p90Seconds"]), right=True),
+)
+FEW: Final = 50
+"""Evictions that are listed unless more are asked for."""
 
 
 class Span(StrEnum):
@@ -49,6 +86,8 @@ class Span(StrEnum):
 def register(app: typer.Typer) -> None:
     """Add them."""
     app.command()(matrix)
+    app.command()(evictions)
+    app.command()(activity)
     app.command()(borrowing)
 
 
@@ -120,6 +159,74 @@ def _queue(queue: Mapping[str, Any]) -> str:
         return str(queue["name"])
     deserved = "unlimited" if queue["gpusDeserved"] is None else f"{amount(queue['gpusDeserved'])} deserved"
     return f"{queue['name']} ({amount(queue['gpusUsed'])} in use, {deserved})"
+
+
+def evictions(
+    ctx: typer.Context,
+    *,
+    cluster: ClusterFlag = "",
+    project: ProjectFlag = "",
+    everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="All projects you can see.")] = False,
+    workload: Annotated[str, typer.Option(help="Only evictions of the workload of this name.")] = "",
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = FEW,
+    all_of_them: Annotated[bool, typer.Option("--all", help="All pages.")] = False,
+    output: OutputFlag = None,
+) -> None:
+    """List evicted pods of your projects, newest first: by whom, why, and what was lost.
+
+    rung evictions -p llm-team
+
+    rung evictions -A --cluster atlas --all -o json | jq 'map(.lostGpuHours) | add'
+    """
+    held = session(ctx)
+    out = held.output(output)
+    owner = "" if everywhere else held.project(project)
+    clauses = [
+        f"clusterId=={find_cluster(held.api, cluster)['uuid']}" if cluster else "",
+        f"projectName=={owner}" if owner else "",
+        f"workloadName=={workload}" if workload else "",
+    ]
+    query = {"filterBy": ",".join(filter(None, clauses))}
+    with naming_flags():
+        found = rows(held.api, "v1/evictions", "evictions", query=query, most=None if all_of_them else limit + 1)
+    shown = found if all_of_them else found[:limit]
+    out.rows(shown, EVICTIONS, name=lambda row: row["workloadName"], empty="No evictions.")
+    if len(found) > len(shown):
+        note(f"Showing the newest {len(shown)}. Use --all or --limit N for more.")
+
+
+def activity(
+    ctx: typer.Context,
+    *,
+    cluster: ClusterFlag,
+    span: Annotated[Span, typer.Option(help="How far back.")] = Span.DAY,
+    output: OutputFlag = None,
+) -> None:
+    """Show what waits in a cluster and why, evictions over time, and how long workloads waited.
+
+    rung activity --cluster atlas --span 7d
+    """
+    held = session(ctx)
+    out = held.output(output)
+    place = find_cluster(held.api, cluster)["uuid"]
+    found = held.api.get(f"v1/clusters/{place}/activity", span=span.value)
+    out.one(found, name=found["clusterName"], human=lambda: _activity(out, found))
+
+
+def _activity(out: Output, found: Mapping[str, Any]) -> None:
+    simulated = " (simulated)" if found["simulated"] else ""
+    out.line(f"{found['clusterName']}{simulated}: counts of all projects.", style="dim")
+    evicted = [each for each in found["evictions"] if any(each["causes"].values())]
+    for table, columns, empty in (
+        (found["waiting"], WAITING, "No workload waits."),
+        (evicted, PERIODS, "No evictions."),
+        (found["waits"], WAITS, "No workload started."),
+    ):
+        out.line()
+        if table:
+            out.table(table, columns)
+        else:
+            out.line(empty)
 
 
 def borrowing(

@@ -7,7 +7,9 @@ from uuid import UUID
 from django.db.models import BigIntegerField, Count, F, Q, Sum
 from django.db.models.functions import Greatest
 from django.db.models.lookups import Exact
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -23,14 +25,14 @@ from clusters.watch.selectors import (
     series_of,
 )
 from portal.kit.api.routes import Route, RoutePermission
-from portal.kit.api.serializers import operation
+from portal.kit.api.serializers import operation, rendered
 from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.selectors import visible_departments, visible_projects
 from tenants.quotas.api.pool_quotas import text_in
 from tenants.usage.api import CLUSTER_ID, METRIC_RESPONSES, node_pool_in
-from tenants.usage.selectors import DEPARTMENT, PROJECT
+from tenants.usage.selectors import DEPARTMENT, PROJECT, SPANS
 from tenants.usage.serializers import (
     NOT_GROUPED,
     POOL,
@@ -51,6 +53,15 @@ from tenants.usage.serializers import (
     telemetry_parameters,
 )
 from workloads.lifecycle.api.metrics import PROFILED
+from workloads.lifecycle.selectors.activity import (
+    CAUSES,
+    MOST_WAITS,
+    EvictionColumn,
+    WaitingReason,
+    eviction_history,
+    waiting_by_reason,
+    waits_by_priority,
+)
 
 
 def _unallocated(figures: Any) -> float | None:
@@ -158,6 +169,93 @@ class NodeMetrics(Route):
         if not Node.objects.filter(pk=node_id).exists():
             raise NotFound
         return metrics(parse_metrics_query(request.query_params, OF_NODES), OF_NODES, [])
+
+
+class WaitingReasonSchema(serializers.Serializer[Any]):
+    """Workloads that wait now for one reason."""
+
+    code = serializers.CharField(allow_blank=True, help_text="Empty: no reason is known yet.")
+    reason = serializers.CharField()
+    workloads = serializers.IntegerField()
+    gpus = serializers.FloatField(help_text="Requested by all of them.")
+    since = serializers.DateTimeField(help_text="When the longest current wait began.")
+
+
+class EvictionPeriodSchema(serializers.Serializer[Any]):
+    """Evictions in one hour or day. Pods of one workload that one decision evicted count once."""
+
+    at = serializers.DateTimeField()
+    causes = serializers.DictField(child=serializers.IntegerField(), help_text=f"By cause: {', '.join(CAUSES)}.")
+    lostGpuHours = serializers.FloatField()
+
+
+class PriorityWaitSchema(serializers.Serializer[Any]):
+    """Seconds that workloads of one priority waited in all before the run that started in the span."""
+
+    priority = serializers.CharField()
+    value = serializers.IntegerField()
+    workloads = serializers.IntegerField()
+    medianSeconds = serializers.FloatField(source="median")
+    p90Seconds = serializers.FloatField(source="p90")
+
+
+class ActivitySchema(serializers.Serializer[Any]):
+    """Counts and sums of all projects of the cluster; no names."""
+
+    clusterName = serializers.CharField()
+    simulated = serializers.BooleanField()
+    since = serializers.DateTimeField(help_text="When the first period begins, in UTC.")
+    period = serializers.ChoiceField(choices=["hour", "day"])
+    waiting = WaitingReasonSchema(many=True)
+    evictions = EvictionPeriodSchema(many=True)
+    waits = PriorityWaitSchema(
+        many=True, help_text=f"Of the {MOST_WAITS:,} workloads that changed last, if more started in the span."
+    )
+
+
+SPAN: Final = OpenApiParameter(
+    "span", str, enum=list(SPANS), description=f"How far back. Default: {next(iter(SPANS))}."
+)
+
+
+class ClusterActivity(Route):
+    """What happened in a cluster lately."""
+
+    access = {"GET": RoutePermission(at="cluster")}
+
+    @operation(
+        "get_cluster_activity",
+        "Read what waits, evictions and waits of a cluster",
+        ActivitySchema,
+        description="Beyond Run:ai. As on the cluster's tab Activity.",
+        parameters=[SPAN],
+    )
+    def get(self, request: Request, cluster_id: UUID) -> Response:
+        """What waits now and why; evictions and waits of the span."""
+        cluster, now = _cluster(cluster_id), timezone.now()
+        span = (parse_words(request.query_params, "span", SPANS, most=1) or tuple(SPANS))[0]
+        history = eviction_history(cluster, span, now=now)
+        waits = waits_by_priority(cluster, since=now - SPANS[span][0])
+        return Response(
+            {
+                "clusterName": cluster.name,
+                "simulated": cluster.is_simulated,
+                "since": history.since,
+                "period": "day" if history.daily else "hour",
+                "waiting": [_waiting_json(each) for each in waiting_by_reason(cluster)],
+                "evictions": [_evictions_json(each) for each in history.columns],
+                "waits": [rendered(PriorityWaitSchema, each) for each in waits],
+            }
+        )
+
+
+def _waiting_json(each: WaitingReason) -> dict[str, Any]:
+    return rendered(WaitingReasonSchema, each, gpus=each.gpu_milli / 1000)
+
+
+def _evictions_json(each: EvictionColumn) -> dict[str, Any]:
+    causes = {str(bar.cause): bar.number for bar in each.bars}
+    return rendered(EvictionPeriodSchema, each, causes=causes, lostGpuHours=round(each.lost_gpu_seconds / 3600, 2))
 
 
 def _cluster(key: UUID) -> Cluster:

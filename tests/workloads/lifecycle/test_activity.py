@@ -14,6 +14,7 @@ from tenants.organisation.models import Project
 from tests.factories.clusters import build_cluster
 from tests.factories.tenants import GPU, DepartmentFactory, ProjectFactory
 from tests.factories.workloads import WorkloadFactory
+from tests.support.rest_clients import Robot
 from workloads.lifecycle.selectors.activity import EVICTIONS
 from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import Phase, Workload
@@ -127,3 +128,23 @@ def test_a_longer_list_of_evictions_is_shown_page_by_page(
     second = client_of(bob).get(PAGE, {"tab": "activity", "after": first.context["page"].next})
     assert f">v{EVICTIONS}<" not in first.content.decode()
     assert f">v{EVICTIONS}<" in second.content.decode()
+
+
+def test_rest_gives_the_numbers_of_the_tab(llm_team: Project, robot: Robot) -> None:
+    now = timezone.now()
+    victim = WorkloadFactory(project=llm_team, phase=Phase.COMPLETED)
+    evict(victim, hours_ago=1, lost_gpu_seconds=3600)
+    evict(victim, hours_ago=30, cause="reclaim")
+    WorkloadFactory.create_batch(2, project=llm_team, phase_reason="NoRoom", gpu_milli=4 * GPU)
+    WorkloadFactory(project=llm_team, phase=Phase.RUNNING, started_at=now, pending_seconds=90)
+    day = robot.get(f"v1/clusters/{llm_team.cluster.pk}/activity").json()
+    week = robot.get(f"v1/clusters/{llm_team.cluster.pk}/activity?span=7d").json()
+    assert (day["clusterName"], day["simulated"], day["period"], len(day["evictions"])) == ("lab", True, "hour", 24)
+    (hour,) = [each for each in day["evictions"] if any(each["causes"].values())]
+    assert (hour["causes"], hour["lostGpuHours"]) == ({"preempt": 1, "reclaim": 0, "unknown": 0}, 1.0)
+    (reason,) = day["waiting"]
+    assert (reason["code"], reason["reason"], reason["workloads"], reason["gpus"]) == ("NoRoom", "no room", 2, 8.0)
+    (wait,) = day["waits"]
+    assert (wait["workloads"], wait["medianSeconds"], wait["p90Seconds"]) == (1, 90.0, 90.0)
+    assert (week["period"], sum(each["causes"]["reclaim"] for each in week["evictions"])) == ("day", 1)
+    assert robot.get(f"v1/clusters/{llm_team.cluster.pk}/activity?span=9d").status_code == 400

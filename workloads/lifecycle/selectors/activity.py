@@ -46,8 +46,9 @@ CAUSES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class WaitingReason:
-    """Workloads that wait for one reason. gpu_milli: requested by all of them; since: the longest current wait."""
+    """Workloads that wait for one reason, by its code and in words. gpu_milli: of all of them; since: the longest."""
 
+    code: str
     reason: str
     workloads: int
     gpu_milli: int
@@ -72,12 +73,17 @@ class EvictionColumn:
     x: float
     width: float
     bars: tuple[Bar, ...]
-    lost: str
+    lost_gpu_seconds: int
 
     @property
     def total(self) -> int:
         """Evictions for any cause."""
         return sum(each.number for each in self.bars)
+
+    @property
+    def lost(self) -> str:
+        """GPU-hours lost, in words."""
+        return gpu_time_text(self.lost_gpu_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,6 @@ class EvictionHistory:
     columns: tuple[EvictionColumn, ...]
     top: int
     totals: tuple[tuple[str, int], ...]
-    lost: str
     daily: bool
 
     @property
@@ -99,6 +104,16 @@ class EvictionHistory:
     def total(self) -> int:
         """Evictions for any cause."""
         return sum(number for _cause, number in self.totals)
+
+    @property
+    def lost_gpu_seconds(self) -> int:
+        """GPU-seconds lost by all of them."""
+        return sum(each.lost_gpu_seconds for each in self.columns)
+
+    @property
+    def lost(self) -> str:
+        """GPU-hours lost, in words."""
+        return gpu_time_text(self.lost_gpu_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +231,7 @@ def waiting_by_reason(cluster: Cluster) -> list[WaitingReason]:
     """The most workloads first."""
     rows = Workload.objects.filter(project__cluster=cluster, deleted_at=None, phase__in=WAITING).order_by()
     counted = rows.values_list("phase_reason").annotate(Count("pk"), Sum("gpu_milli"), Min("phase_at"))
-    found = [WaitingReason(short(code) if code else _("no reason yet"), *rest) for code, *rest in counted]
+    found = [WaitingReason(code, short(code) if code else _("no reason yet"), *rest) for code, *rest in counted]
     return sorted(found, key=lambda each: (-each.workloads, each.reason))
 
 
@@ -234,12 +249,12 @@ def eviction_history(cluster: Cluster, span: str, *, now: datetime) -> EvictionH
             place * WIDTH / len(moments),
             WIDTH / len(moments) * 0.7,
             tuple(_bars(counts[at], top)),
-            gpu_time_text(lost[at]),
+            lost[at],
         )
         for place, at in enumerate(moments)
     )
     totals = tuple((cause, sum(counts[at][cause] for at in moments)) for cause in CAUSES)
-    return EvictionHistory(columns, top, totals, gpu_time_text(sum(lost[at] for at in moments)), daily)
+    return EvictionHistory(columns, top, totals, daily)
 
 
 class EvictionColumns(NamedTuple):

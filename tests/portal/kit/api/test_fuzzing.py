@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 
 import pytest
 import schemathesis
+from django.core.wsgi import get_wsgi_application
 from drf_spectacular.generators import SchemaGenerator
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import APIOperation, Case, GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
-from portal.wsgi import application
 from tenants.access.services.credentials import exchange
 from tests.support.rest_clients import Robot
 from tests.support.route_matrix import World
@@ -35,7 +35,7 @@ CHECKED = CHECKS.get_by_names(
 def operations() -> list[Operation]:
     document = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     schema = schemathesis.openapi.from_dict(document)
-    schema.app = application
+    schema.app = get_wsgi_application()
     return [found.ok() for found in schema.get_all_operations()]
 
 

@@ -37,6 +37,8 @@ SERVED = {
         for units in ("projects", "departments")
         for rule in ("time-limits/{category_name}", "idle-limits/{category_name}", "min-runtime")
     },
+    "/api/v1/evictions": {"get"},
+    "/api/v1/evictions/count": {"get"},
     "/api/v1/findings": {"get"},
     "/api/v1/findings/{finding_id}": {"get"},
     "/api/v1/quota-requests": {"get", "post"},
@@ -124,6 +126,7 @@ SERVED = {
     "/api/v1/clusters/{cluster_id}/scheduler-plans": {"post"},
     "/api/v1/clusters/{cluster_id}/scheduler": {"put"},
     "/api/v1/clusters/{cluster_id}/nodes": {"get"},
+    "/api/v1/clusters/{cluster_id}/activity": {"get"},
     "/api/v1/clusters/{cluster_id}/forecast-accuracy": {"get"},
     "/api/v1/clusters/{cluster_id}/metrics": {"get"},
     "/api/v1/clusters/{cluster_id}/nodepools/{pool_name}/metrics": {"get"},
