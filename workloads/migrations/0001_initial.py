@@ -1733,6 +1733,7 @@ class Migration(migrations.Migration):
                         condition=models.Q(("state", "approved")), fields=["ends_at"], name="workloads_quota_ends"
                     ),
                     models.Index(fields=["project", "-created_at"], name="workloads_quota_requests"),
+                    models.Index(fields=["author_id", "-decided_at"], name="workloads_quota_answers"),
                 ],
                 "constraints": [
                     models.UniqueConstraint(

@@ -65,6 +65,7 @@ class QuotaRequest(models.Model):
         indexes = [
             models.Index(fields=["ends_at"], name="workloads_quota_ends", condition=Q(state="approved")),
             models.Index(fields=["project", "-created_at"], name="workloads_quota_requests"),
+            models.Index(fields=["author_id", "-decided_at"], name="workloads_quota_answers"),
         ]
 
     def __str__(self) -> str:

@@ -100,3 +100,34 @@ def test_an_admin_sees_what_needs_attention_on_all_clusters(
     ):
         assert words in page, words
     assert "All clusters" not in client_of(alice).get("/").content.decode()
+
+
+def test_the_author_of_a_quota_request_reads_the_answer_for_three_days(
+    client_of: Clients, alice: User, bob: User, llm_team: Project
+) -> None:
+    pool = llm_team.cluster.node_pools.get(name="h100")
+    row = QuotaRequestFactory(project=llm_team, node_pool=pool, author_id=str(alice.pk), state="declined")
+    row.decided_by, row.decision_reason, row.decided_at = "carol", "No GPUs left", timezone.now()
+    row.save()
+    page = " ".join(client_of(alice).get("/").content.decode().split())
+    assert "Quota request declined" in page
+    assert f'href="/quota-requests/{row.pk}/"> 1 GPU more for llm-team in h100' in page
+    assert "carol declined it" in page
+    assert "“No GPUs left”" in page
+    assert "Quota request declined" not in client_of(bob).get("/").content.decode()
+    row.state, row.granted_milli, row.granted_until = "approved", row.gpu_milli, timezone.now().date()
+    row.save()
+    page = client_of(alice).get("/").content.decode()
+    assert "Quota request approved" in page
+    row.decided_at -= timedelta(days=3)
+    row.save()
+    assert "Quota request approved" not in client_of(alice).get("/").content.decode()
+
+
+def test_who_sets_a_quota_sees_requests_to_decide(
+    client_of: Clients, admin: User, alice: User, llm_team: Project
+) -> None:
+    QuotaRequestFactory(project=llm_team, node_pool=llm_team.cluster.node_pools.get(name="h100"))
+    link = 'href="/quota-requests/">1 quota request</a>'
+    assert link in client_of(admin).get("/").content.decode()
+    assert link not in client_of(alice).get("/").content.decode()

@@ -1,4 +1,5 @@
-"""What happened lately and needs attention: alerts of Home, and of a cluster what waits and why, evictions and waits.
+"""What happened lately and needs attention: alerts and quota requests on Home; of a cluster what waits and why,
+evictions and waits.
 
 Counts and sums are of the whole cluster. The list of evictions names what its reader may see. Home is cheap on purpose,
 as it refreshes itself: the reason is the scheduler's own; the workload's page runs the model.
@@ -21,7 +22,8 @@ from clusters.sync.models import Drift
 from portal.kit.db.keyset_pagination import Page, page_of
 from portal.kit.pages.formatting import NOT_CURRENT_AFTER
 from portal.kit.security.actors import Actor
-from tenants.access.selectors import visible_among, visible_projects
+from tenants.access.rules import Permission
+from tenants.access.selectors import access_for, visible_among, visible_projects
 from tenants.usage.selectors import HEIGHT, SPANS, TITLES, WIDTH
 from workloads.detectors.models import Finding
 from workloads.forecast.rules.estimates import quantile
@@ -211,6 +213,30 @@ def _why(workload: Workload) -> str:
     if workload.preempted_count:
         return "evicted"
     return "unreachable" if workload.apply_error else "waiting"
+
+
+ANSWERED: Final = timedelta(days=3)
+MOST_ANSWERS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaNews:
+    """Of requests for quota: `answers` to the reader's own of the last three days; `open`: the reader may decide."""
+
+    answers: Sequence[QuotaRequest]
+    open: int
+
+
+def quota_news(actor: Actor, *, now: datetime) -> QuotaNews:
+    """At most three answers, the newest first. Two queries."""
+    access = access_for(actor)
+    own = QuotaRequest.objects.filter(author_kind=str(actor.kind), author_id=actor.id, project__in=access.projects())
+    answered = own.filter(decided_at__gte=now - ANSWERED).order_by("-decided_at")
+    to_decide = QuotaRequest.objects.filter(
+        state=QuotaRequestState.OPEN, project__in=access.projects(Permission.MANAGE_PROJECT_QUOTA)
+    )
+    answers = list(answered.select_related("project", "node_pool")[:MOST_ANSWERS])
+    return QuotaNews(answers, to_decide.count())
 
 
 def activity_context(cluster: Cluster, span: str, *, now: datetime) -> dict[str, Any]:
