@@ -21,7 +21,7 @@ from scheduling.state.workspace import SavedSnapshot, check_time, successor, wor
 MOST_CYCLES: Final = 3
 """At one moment: groups that evict each other for ever do not stop the course of time."""
 GRACE: Final = 30_000_000
-"""Of evicted pods: the default of Kubernetes, as the grace of each pod is not in a snapshot."""
+"""Of evicted pods: the default of Kubernetes, where the caller knows no other."""
 SHORTEST_STEP: Final = 60_000_000
 STEP_SHARE: Final = 5
 """Runs that end within a minute of each other, or within a fifth of the time gone by, end in one step: thousands of
@@ -59,15 +59,17 @@ def start_times(
     flavour: str,
     until: int,
     leaves: Mapping[str, int] | None = None,
+    graces: Mapping[str, int] | None = None,
 ) -> Iterator[tuple[int | None, ...]]:
     """Return, per sample, the start time of each workload; None if it does not start before `until`.
 
-    leaves: end of the grace of terminating pods, by name of the pod; missing ones have `GRACE` left.
+    leaves: end of the grace of terminating pods, by name of the pod; missing ones have all of their grace left.
+    graces: grace of pods by name, in the unit of the time stamps; missing ones have `GRACE`.
     Raises ValueError if the snapshot has no time or its scheduler no model, and OutOfTime as a cycle does.
     """
     if snapshot.now is None:
         raise ValueError("a snapshot without a moment has no course")
-    course = _Course(replace(snapshot, groups=snapshot.groups), flavour)  # with working states of its own
+    course = _Course(replace(snapshot, groups=snapshot.groups), flavour, graces or {})  # with working states of its own
     course.begin(leaves or {})
     course.keep()
     for sample in samples:
@@ -78,8 +80,8 @@ def start_times(
 class _Course:
     """The cluster at one time of a sample."""
 
-    def __init__(self, state: Snapshot, flavour: str) -> None:
-        self._flavour = flavour
+    def __init__(self, state: Snapshot, flavour: str, graces: Mapping[str, int]) -> None:
+        self._flavour, self._graces = flavour, graces
         self._state = state
         self._saved = SavedSnapshot(state)
         self._started: dict[str, int] = {}  # by group that has started since the snapshot
@@ -98,11 +100,15 @@ class _Course:
         ending = self._state.ending
         self.decide(first=True)
         for pod in (pod for each in ending for pod in each.pods if pod.terminating):
-            self._free(pod.node or "", leaves.get(pod.name, self.now + GRACE))
+            self._free(pod.node or "", leaves.get(pod.name, self._grace_end(pod.name)))
         if left := [_without_terminating(each) for each in self._state.ending]:
             gone = [each.name for each in left if not each.pods]
             self._state = successor(self._state, gone, [each for each in left if each.pods], now=self.now)
             self.decide(again=True)
+
+    def _grace_end(self, pod: str) -> int:
+        """When the grace ends of a pod that is evicted now."""
+        return self.now + self._graces.get(pod, GRACE)
 
     def _free(self, node: str, end: int) -> None:
         self._frees[node] = max(self._frees.get(node, 0), end)
@@ -199,8 +205,8 @@ class _Course:
                 gone, come = (), _placed(self._state, [group for group in come if group.started is not None])
             self._exchange(gone, come, now=self.now)
             evicts = [each for each in decisions if isinstance(each, Evict)]
-            for node in {node for each in evicts for node in each.nodes.values()}:
-                self._free(node, self.now + GRACE)
+            for pod, node in (place for each in evicts for place in each.nodes.items()):
+                self._free(node, self._grace_end(pod))
             if not evicts:
                 return
 

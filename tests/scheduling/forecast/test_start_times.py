@@ -115,6 +115,16 @@ def test_what_starts_on_gpus_of_terminating_pods_starts_when_their_grace_is_over
     assert [*again] == [(7,)]
 
 
+@pytest.mark.parametrize("flavour", ["kai", "kube", "kube-gangs", "volcano"])
+def test_what_evicts_starts_when_the_victims_own_grace_is_over(flavour: str) -> None:
+    weak = running("weak", "n", gpus=8, start=-1, priority="low")
+    there = cluster(node("n", 8), weak, gang("strong", gpus=8, created=-1, priority="high"))
+    there = replace(there, queues=(queue("dep", deserved=None), queue("team", "dep", deserved=8)))
+    graces = {weak.pods[0].name: 7 * GRACE}
+    found = start_times(there, awaiting("strong"), [RunSample({}, {})], flavour=flavour, until=HOUR, graces=graces)
+    assert [*found] == [(7 * GRACE,)]
+
+
 def test_an_evicted_run_waits_again_and_then_has_its_whole_run_before_it() -> None:
     there = cluster(
         node("n", 8),

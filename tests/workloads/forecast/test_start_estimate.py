@@ -89,6 +89,16 @@ def test_a_terminating_pod_is_waited_for_until_its_grace_is_over(full: Full) -> 
     assert timedelta(0) <= ends - found.median < timedelta(seconds=1)
 
 
+def test_a_victim_has_the_grace_that_the_cluster_shows() -> None:
+    full = Full("kube")
+    ObservedPod.objects.filter(owner_id=str(full.mine.pk)).update(priority=150)
+    ObservedPod.objects.filter(owner_id=str(full.holder.pk)).update(grace_seconds=900)
+    found = start_estimate(full.mine)
+    assert found is not None
+    assert found.median is not None
+    assert timedelta(minutes=14) < found.median - timezone.now() <= timedelta(minutes=15)
+
+
 def test_a_time_limit_is_the_latest_end(full: Full) -> None:
     TimeLimit.objects.create(project=full.team, category=full.holder.category, minutes=20, notice_minutes=5)
     found = start_estimate(full.mine)

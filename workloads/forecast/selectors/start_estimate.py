@@ -19,7 +19,7 @@ from clusters.inventory.models import Cluster, NodePool
 from clusters.watch.models import ObservedPod
 from portal.kit.db.read_cache import cached_reads
 from scheduling.forecast.cycle import FLAVOURS, empty_pools, never_fits_empty
-from scheduling.forecast.start_times import AwaitedStart, RunSample, start_times
+from scheduling.forecast.start_times import GRACE, AwaitedStart, RunSample, start_times
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.workspace import OutOfTime
 from tenants.organisation.models import Project
@@ -112,7 +112,10 @@ def _by_model(
         until = (snapshot.now or 0) + int(HORIZON.total_seconds()) * SECOND
         samples = (course.sample() for _ in range(SAMPLES))
         leaves = _leaves(cluster) if snapshot.ending else {}
-        for moments in start_times(snapshot, awaited, samples, flavour=cluster.flavour, until=until, leaves=leaves):
+        graces = _graces(cluster)
+        for moments in start_times(
+            snapshot, awaited, samples, flavour=cluster.flavour, until=until, leaves=leaves, graces=graces
+        ):
             found.append(moments)  # noqa: PERF402 - what is found before the time is over stays
     except OutOfTime:
         if len(found) < ENOUGH_SAMPLES:
@@ -128,6 +131,12 @@ def _leaves(cluster: Cluster) -> dict[str, int]:
     """End of the grace of each terminating pod, by its name in a snapshot."""
     rows = ObservedPod.objects.live().filter(cluster=cluster, deletion_at__isnull=False)
     return {uid: int(at.timestamp()) * SECOND for uid, at in rows.values_list("uid", "deletion_at") if at}
+
+
+def _graces(cluster: Cluster) -> dict[str, int]:
+    """Grace of the pods that ask for another one than the default, by their names in a snapshot."""
+    rows = ObservedPod.objects.live().filter(cluster=cluster).exclude(grace_seconds=GRACE // SECOND)
+    return {uid: seconds * SECOND for uid, seconds in rows.values_list("uid", "grace_seconds")}
 
 
 def _hopeless(snapshot: Snapshot, awaited: Sequence[AwaitedStart]) -> Iterator[bool]:
