@@ -9,10 +9,10 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from rung_cli.errors import ApiError, UsageError
-from rung_cli.http.client import Api, unless_busy
+from rung_cli.http.client import Api
+from rung_cli.manifests.submission import previewed
 from rung_cli.output.formats import Format
 from rung_cli.output.stderr import warn
-from rung_cli.output.submission import with_preview
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _SECRET: Final = re.compile(r"secret|token|passw|api_?key|credential", re.IGNORECASE)
@@ -208,10 +208,9 @@ def submit_native(
     """
     path, body = PATHS[wanted.kind], wanted.body(*names, project)
     try:
-        if dry_run or form is not Format.TABLE:
-            return api.post(path, body, key=key, dry_run=dry_run)
-        tried = unless_busy(lambda: api.post(path, body, key=key, dry_run=True))
-        return with_preview(api.post(path, body, key=key), tried)
+        if dry_run:
+            return api.post(path, body, key=key, dry_run=True)
+        return previewed(api, path, body, form, key=key)
     except ApiError as refusal:
         refusal.flags = FLAGS
         raise

@@ -87,6 +87,7 @@ def test_a_copy_has_a_dry_run_and_is_made(signed_in: Rung, submitted: Callable[[
     assert not Workload.objects.filter(name="other").exists()
     ended = signed_in("clone", "original", "--name", "other", "--priority", "low")
     assert "Submitted llm-team/other" in ended.out
+    assert "Preview before the submission" in ended.out
     assert Workload.objects.get(name="other").priority.name == "low"
     assert signed_in("clone", "original", "--priority", "urgent").code == 1
 

@@ -10,6 +10,7 @@ from rung_cli.errors import ApiError, UsageError
 from rung_cli.flags import OutputFlag, ProjectFlag, Workload, Workloads
 from rung_cli.lookup import project as find_project
 from rung_cli.lookup import workload as find_workload
+from rung_cli.manifests.submission import previewed
 from rung_cli.output.formats import Columns, Format, Output, TableColumn
 from rung_cli.output.stderr import confirm, plain
 from rung_cli.output.submission import show_submitted
@@ -159,7 +160,8 @@ def clone(
     body = {key: value for key, value in wanted.items() if value}
     if to_project:
         body["projectId"] = find_project(held.api, to_project)["id"]
-    made = held.api.post(f"v1/workloads/{original['id']}/clone", body, dry_run=dry_run)
+    path = f"v1/workloads/{original['id']}/clone"
+    made = held.api.post(path, body, dry_run=True) if dry_run else previewed(held.api, path, body, out.format)
     show_submitted(out, [made], project=made["metadata"]["projectName"], dry_run=dry_run)
 
 

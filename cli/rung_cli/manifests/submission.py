@@ -15,6 +15,14 @@ from rung_cli.output.submission import with_preview
 Explicit = Mapping[str, str]
 
 
+def previewed(api: Api, path: str, body: Mapping[str, Any], form: Format, *, key: str = "") -> Mapping[str, Any]:
+    """The answer to a submission; as a table, with the forecast of a dry run that comes first."""
+    if form is not Format.TABLE:
+        return dict(api.post(path, body, key=key))
+    tried = unless_busy(lambda: api.post(path, body, key=key, dry_run=True))
+    return with_preview(api.post(path, body, key=key), tried)
+
+
 @dataclass(frozen=True, slots=True)
 class ManifestSubmission:
     """What was read, where it goes, and what was chosen beside it. `key` binds all of them; empty makes fresh ones."""

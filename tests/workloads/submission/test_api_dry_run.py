@@ -46,6 +46,15 @@ def test_every_submission_tells_its_forecast_and_stores_nothing(robot: Robot, ll
     assert not AuditRecord.objects.filter(action="workload.submit").exists()
 
 
+def test_the_dry_run_of_a_clone_has_a_forecast_and_stores_nothing(robot: Robot, llm_team: Project) -> None:
+    original = robot.send("POST", "v1/workloads/trainings", body(llm_team)).json()["workloadId"]
+    response = robot.send("POST", f"v1/workloads/{original}/clone?dryRun=true", {"name": "copy", "priority": "high"})
+    assert response.status_code == 200, response.content
+    assert response.json()["forecast"]["verdict"] in {"starts", "waits", "evicts", "reclaims"}
+    assert not Workload.objects.filter(name="copy").exists()
+    assert "forecast" not in robot.send("POST", f"v1/workloads/{original}/clone", {"name": "copy"}).json()
+
+
 def test_a_real_submission_tells_none(robot: Robot, llm_team: Project) -> None:
     assert "forecast" not in robot.send("POST", "v1/workloads/trainings", body(llm_team)).json()
 

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.kit.api.lists import flag_in
-from portal.kit.api.routes import Route, RoutePermission
+from portal.kit.api.routes import RoutePermission
 from portal.kit.api.serializers import operation, validated_body
 from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import ValidationFailed
@@ -53,7 +53,6 @@ from workloads.submission.serializers import (
     WorkloadV2WithSync,
     workload_v2_json,
 )
-from workloads.submission.services import submit
 
 
 class ManifestCollection(ManifestRoute, Submission):
@@ -185,17 +184,18 @@ class CloneRequest(serializers.Serializer[Any]):
     preemptibility = serializers.CharField(required=False, max_length=30)
 
 
-class Clone(Route):
-    """Submit a copy."""
+class Clone(Submission):
+    """Submit a copy. A repeat gets the stored response: without a name in the request, each copy has another one."""
 
-    access = {"POST": RoutePermission("submit", "project")}
+    own_repeats = False
 
     @operation(
         "clone_workload",
         "Submit a copy of a workload",
         WorkloadV2Schema,
         202,
-        description="Beyond Run:ai. Defaults are resolved again; explicit choices of the original are kept.",
+        description="Beyond Run:ai. Defaults are resolved again; explicit choices of the original are kept. With "
+        "`dryRun=true` the response includes a `forecast`.",
         request=CloneRequest,
     )
     def post(self, request: Request, workload_id: str) -> Response:
@@ -205,10 +205,10 @@ class Clone(Route):
         wanted = validated_body(CloneRequest, request.data)
         project = project_named(actor, wanted["projectId"]) if "projectId" in wanted else original.project
         spec = _changed(clone_spec(workload=original, actor=actor), wanted, moved=project != original.project)
-        made = submit(spec=spec, project=project, actor=actor)
+        made = self.accept(request, spec=spec, project=project, raw={})
         group, _, version = spec.api_version.rpartition("/")
         body = workload_v2_json(made, manifest=made.spec["manifest"], group_version=(group, version))
-        return Response(body, status=202)
+        return Response(body | self.foreseen, status=202)
 
 
 def _changed(spec: WorkloadSpec, wanted: dict[str, Any], *, moved: bool) -> WorkloadSpec:

@@ -77,7 +77,7 @@ class Submission(Route):
 
     def accept(self, request: Request, *, spec: WorkloadSpec, project: Project, raw: Mapping[str, Any]) -> Workload:
         """Submit it. In a dry run it is rolled back before the model is asked, which would see it otherwise."""
-        actor, key = actor_of(request), key_of(request)
+        actor, key = actor_of(request), key_of(request) if self.own_repeats else None
         if not _is_dry_run(request):
             workload = submit(spec=spec, project=project, actor=actor, raw=raw, key=key)
             self.replayed = workload.replayed
