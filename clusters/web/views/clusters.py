@@ -66,7 +66,7 @@ from workloads.forecast.selectors.accuracy import (
     tallies,
     together,
 )
-from workloads.lifecycle.selectors.activity import activity_context, evictions_of
+from workloads.lifecycle.selectors.activity import activity_context, evictions_of, loads_by_cluster
 from workloads.plans.services.plans import plan_page
 
 CLUSTERS: Final = 25
@@ -95,7 +95,13 @@ def cluster_list(request: HttpRequest) -> HttpResponse:
     titles = {name: flavour.title for name, flavour in FLAVOURS.items()}
     may_connect = can(actor_of(request), Permission.MANAGE_CLUSTERS)
     page = page_of(Cluster.objects.all(), column="name", after=request.GET.get("after", ""), size=CLUSTERS)
-    context = {"rows": cluster_rows(page.rows), "page": page, "titles": titles, "may_connect": may_connect}
+    context = {
+        "rows": cluster_rows(page.rows),
+        "loads": loads_by_cluster(page.rows, now=timezone.now()),
+        "page": page,
+        "titles": titles,
+        "may_connect": may_connect,
+    }
     return render_page(request, "clusters/list.html", context, parts=("clusters",))
 
 

@@ -130,6 +130,22 @@ def test_a_longer_list_of_evictions_is_shown_page_by_page(
     assert f">v{EVICTIONS}<" in second.content.decode()
 
 
+def test_the_list_of_clusters_counts_what_waits_and_who_was_evicted_lately(
+    llm_team: Project, read: Callable[[str], str]
+) -> None:
+    first, second = WorkloadFactory.create_batch(2, project=llm_team, gpu_milli=4 * GPU)
+    WorkloadFactory(project=llm_team, phase=Phase.RUNNING, gpu_milli=GPU)
+    for victim, hours in ((first, 1), (first, 2), (second, 30)):
+        evict(victim, hours_ago=hours)
+    build_cluster(name="other")
+    page = read("/clusters/")
+    waiting, evicted = '<a href="/workloads/?cluster={}&amp;phase=Pending">{}</a>', '{}/?tab=activity">{}</a>'
+    assert waiting.format("lab", "2 workloads") + ' <div class="quiet">8 GPUs</div>' in page
+    assert evicted.format("/clusters/lab", "1 workload") in page
+    assert waiting.format("other", "0 workloads") in page
+    assert evicted.format("/clusters/other", "0 workloads") in page
+
+
 def test_rest_gives_the_numbers_of_the_tab(llm_team: Project, robot: Robot) -> None:
     now = timezone.now()
     victim = WorkloadFactory(project=llm_team, phase=Phase.COMPLETED)

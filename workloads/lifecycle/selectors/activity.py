@@ -179,6 +179,25 @@ def fleet_status(*, now: datetime) -> FleetStatus:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterLoad:
+    """What waits in a cluster, and how many of its workloads were evicted in 24 hours."""
+
+    waiting: int = 0
+    waiting_gpu_milli: int = 0
+    evicted: int = 0
+
+
+def loads_by_cluster(clusters: Collection[Cluster], *, now: datetime) -> dict[str, ClusterLoad]:
+    """By name of the cluster. Two queries."""
+    waiting = Workload.objects.filter(deleted_at=None, phase=Phase.PENDING, project__cluster__in=clusters).order_by()
+    waits = waiting.values_list("project__cluster__name").annotate(Count("pk"), Sum("gpu_milli"))
+    records = PreemptionRecord.objects.filter(cluster__in=clusters, at__gte=now - timedelta(days=1)).order_by()
+    evicted = dict(records.values_list("cluster__name").annotate(Count("victim", distinct=True)))
+    known = {name: (number, gpu_milli or 0) for name, number, gpu_milli in waits}
+    return {each.name: ClusterLoad(*known.get(each.name, (0, 0)), evicted.get(each.name, 0)) for each in clusters}
+
+
 LONG_WAIT: Final = timedelta(minutes=10)
 MOST_ALERTS: Final = 6
 ALERTED_PHASES: Final = (Phase.PENDING, Phase.CREATING, Phase.INITIALIZING, Phase.RESUMING)
