@@ -121,11 +121,11 @@ def workloads(cluster: Cluster, count: int) -> list[Workload]:
     """A fifth waits for eight GPUs, the others run on one."""
     now, spec = timezone.now(), spec_of(pytorch_job()).as_json()
     projects = list(Project.objects.filter(cluster=cluster))
-    levels = list(Priority.objects.filter(name__in=("low", "high")).order_by("value"))
+    priorities = list(Priority.objects.filter(name__in=("low", "high")).order_by("value"))
     kind = WorkloadType.objects.get(name="PyTorchJob")
     made = []
     for number in range(count):
-        waits, level = number % 5 == 0, levels[number % 5 == 0 and number % 2]
+        waits, priority = number % 5 == 0, priorities[number % 5 == 0 and number % 2]
         since = now - timedelta(minutes=30 if waits else 20 + number % 20)
         made.append(
             Workload(
@@ -133,8 +133,8 @@ def workloads(cluster: Cluster, count: int) -> list[Workload]:
                 name=f"{cluster.name}-{number}",
                 type=kind,
                 spec=spec,
-                priority=level,
-                priority_value=level.value,
+                priority=priority,
+                priority_value=priority.value,
                 preemptibility="preemptible",
                 pool_name=POOLS[number // 5 % 2],
                 gpu_milli=8000 if waits else 1000,

@@ -23,7 +23,7 @@ from workloads.state.models import Phase, Workload
 API: Final = "/api/v2/workloads"
 DRY_RUN: Final = f"{API}?dryRun=true"
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
-LEVELS: Final = {25: "very-low", 40: "low", 65: "medium-low", 80: "medium", 90: "medium-high", 125: "high"}
+PRIORITIES: Final = {25: "very-low", 40: "low", 65: "medium-low", 80: "medium", 90: "medium-high", 125: "high"}
 
 
 def store(snapshot: Snapshot, *, waiting: int) -> None:
@@ -97,7 +97,7 @@ def _workload(group: PodGroup, project: Project, kind: WorkloadType, priorities:
         project=project,
         type=kind,
         spec={"min_member": 1, "annotations": None, "roles": []},
-        priority=priorities[LEVELS[group.priority]],
+        priority=priorities[PRIORITIES[group.priority]],
         priority_value=group.priority,
         priority_source="explicit",
         preemptibility="preemptible" if group.preemptible else "non-preemptible",
@@ -128,7 +128,7 @@ def _pod(group: PodGroup, workload: Workload, cluster: Cluster) -> ObservedPod:
         pool_name="default",
         phase="Running",
         priority=group.priority,
-        priority_class=LEVELS[group.priority],
+        priority_class=PRIORITIES[group.priority],
         preemptible=group.preemptible,
         created_at=workload.created_at,
         started_at=workload.created_at,
@@ -164,8 +164,11 @@ def gang_body(number: int, *, name: str = "candidate", pods: int = 8) -> str:
         "metadata": {"name": name},
         "spec": {"pytorchReplicaSpecs": replicas},
     }
-    levels = list(LEVELS.values())[:5]
-    metadata = {"projectId": str(projects[number * 7 % len(projects)]), "priority": levels[number % len(levels)]}
+    priorities = list(PRIORITIES.values())[:5]
+    metadata = {
+        "projectId": str(projects[number * 7 % len(projects)]),
+        "priority": priorities[number % len(priorities)],
+    }
     return json.dumps({"metadata": metadata, "manifest": manifest})
 
 

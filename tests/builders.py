@@ -6,7 +6,7 @@ from typing import Final
 from scheduling.model.resources import Amount, Limit, Resources
 from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode
 from scheduling.state.queue_usage import QueueUsage
-from workloads.dictionary.rules.resolution import Dictionary, Level
+from workloads.dictionary.rules.resolution import Dictionary, PriorityEntry
 
 RUNAI_VALUES: Final = {
     "very-low": 25,
@@ -17,7 +17,7 @@ RUNAI_VALUES: Final = {
     "high": 125,
     "very-high": 150,
 }
-RUNAI: Final = Dictionary(Level(name, value) for name, value in RUNAI_VALUES.items())
+RUNAI: Final = Dictionary(PriorityEntry(name, value) for name, value in RUNAI_VALUES.items())
 
 
 def node(

@@ -149,7 +149,7 @@ MUTATIONS: Final = (
     Mutation(
         "dictionary: a chosen priority sets preemptibility by the threshold, not by the type",
         _RESOLUTION,
-        "if level_source not in CHOSEN and",
+        "if priority_source not in CHOSEN and",
         "if",
         _RESOLUTION_TESTS,
     ),

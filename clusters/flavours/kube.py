@@ -20,7 +20,7 @@ from clusters.ports.flavour import (
     Guarantee,
     JobSpec,
     PodStatusReason,
-    PriorityLevel,
+    PriorityClassSpec,
     ProjectSpec,
     Traits,
 )
@@ -175,7 +175,7 @@ class Kube:
         yield from flavours_objects.shared_objects(state)
         for project in state.projects:
             yield _limit_range(project)
-            yield from _quotas(project, state.levels)
+            yield from _quotas(project, state.priorities)
 
     def queue_name(self, owner: str, pool: str) -> str:
         """Deterministic name of a queue; kube-scheduler knows none, Rung's own model does."""
@@ -235,9 +235,9 @@ def _milli(amount: int | None) -> str | None:
     return decimal_text(amount) if amount % 1000 == 0 else f"{amount}m"
 
 
-def _quotas(project: ProjectSpec, levels: Sequence[PriorityLevel]) -> Iterator[Manifest]:
-    known = {level.name for level in levels}
-    guarded = sorted(level.name for level in levels if level.value >= THRESHOLD)
+def _quotas(project: ProjectSpec, priorities: Sequence[PriorityClassSpec]) -> Iterator[Manifest]:
+    known = {priority.name for priority in priorities}
+    guarded = sorted(priority.name for priority in priorities if priority.value >= THRESHOLD)
     if limit := hard(total(queue.limit for queue in project.queues)):
         yield _quota(project, LIMIT_QUOTA, limit)
     if guarded and (deserved := hard(total(queue.deserved for queue in project.queues))):

@@ -18,7 +18,7 @@ from clusters.ports.flavour import (
     JobSpec,
     PodStatusReason,
     PoolSpec,
-    PriorityLevel,
+    PriorityClassSpec,
     ProjectSpec,
     QueueSpec,
     SchedulerConfiguration,
@@ -116,7 +116,7 @@ class Kueue:
     def objects_for(self, state: DesiredState) -> Iterable[Manifest]:
         """Classes, namespaces, a flavor per pool with its topology, a Cohort per department, queues per project."""
         yield from flavours_objects.shared_objects(state, policy=POD_POLICY)
-        yield from map(_workload_class, state.levels)
+        yield from map(_workload_class, state.priorities)
         yield from (
             flavours_objects.topology(KUEUE_TOPOLOGY, _flavor_name(each), each)
             for each in state.pools
@@ -177,13 +177,13 @@ def _let_be(manifest: Manifest, pointer: str | None) -> None:
         node.pop(last, None)
 
 
-def _workload_class(level: PriorityLevel) -> Manifest:
+def _workload_class(priority: PriorityClassSpec) -> Manifest:
     return {
         "apiVersion": VERSION,
         "kind": KUEUE_PRIORITY.kind,
-        "metadata": owned(level.name, owner=level.owner, generation=level.generation),
-        "value": level.value,
-        "description": level.description,
+        "metadata": owned(priority.name, owner=priority.owner, generation=priority.generation),
+        "value": priority.value,
+        "description": priority.description,
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
-from clusters.ports.flavour import DesiredState, PoolSpec, PriorityLevel, ProjectSpec
+from clusters.ports.flavour import DesiredState, PoolSpec, PriorityClassSpec, ProjectSpec
 from clusters.ports.gateway import Kind, Manifest
 from clusters.ports.objects import owned
 from portal.kit.errors import Problem
@@ -31,7 +31,7 @@ RANK_TO_PRIORITY: Final = {
 }
 
 
-def priority_class(level: PriorityLevel, policy: str = "") -> Manifest:
+def priority_class(priority: PriorityClassSpec, policy: str = "") -> Manifest:
     """scheduling.k8s.io/v1 PriorityClass, with this preemption policy instead of the entry's own.
 
     Never the global default: a pod that names none is not ours to rank.
@@ -39,11 +39,11 @@ def priority_class(level: PriorityLevel, policy: str = "") -> Manifest:
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": owned(level.name, owner=level.owner, generation=level.generation),
-        "value": level.value,
-        "preemptionPolicy": policy or level.preemption_policy,
+        "metadata": owned(priority.name, owner=priority.owner, generation=priority.generation),
+        "value": priority.value,
+        "preemptionPolicy": policy or priority.preemption_policy,
         "globalDefault": False,
-        "description": level.description,
+        "description": priority.description,
     }
 
 
@@ -65,7 +65,7 @@ def _pod_security(level: str) -> dict[str, str]:
 
 def shared_objects(state: DesiredState, *, policy: str = "") -> Iterator[Manifest]:
     """PriorityClasses, all of this preemption policy where one is given, and namespaces."""
-    yield from (priority_class(level, policy) for level in state.levels)
+    yield from (priority_class(priority, policy) for priority in state.priorities)
     yield from map(namespace, state.projects)
 
 

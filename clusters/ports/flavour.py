@@ -12,8 +12,8 @@ NOTHING = Limit(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class PriorityLevel:
-    """A dictionary entry as clusters see it."""
+class PriorityClassSpec:
+    """A dictionary entry as clusters hold it: what a PriorityClass is made from."""
 
     name: str
     value: int
@@ -80,14 +80,14 @@ class ProjectSpec:
 class DesiredState:
     """What one cluster should hold, put together from what the apps above contribute."""
 
-    levels: tuple[PriorityLevel, ...] = ()
+    priorities: tuple[PriorityClassSpec, ...] = ()
     departments: tuple[QueueSpec, ...] = ()
     projects: tuple[ProjectSpec, ...] = ()
     pools: tuple[PoolSpec, ...] = ()
 
     def __add__(self, other: "DesiredState") -> "DesiredState":
         return DesiredState(
-            self.levels + other.levels,
+            self.priorities + other.priorities,
             self.departments + other.departments,
             self.projects + other.projects,
             self.pools + other.pools,

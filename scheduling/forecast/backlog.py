@@ -101,8 +101,8 @@ class Backlog:
     def freed(self, nodes: Collection[str | None]) -> None:
         """Record that capacity was freed on these nodes."""
         for shape in self._shapes.values():
-            level = shape.in_vain
-            if level > LOWEST and any(node and self._could_have(node, shape.gpu, level) for node in nodes):
+            priority = shape.in_vain
+            if priority > LOWEST and any(node and self._could_have(node, shape.gpu, priority) for node in nodes):
                 shape.in_vain = LOWEST
                 self._review(shape.lines)
 
@@ -117,7 +117,7 @@ class Backlog:
 
     def _could_have(self, node: str, gpu: int, priority: int) -> bool:
         """Whether the node has that many GPUs that are free or held by lower priorities."""
-        weaker = sum(held for level, held in self._taken[node].items() if level < priority)
+        weaker = sum(held for other, held in self._taken[node].items() if other < priority)
         return self._free[node] + weaker >= gpu
 
     def _line(self, group: PodGroup) -> _Line:

@@ -209,7 +209,7 @@ def _planned(name: str, value: int, *, done: bool = False) -> UUID:
 
 def _workload(project: Project, user: User, name: str, phase: str, *, gpus: int, priority: str = "low") -> Workload:
     held = gpus * 1000 if phase == Phase.RUNNING else 0
-    level = Priority.objects.get(name=priority)
+    entry = Priority.objects.get(name=priority)
     ago = timezone.now() - timedelta(minutes=40)
     workload: Workload = WorkloadFactory.create(
         project=project,
@@ -218,8 +218,8 @@ def _workload(project: Project, user: User, name: str, phase: str, *, gpus: int,
         phase_at=ago,
         created_at=ago,
         started_at=ago if held else None,
-        priority=level,
-        preemptibility="non-preemptible" if level.value >= 100 else "preemptible",
+        priority=entry,
+        preemptibility="non-preemptible" if entry.value >= 100 else "preemptible",
         gpu_milli=gpus * 1000,
         allocated_gpu_milli=held,
         running_pods=1 if held else 0,

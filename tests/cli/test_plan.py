@@ -50,7 +50,7 @@ def test_a_plan_of_a_priority_names_who_can_evict_whom_on_each_cluster(admin: Ru
     lines = shown.out.splitlines()
     first = lines.index(next(line for line in lines if line.startswith("Evictions on plain (kube-scheduler):")))
     assert "  medium can now evict high" in lines[first:]
-    last = next(line for line in lines if line.startswith("Evictions on ash (Volcano): no level evicts another."))
+    last = next(line for line in lines if line.startswith("Evictions on ash (Volcano): no priority evicts another."))
     assert "Assumption: Volcano neither preempts nor reclaims" in last
     assert lines[lines.index(last) + 1] == "  no pair of priorities changes"
 

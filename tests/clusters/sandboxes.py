@@ -12,7 +12,7 @@ from clusters.sandbox.models import SandboxClock
 from clusters.sandbox.services.simulation import SandboxGateway, TickResult, tick
 
 TEAM: Final = "runai-team"
-LEVELS: Final = {"very-low": 25, "low": 40, "medium": 80, "high": 125, "very-high": 150}
+PRIORITIES: Final = {"very-low": 25, "low": 40, "medium": 80, "high": 125, "very-high": 150}
 QUIET: Final = "3600"
 
 
@@ -77,8 +77,8 @@ class Sandbox:
     def namespace(self, name: str = TEAM) -> Manifest:
         return self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
-    def levels(self, **more: int) -> None:
-        for name, value in {**LEVELS, **more}.items():
+    def priority_classes(self, **more: int) -> None:
+        for name, value in {**PRIORITIES, **more}.items():
             self.create(priority_class(name, value))
 
     def queue(
@@ -114,10 +114,10 @@ class Sandbox:
 
 
 def furnished(flavour: str = "kai", *, gpus: int = 8, deserved: int = 8, speed: int = 1) -> Sandbox:
-    """A sandbox with one node, the levels, a namespace and (for KAI) a department with one project queue `team`."""
+    """A sandbox with a node, PriorityClasses, a namespace and (for KAI) a department with one project queue `team`."""
     sandbox = Sandbox(flavour, speed=speed)
     sandbox.node(gpus=gpus)
-    sandbox.levels()
+    sandbox.priority_classes()
     sandbox.namespace()
     if flavour == "kai":
         sandbox.queue("department", deserved=deserved)

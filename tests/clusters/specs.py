@@ -1,11 +1,11 @@
-"""Specs and manifests in the fewest words: level("high", 125), project("vision", deserved=4), state(...)."""
+"""Specs and manifests in the fewest words: priority("high", 125), project("vision", deserved=4), state(...)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clusters.inventory.models import Cluster
-from clusters.ports.flavour import DesiredState, JobSpec, PoolSpec, PriorityLevel, ProjectSpec, QueueSpec
+from clusters.ports.flavour import DesiredState, JobSpec, PoolSpec, PriorityClassSpec, ProjectSpec, QueueSpec
 from clusters.ports.gateway import Manifest
 from clusters.ports.pod_templates import FoundPart, TemplateShape, WorkloadKind, parts_in
 from clusters.sync.rules.changes import in_waves
@@ -33,9 +33,9 @@ class Wanted:
         return self.state
 
 
-def level(name: str, value: int, *, policy: str = "PreemptLowerPriority", generation: int = 1) -> PriorityLevel:
+def priority(name: str, value: int, *, policy: str = "PreemptLowerPriority", generation: int = 1) -> PriorityClassSpec:
     """A dictionary entry."""
-    return PriorityLevel(name, value, policy, f"Priority {name}", f"priority.{name}", generation)
+    return PriorityClassSpec(name, value, policy, f"Priority {name}", f"priority.{name}", generation)
 
 
 def queue(
@@ -76,12 +76,12 @@ def project(
 
 def state(
     *projects: ProjectSpec,
-    levels: tuple[PriorityLevel, ...] = (),
+    priorities: tuple[PriorityClassSpec, ...] = (),
     departments: tuple[QueueSpec, ...] = (),
     pools: tuple[PoolSpec, ...] = (),
 ) -> DesiredState:
     """What one cluster should hold."""
-    return DesiredState(levels=levels, departments=departments, projects=projects, pools=pools)
+    return DesiredState(priorities=priorities, departments=departments, projects=projects, pools=pools)
 
 
 def pod_template(**spec: Any) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from clusters.inventory.models import Cluster
 from clusters.ports.gateway import ObjectRef
 from clusters.ports.objects import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
 from clusters.sync.models import Drift, SyncRun
-from tests.clusters.specs import level, project, queue, state
+from tests.clusters.specs import priority, project, queue, state
 
-LEVELS = (level("high", 125), level("low", 40))
-FULL = state(project("vision"), levels=LEVELS, departments=(queue("department.1", parent=None, deserved=8),))
+PRIORITIES = (priority("high", 125), priority("low", 40))
+FULL = state(project("vision"), priorities=PRIORITIES, departments=(queue("department.1", parent=None, deserved=8),))
 
 
 def names(gateway: MemoryGateway) -> list[str]:

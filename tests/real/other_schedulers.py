@@ -28,7 +28,7 @@ from clusters.sync.services import object_reads
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.security.actors import SYSTEM
 from scheduling.model.preemptibility import EvictionExemptions
-from tests.clusters.specs import POOL, Wanted, job, level, project, queue, state
+from tests.clusters.specs import POOL, Wanted, job, priority, project, queue, state
 from tests.support.lab import LabCluster
 from tests.workloads.intake.manifests import VALID
 from workloads.intake import ProjectGrants, read_object
@@ -64,7 +64,7 @@ class Real:
         """Of the first project."""
         return f"runai-{self.mark}-p1"
 
-    def level(self, name: str) -> str:
+    def priority_name(self, name: str) -> str:
         return f"{self.mark}-{name}"
 
     def hold(self, *, limit: int = 16, generation: int = 1) -> DesiredState:
@@ -76,8 +76,8 @@ class Real:
         leaf = queue("project.2", limit=limit, generation=generation)
         projects[1] = replace(projects[1], queues=(leaf,), generation=generation)
         department = queue("department.1", parent=None, deserved=8, limit=32)
-        levels = (level(self.level("high"), 125), level(self.level("low"), 40))
-        self.wanted.state = state(*projects, levels=levels, departments=(department,), pools=(RACKED,))
+        priorities = (priority(self.priority_name("high"), 125), priority(self.priority_name("low"), 40))
+        self.wanted.state = state(*projects, priorities=priorities, departments=(department,), pools=(RACKED,))
         return self.wanted.state
 
     def furnish(self) -> None:
@@ -101,7 +101,7 @@ class Real:
             spec.manifest,
             name=f"{name.lower()}-1",
             namespace=namespace,
-            priority_class=self.level("low"),
+            priority_class=self.priority_name("low"),
             **{"min_member": spec.min_member, **fields},
         )
 

@@ -38,18 +38,18 @@ def team(product: Product) -> Project:
     return project
 
 
-def submitted(product: Product, project: Project, manifest: Manifest, level: str) -> Workload:
-    return product.submit(project, quick(manifest), priority=level, preemptibility="preemptible")
+def submitted(product: Product, project: Project, manifest: Manifest, priority: str) -> Workload:
+    return product.submit(project, quick(manifest), priority=priority, preemptibility="preemptible")
 
 
-def running(product: Product, project: Project, manifest: Manifest, level: str) -> Workload:
-    workload = submitted(product, project, manifest, level)
+def running(product: Product, project: Project, manifest: Manifest, priority: str) -> Workload:
+    workload = submitted(product, project, manifest, priority)
     pods = manifest["spec"].get("parallelism", 1)
     return product.until(workload, lambda row: row.phase == Phase.RUNNING and row.running_pods == pods)
 
 
-def waiting(product: Product, project: Project, manifest: Manifest, level: str) -> Workload:
-    workload = submitted(product, project, manifest, level)
+def waiting(product: Product, project: Project, manifest: Manifest, priority: str) -> Workload:
+    workload = submitted(product, project, manifest, priority)
     return product.until(workload, lambda row: row.phase == Phase.PENDING and row.phase_reason)
 
 

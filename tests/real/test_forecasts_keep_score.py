@@ -40,7 +40,7 @@ from workloads.submission.services import submit
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 POOLS, ROUNDS = 10, 9
-LEVELS = ("low", "medium", "high", "very-high")
+PRIORITIES = ("low", "medium", "high", "very-high")
 DONE_TO = {
     "overtaken": 3,
     "cordoned": 2,
@@ -92,7 +92,7 @@ class Stream:
         )
 
     def drawn(self, pool: NodePool) -> WorkloadSpec:
-        return self.spec(pool, gpus=self.dice.choice((1, 2, 2, 4)), priority=self.dice.choice(LEVELS))
+        return self.spec(pool, gpus=self.dice.choice((1, 2, 2, 4)), priority=self.dice.choice(PRIORITIES))
 
     def ask(self, spec: WorkloadSpec, project: Project | None = None) -> None:
         foretell(spec=spec, project=asked(project or self.project), actor=SYSTEM)

@@ -204,7 +204,7 @@ def test_every_template_of_a_workload_carries_queue_and_preemptibility(real: Rea
         assert templates, name
         for template in templates:
             assert _asked(template) == ASKED[real.flavour], name
-            assert template["spec"]["priorityClassName"] == real.level("low"), name
+            assert template["spec"]["priorityClassName"] == real.priority_name("low"), name
         assert real.group_of(spec) == GROUPS[real.flavour].get(name), name
         delete_job(real.cluster, spec)
         assert real.group_of(spec) is None, name

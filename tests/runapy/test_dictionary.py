@@ -10,8 +10,8 @@ from runai.runai_client import RunaiClient
 
 def test_the_whole_catalogue_is_read_typed(runai: RunaiClient) -> None:
     properties = runai.workloads.workload_properties
-    levels = models.GetWorkloadPriorities200Response.from_dict(properties.get_workload_priorities().data).priorities
-    assert [(each.name, each.value) for each in levels][::6] == [("very-low", 25), ("very-high", 150)]
+    priorities = models.GetWorkloadPriorities200Response.from_dict(properties.get_workload_priorities().data).priorities
+    assert [(each.name, each.value) for each in priorities][::6] == [("very-low", 25), ("very-high", 150)]
     types = models.ListWorkloadTypes200Response.from_dict(properties.list_workload_types().data).types
     assert {each.name for each in types} >= {"Job", "PyTorchJob", "Training", "SPOTRequest"}
     external = properties.list_workload_types(external_types_only=True).data["types"]

@@ -70,7 +70,7 @@ class JobFacts:
         return self.gpu_milli // max(1, self.pods)
 
     @property
-    def level(self) -> str:
+    def entry(self) -> str:
         return f"{self.priority} {self.value}"
 
     @property
@@ -156,9 +156,9 @@ def short_evicts_long(evictions: Iterable[EvictionFacts]) -> Iterator[Detection]
             continue
         if each.ran < max(LONG_RUN, SHORT_SHARE * run) or each.lost_gpu_seconds < LEAST_LOSS:
             continue
-        how = "reclaimed its project's quota from" if each.reclaim else f"({each.preemptor.level}) evicted"
+        how = "reclaimed its project's quota from" if each.reclaim else f"({each.preemptor.entry}) evicted"
         evidence = (
-            f"{{1}} {how} {{0}} ({each.victim.level}) at {_utc(each.at)} and completed after {duration_text(run)}.",
+            f"{{1}} {how} {{0}} ({each.victim.entry}) at {_utc(each.at)} and completed after {duration_text(run)}.",
             f"{{0}} had run {duration_text(each.ran)} on {gpus_text(each.gpu_milli)}: about {each.loss} lost.",
         )
         advice = "Priority does not protect from reclaim. For {0}, raise the deserved quota of its project"
@@ -225,7 +225,7 @@ def priority_inversion(waiting: Jobs, running: Jobs, now: datetime) -> Iterator[
         newest = lower[0]
         evidence = (
             _waits(job),
-            f"{{1}} ({newest.level}) started at {_utc(newest.began)}. All that started later with a lower priority "
+            f"{{1}} ({newest.entry}) started at {_utc(newest.began)}. All that started later with a lower priority "
             f"({len(lower)}) have {gpus_text(held)}.",
         )
         advice = (
@@ -393,7 +393,7 @@ def _moving(moves: Sequence[PodMove]) -> str:
 
 
 def _waits(job: JobFacts) -> str:
-    return f"{{0}} ({job.level}) waits since {_utc(job.phase_at)} for {gpus_text(job.gpu_milli)} in {job.pool}."
+    return f"{{0}} ({job.entry}) waits since {_utc(job.phase_at)} for {gpus_text(job.gpu_milli)} in {job.pool}."
 
 
 def _utc(at: datetime) -> str:

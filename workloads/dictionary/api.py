@@ -299,7 +299,7 @@ class EvictionMatrixRoute(Route):
         ],
     )
     def get(self, request: Request) -> Response:
-        """Level by level, and between projects and departments."""
+        """Priority by priority, and between projects and departments."""
         actor, name = actor_of(request), request.query_params.get("project", "")
         key = parse_uuid(request.query_params, "clusterId")
         project = _project_or_404(actor, name) if name else None

@@ -28,7 +28,9 @@ class Priority(models.Model):
     )
     description = models.CharField(max_length=500, blank=True)
     alias_of = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="aliases")
-    source = models.CharField(max_length=40, blank=True, help_text="Preset it came from; Run:ai for the seven levels.")
+    source = models.CharField(
+        max_length=40, blank=True, help_text="Preset it came from; Run:ai for the seven built-in ones."
+    )
     retired_at = models.DateTimeField(null=True, blank=True, help_text="Retired: still synced and shown, not offered.")
     generation = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField(auto_now_add=True)

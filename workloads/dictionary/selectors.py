@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from clusters.connection.services.scheduler_config import eviction_settings, guarantee_on
 from clusters.inventory.models import Cluster, ClusterState
-from clusters.ports.flavour import MIN_RUNTIME, DesiredState, PriorityLevel
+from clusters.ports.flavour import MIN_RUNTIME, DesiredState, PriorityClassSpec
 from clusters.sync.models import Drift
 from clusters.sync.selectors import ALL_OWNERS, comparison_of
 from portal.kit.db.read_cache import cached_read
@@ -29,7 +29,7 @@ from workloads.dictionary.rules.eviction_matrix import EvictionMatrix, eviction_
 from workloads.dictionary.rules.resolution import (
     Dictionary,
     Effective,
-    Level,
+    PriorityEntry,
     Source,
     TypeDefaults,
 )
@@ -38,9 +38,9 @@ from workloads.state.models import Workload
 from workloads.state.rules import LIVE
 
 
-def level_of(priority: Priority) -> Level:
+def entry_of(priority: Priority) -> PriorityEntry:
     alias = priority.alias_of.name if priority.alias_of else None
-    return Level(priority.name, priority.value, priority.preemption_policy, alias)
+    return PriorityEntry(priority.name, priority.value, priority.preemption_policy, alias)
 
 
 @cached_read
@@ -56,7 +56,7 @@ def current_rows() -> Mapping[str, Priority]:
 @cached_read
 def current_dictionary() -> Dictionary:
     """Every entry that may be named, as values."""
-    return Dictionary(level_of(row) for row in current_rows().values())
+    return Dictionary(entry_of(row) for row in current_rows().values())
 
 
 @cached_read
@@ -71,9 +71,9 @@ def defaults_of(type_: WorkloadType) -> TypeDefaults:
     return TypeDefaults(type_.name, type_.priority.name if type_.priority else None, given, type_.fixed)
 
 
-def effective_as(workload: Workload, level: Level, preemptibility: Preemptibility) -> Effective:
-    """A stored workload's pair as it would be with another level: for what-ifs."""
-    return Effective(level, Source(workload.priority_source), preemptibility, Source.THRESHOLD)
+def effective_as(workload: Workload, entry: PriorityEntry, preemptibility: Preemptibility) -> Effective:
+    """A stored workload's pair as it would be with another priority: for what-ifs."""
+    return Effective(entry, Source(workload.priority_source), preemptibility, Source.THRESHOLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,19 +261,19 @@ def _mapping(change: dict[str, Any]) -> dict[str, Any]:
 
 
 def desired_state(_cluster: Cluster, *, owner: str = ALL_OWNERS) -> DesiredState:
-    """The same levels on every cluster, weakest first; all of them for any owner, whose quotas name classes."""
-    return DesiredState(levels=current_levels())
+    """The same priorities on every cluster, weakest first; all of them for any owner, whose quotas name classes."""
+    return DesiredState(priorities=current_priority_classes())
 
 
-def current_levels() -> tuple[PriorityLevel, ...]:
+def current_priority_classes() -> tuple[PriorityClassSpec, ...]:
     """Those that clusters hold: retired ones as long as workloads of them are left."""
     live = Workload.objects.filter(deleted_at__isnull=True).values("priority")
     rows = Priority.objects.filter(Q(retired_at__isnull=True) | Q(pk__in=live))
-    return tuple(_level(row) for row in rows)
+    return tuple(_priority_class(row) for row in rows)
 
 
-def _level(row: Priority) -> PriorityLevel:
-    return PriorityLevel(
+def _priority_class(row: Priority) -> PriorityClassSpec:
+    return PriorityClassSpec(
         name=row.name,
         value=row.value,
         preemption_policy=row.preemption_policy,
@@ -283,11 +283,13 @@ def _level(row: Priority) -> PriorityLevel:
     )
 
 
-def levels_of(entries: Iterable[DraftEntry], known: Iterable[PriorityLevel]) -> tuple[PriorityLevel, ...]:
-    """A draft's entries as levels, with owner and generation of the rows that are there already: for what-ifs."""
-    rows = {level.name: level for level in known}
+def priority_classes_of(
+    entries: Iterable[DraftEntry], known: Iterable[PriorityClassSpec]
+) -> tuple[PriorityClassSpec, ...]:
+    """A draft's entries as clusters hold them, with owner and generation of existing rows: for what-ifs."""
+    rows = {each.name: each for each in known}
     return tuple(
-        PriorityLevel(
+        PriorityClassSpec(
             name=entry.name,
             value=entry.value,
             preemption_policy=entry.preemption_policy,
@@ -310,7 +312,7 @@ def current_draft() -> Draft:
 
 
 def matrix_on(cluster: Cluster) -> EvictionMatrix:
-    """Who can evict whom by level there, by the dictionary and the configuration of its scheduler as they are now."""
+    """Who can evict whom by priority there, by the current dictionary and configuration of its scheduler."""
     return eviction_matrix(current_draft(), eviction_settings(cluster))
 
 

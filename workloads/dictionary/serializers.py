@@ -86,7 +86,7 @@ RetiredSchema = schema("RetiredSchema", "What taking it out of use did.", plan=P
 PrioritiesSchema = schema("PrioritiesSchema", "The dictionary.", priorities=PrioritySchema(many=True))
 
 
-class MatrixLevelSchema(serializers.Serializer[Any]):
+class MatrixPrioritySchema(serializers.Serializer[Any]):
     """An offered priority."""
 
     name = serializers.CharField()
@@ -95,16 +95,16 @@ class MatrixLevelSchema(serializers.Serializer[Any]):
 
 
 class MatrixCellSchema(serializers.Serializer[Any]):
-    """One level against another."""
+    """One priority against another."""
 
     candidate = serializers.CharField()
     victim = serializers.CharField()
-    evicts = serializers.ChoiceField([str(each) for each in Evictable], help_text="Workloads of the victim's level.")
+    evicts = serializers.ChoiceField([str(each) for each in Evictable], help_text="Workloads of the victim's priority.")
     rules = serializers.ListField(child=serializers.IntegerField(), help_text="Numbers of `rules`.")
 
 
 class MatrixTableSchema(serializers.Serializer[Any]):
-    """Every level against every level. relations: where the victim is; uniform: all cells are alike."""
+    """Every priority against every priority. relations: where the victim is; uniform: all cells are alike."""
 
     relations = serializers.ListField(
         child=serializers.ChoiceField([str(each) for each in VictimPlace]),
@@ -150,7 +150,7 @@ EvictionMatrixSchema = schema(
     simulated=serializers.BooleanField(),
     observedAt=serializers.DateTimeField(allow_null=True),
     project=serializers.CharField(allow_blank=True),
-    levels=MatrixLevelSchema(many=True),
+    priorities=MatrixPrioritySchema(many=True),
     tables=MatrixTableSchema(many=True),
     rules=schema("MatrixRuleSchema", "A rule.", number=serializers.IntegerField(), text=serializers.CharField())(
         many=True
@@ -174,9 +174,9 @@ def matrix_json(
         "simulated": cluster.is_simulated,
         "observedAt": rfc3339(cluster.observed_at) if cluster.observed_at else None,
         "project": project,
-        "levels": [
+        "priorities": [
             {"name": each.name, "value": each.value, "preemptionPolicy": each.preemption_policy}
-            for each in matrix.levels
+            for each in matrix.priorities
         ],
         "tables": [_matrix_table(table, numbers) for table in matrix.tables],
         "rules": [{"number": number, "text": rule} for rule, number in numbers.items()],

@@ -99,7 +99,7 @@ def _sync_fragments(rows: Sequence[DictionaryRow]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class EvictionArc:
-    """From a level to the strongest level that it evicts: heights in SVG units."""
+    """From a priority to the strongest priority that it evicts: heights in SVG units."""
 
     top: int
     bottom: int
@@ -107,7 +107,7 @@ class EvictionArc:
 
 @dataclass(frozen=True, slots=True)
 class EvictionGraph:
-    """Levels from the strongest down, each with how many levels it evicts, and arcs between them."""
+    """Priorities from the strongest down, each with how many priorities it evicts, and arcs between them."""
 
     rungs: tuple[Rung, ...]
     arcs: tuple[EvictionArc, ...]
@@ -115,23 +115,24 @@ class EvictionGraph:
 
 
 def draw_evictions(matrix: EvictionMatrix) -> EvictionGraph:
-    """The arcs say where a level's reach begins: it goes down to the weakest level from there."""
-    heights = {level.name: TOP + at * STEP for at, level in enumerate(matrix.levels)}
+    """The arcs say where a priority's reach begins: it goes down to the weakest priority from there."""
+    heights = {priority.name: TOP + at * STEP for at, priority in enumerate(matrix.priorities)}
     victims = {
-        level.name: [victim for evictor, victim in matrix.own.pairs if evictor == level.name] for level in matrix.levels
+        priority.name: [victim for evictor, victim in matrix.own.pairs if evictor == priority.name]
+        for priority in matrix.priorities
     }
     rungs = (
-        Rung(level.name, level.value, _reach_text(len(victims[level.name])), heights[level.name])
-        for level in matrix.levels
+        Rung(priority.name, priority.value, _reach_text(len(victims[priority.name])), heights[priority.name])
+        for priority in matrix.priorities
     )
     arcs = (EvictionArc(heights[who], min(heights[name] for name in found)) for who, found in victims.items() if found)
-    return EvictionGraph(tuple(rungs), tuple(arcs), TOP + len(matrix.levels) * STEP)
+    return EvictionGraph(tuple(rungs), tuple(arcs), TOP + len(matrix.priorities) * STEP)
 
 
 def _reach_text(count: int) -> str:
     if not count:
-        return _("evicts no level")
-    return ngettext("evicts %(count)s level", "evicts %(count)s levels", count) % {"count": count}
+        return _("evicts no priority")
+    return ngettext("evicts %(count)s priority", "evicts %(count)s priorities", count) % {"count": count}
 
 
 @dataclass(frozen=True, slots=True)

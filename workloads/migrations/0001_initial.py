@@ -351,7 +351,7 @@ class Migration(migrations.Migration):
                 (
                     "source",
                     models.CharField(
-                        blank=True, help_text="Preset it came from; Run:ai for the seven levels.", max_length=40
+                        blank=True, help_text="Preset it came from; Run:ai for the seven built-in ones.", max_length=40
                     ),
                 ),
                 (

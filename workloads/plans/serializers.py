@@ -48,8 +48,8 @@ PlanGroupSchema = schema(
     examples=PlanExampleSchema(many=True),
 )
 PlanSchedulerSchema = schema("PlanSchedulerSchema", "A cluster and its scheduler.", name=_TEXT, scheduler=_TEXT)
-PlanLevelSchema = schema(
-    "PlanLevelSchema",
+PlanPrioritySchema = schema(
+    "PlanPrioritySchema",
     "A priority before or after.",
     name=_TEXT,
     value=serializers.IntegerField(),
@@ -78,7 +78,7 @@ PlanVictimScopeSchema = schema(
     assumption=serializers.CharField(
         allow_blank=True, required=False, help_text="What is assumed because the scheduler's configuration is unknown."
     ),
-    levels=PlanLevelSchema(many=True),
+    priorities=PlanPrioritySchema(many=True),
     matrix=PlanMatrixRowSchema(many=True),
     rules=serializers.ListField(child=serializers.CharField()),
     new=_PAIRS,

@@ -114,14 +114,14 @@ class PolicyForm(PageForm):
         initial = self.of(old) if old else {}
         super().__init__(*args, initial=initial, **kwargs)
         offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True).order_by("-value")
-        levels = [(each.name, f"{each.name} {each.value}") for each in offered]
-        named = {initial.get("priority_default"), *initial.get("priority_options", ())} - {None, "", *dict(levels)}
-        levels += [(each, _("%(name)s, no longer offered") % {"name": each}) for each in sorted(named)]
+        priorities = [(each.name, f"{each.name} {each.value}") for each in offered]
+        named = {initial.get("priority_default"), *initial.get("priority_options", ())} - {None, "", *dict(priorities)}
+        priorities += [(each, _("%(name)s, no longer offered") % {"name": each}) for each in sorted(named)]
         self._shown = _shown_in(old) if old else {}
         if scopes is not None:
             self._place.offer_scopes(scopes)
-        self._choices("priority_default", [("", _("the type's default")), *levels])
-        self._choices("priority_options", levels)
+        self._choices("priority_default", [("", _("the type's default")), *priorities])
+        self._choices("priority_options", priorities)
         if old is not None:
             del self.fields["kind"], self.fields["place"]
 

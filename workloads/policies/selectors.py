@@ -220,8 +220,8 @@ def known_priorities() -> Known:
     dictionary = current_dictionary()
 
     def known(name: str) -> str | None:
-        level = dictionary.lookup(name)
-        return level.canonical if level else None
+        entry = dictionary.lookup(name)
+        return entry.canonical if entry else None
 
     return known
 

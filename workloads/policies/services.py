@@ -25,7 +25,7 @@ from workloads.dictionary.rules.resolution import (
     NVCF_NAMESPACE,
     NVCF_PAIR,
     Effective,
-    Level,
+    PriorityEntry,
     Refusal,
     Request,
     Source,
@@ -96,10 +96,10 @@ def broken_rules(effective: Effective, type_: WorkloadType, merged: Merged) -> l
     return violations(effective, untouched if isinstance(untouched, Effective) else None, merged)
 
 
-def check_new_priority(workload: Workload, level: Level) -> None:
+def check_new_priority(workload: Workload, entry: PriorityEntry) -> None:
     """The same for a priority that a submitted workload is to get: what may not be submitted is not reached later."""
     policy = policy_for(workload.type.name, workload.project)
-    effective = effective_as(workload, level, Preemptibility(workload.preemptibility))
+    effective = effective_as(workload, entry, Preemptibility(workload.preemptibility))
     merged = {name: found for name, found in policy.items() if name == PRIORITY}
     check_compliance(replace(effective, priority_source=Source.EXPLICIT), workload.type, merged)
 
@@ -366,13 +366,13 @@ def _refused(
     shape: tuple[Any, ...],
     projects: Mapping[int, Project],
     types: Mapping[str, WorkloadType],
-    lookup: Callable[[str], Level | None],
+    lookup: Callable[[str], PriorityEntry | None],
 ) -> bool:
     project, type_, priority, priority_source, preemptibility, source = shape
-    level = lookup(priority)
-    if level is None:
+    entry = lookup(priority)
+    if entry is None:
         return False
-    pair = Effective(level, Source(priority_source), Preemptibility(preemptibility), Source(source))
+    pair = Effective(entry, Source(priority_source), Preemptibility(preemptibility), Source(source))
     return bool(broken_rules(pair, types[type_], policy_for(type_, projects[project])))
 
 

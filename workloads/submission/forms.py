@@ -76,8 +76,8 @@ class SubmitBase(PageForm):
         for field in LATER_POOLS:
             self._choices(field, [("", _("it waits")), *((name, name) for name in names)])
         self.several_pools = len(names) > 1
-        levels = [(each.name, f"{each.name} {each.value}") for each in offered]
-        self._choices("priority", [("", self.NO_PRIORITY), *levels])
+        priorities = [(each.name, f"{each.name} {each.value}") for each in offered]
+        self._choices("priority", [("", self.NO_PRIORITY), *priorities])
         self._choices("preemptibility", [("", self.NO_PREEMPTIBILITY), *((each, each) for each in PREEMPTIBILITIES)])
         self.fields["key"].initial = uuid4
 

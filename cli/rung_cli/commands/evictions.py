@@ -94,7 +94,7 @@ def register(app: typer.Typer) -> None:
 def matrix(
     ctx: typer.Context, *, cluster: ClusterFlag = "", project: ProjectFlag = "", output: OutputFlag = None
 ) -> None:
-    """Show who can evict whom: level by level with the rule of each cell, and what projects can take back now.
+    """Show who can evict whom: priority by priority with the rule of each cell, and what projects can take back now.
 
     rung matrix --cluster atlas
 
@@ -122,7 +122,7 @@ def _matrix(out: Output, found: Mapping[str, Any]) -> None:
             first = table["cells"][0]
             out.line(f"  {_cell(first)}, whatever the priorities.")
         else:
-            out.table(list(_levels(found, table)), _columns(found))
+            out.table(list(_rows(found, table)), _columns(found))
     out.line()
     for rule in found["rules"]:
         out.line(f"[{rule['number']}] {rule['text']}")
@@ -135,18 +135,18 @@ def _matrix(out: Output, found: Mapping[str, Any]) -> None:
         out.line(f"{found['reclaimsLeftOut']} smaller ones are not listed.")
 
 
-def _levels(found: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """One row per level: its name, and a cell by the name of each victim's level."""
-    for level in found["levels"]:
-        cells = (each for each in table["cells"] if each["candidate"] == level["name"])
-        yield {"": f"{level['name']} {level['value']}", **{each["victim"]: _cell(each) for each in cells}}
+def _rows(found: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One row per priority: its name, and a cell by the name of each victim's priority."""
+    for priority in found["priorities"]:
+        cells = (each for each in table["cells"] if each["candidate"] == priority["name"])
+        yield {"": f"{priority['name']} {priority['value']}", **{each["victim"]: _cell(each) for each in cells}}
 
 
 def _columns(found: Mapping[str, Any]) -> Columns:
     def column(name: str) -> TableColumn:
         return TableColumn(name.upper(), lambda row: row[name])
 
-    return (TableColumn("EVICTS", lambda row: row[""]), *(column(each["name"]) for each in found["levels"]))
+    return (TableColumn("EVICTS", lambda row: row[""]), *(column(each["name"]) for each in found["priorities"]))
 
 
 def _cell(cell: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from clusters.inventory.selectors import names_of
 from clusters.inventory.services import dirty_owners, workload_hooks
 from clusters.inventory.services.dirty_owners import notify_dry_run, notify_sync
 from clusters.inventory.services.inventory import paused_conflict
-from clusters.ports.flavour import PriorityLevel
+from clusters.ports.flavour import PriorityClassSpec
 from clusters.ports.gateway import ObjectRef
 from clusters.ports.objects import is_managed, owner_of
 from clusters.sync.models import Adoption, Drift, DriftKind
@@ -37,7 +37,7 @@ def record_drift(
     cluster: Cluster,
     changes: Iterable[Change],
     *,
-    levels: Sequence[PriorityLevel],
+    priorities: Sequence[PriorityClassSpec],
     at: datetime,
     refs: Collection[ObjectRef] | None = None,
 ) -> list[Drift]:
@@ -48,7 +48,7 @@ def record_drift(
     """
     rows = list(_rows(cluster, changes, at))
     if refs is None:
-        rows += [*_stale(cluster, levels, at), *_held_otherwise(cluster, at)]
+        rows += [*_stale(cluster, priorities, at), *_held_otherwise(cluster, at)]
     known = Drift.objects.filter(cluster=cluster)
     if refs is not None:
         places = {(ref.kind.key, ref.namespace, ref.name) for ref in refs}
@@ -59,13 +59,15 @@ def record_drift(
     return Drift.objects.bulk_create(rows, batch_size=500)
 
 
-def keepers(cluster: Cluster, changes: Iterable[Change], *, levels: Sequence[PriorityLevel]) -> dict[ObjectRef, str]:
+def keepers(
+    cluster: Cluster, changes: Iterable[Change], *, priorities: Sequence[PriorityClassSpec]
+) -> dict[ObjectRef, str]:
     """For every PriorityClass about to be replaced: which living pods keep the integer they were born with."""
     replaced = {change.ref.name: change.ref for change in changes if isinstance(change, Replace)}
     if not replaced:
         return {}
     pods: dict[str, list[ObservedPod]] = {}
-    for pod, _value in stale_pods(cluster, [level for level in levels if level.name in replaced]):
+    for pod, _value in stale_pods(cluster, [priority for priority in priorities if priority.name in replaced]):
         pods.setdefault(pod.priority_class, []).append(pod)
     names = names_of(pod.owner_id for found in pods.values() for pod in found)
     said = _by_class(cluster)
@@ -91,9 +93,9 @@ def _called(pod: ObservedPod, names: Mapping[str, str]) -> str:
     return f"{pod.namespace}/{pod.name} ({workload}, {pod.priority})" if workload else f"{pod.namespace}/{pod.name}"
 
 
-def stale_pods(cluster: Cluster, levels: Sequence[PriorityLevel]) -> Iterator[tuple[ObservedPod, int]]:
+def stale_pods(cluster: Cluster, priorities: Sequence[PriorityClassSpec]) -> Iterator[tuple[ObservedPod, int]]:
     """Living pods whose priority differs from their class's value, with that value. They keep it until recreated."""
-    values = {level.name: level.value for level in levels}
+    values = {priority.name: priority.value for priority in priorities}
     differs = Q()
     for name, value in values.items():
         differs |= Q(priority_class=name) & ~Q(priority=value)
@@ -102,9 +104,9 @@ def stale_pods(cluster: Cluster, levels: Sequence[PriorityLevel]) -> Iterator[tu
         yield from ((pod, values[pod.priority_class]) for pod in pods.order_by("namespace", "name", "-created_at"))
 
 
-def _stale(cluster: Cluster, levels: Sequence[PriorityLevel], at: datetime) -> Iterator[Drift]:
+def _stale(cluster: Cluster, priorities: Sequence[PriorityClassSpec], at: datetime) -> Iterator[Drift]:
     seen: set[tuple[str, str]] = set()
-    found = list(stale_pods(cluster, levels))
+    found = list(stale_pods(cluster, priorities))
     names = names_of(pod.owner_id for pod, _ in found)
     for pod, value in found:
         workload = names.get(pod.owner_id)

@@ -97,7 +97,7 @@ def _make_equal(journal: RunRecorder, gateway: ClusterGateway) -> None:
         refresh_served_kinds(cluster, gateway)
         refresh_scheduler_config(cluster, gateway)
     run.generation, run.listed, run.scope = look.generation, look.listed, "\n".join(sorted(look.owners or ()))
-    remarks = keepers(cluster, look.changes, levels=look.state.levels)
+    remarks = keepers(cluster, look.changes, priorities=look.state.priorities)
     late: Sequence[Change] = ()
     if run.dry_run:
         remaining = dry_run_changes(journal, gateway, look.changes, remarks, retired=look.retired)
@@ -123,7 +123,7 @@ def _close(
     run = journal.run
     if not sync_runs.finish(run, owners=look.owners, left={owner_of(body_of(change)) for change in remaining}):
         raise sync_runs.RunLost
-    record_drift(run.cluster, remaining, levels=look.state.levels, at=timezone.now(), refs=refs)
+    record_drift(run.cluster, remaining, priorities=look.state.priorities, at=timezone.now(), refs=refs)
     journal.flush()
 
 

@@ -147,8 +147,8 @@ def shield(preemptibility: str) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def ladder(context: dict[str, Any], name: str, value: int) -> SafeString:
-    """The rungs of the dictionary, lit up to this value. The page's `levels` holds the offered values."""
-    values: Sequence[int] = sorted(context.get("levels") or [value])
+    """The rungs of the dictionary, lit up to this value. The page's `priority_values` are the offered ones."""
+    values: Sequence[int] = sorted(context.get("priority_values") or [value])
     rung = sum(1 for each in values if each <= value)
     step = 18 / max(len(values), 1)
     heights = [f"{19 - step * at:.1f}" for at in range(len(values))]

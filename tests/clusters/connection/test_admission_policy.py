@@ -71,8 +71,8 @@ def test_a_stolen_token_reaches_nothing_that_is_not_rungs(guarded: tuple[LabClus
     cluster.admin.create(limits("theirs", {}))
     there = cluster.admin.get(ObjectRef(LIMIT_RANGE, "d", "theirs"))
     assert there is not None
-    level = {**thing("PriorityClass", "theirs", {}), "apiVersion": "scheduling.k8s.io/v1", "value": 7}
-    cluster.admin.create(level)
+    priority_class = {**thing("PriorityClass", "theirs", {}), "apiVersion": "scheduling.k8s.io/v1", "value": 7}
+    cluster.admin.create(priority_class)
     for act in (
         lambda: gateway.create(limits("kube-system", OURS)),
         lambda: gateway.create(limits("theirs", {})),

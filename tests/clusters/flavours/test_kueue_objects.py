@@ -16,7 +16,7 @@ from clusters.sync.rules.diff import diff
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.resources import Limit
 from tests.clusters.samples import sample
-from tests.clusters.specs import POOL, in_order, job, job_manifest, level, project, queue, state, templates_in
+from tests.clusters.specs import POOL, in_order, job, job_manifest, priority, project, queue, state, templates_in
 
 H100 = PoolSpec("h100", "rung.dev/node-pool", "h100")
 QUEUE, PRIORITY = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
@@ -130,14 +130,14 @@ def test_a_pool_is_a_flavor_of_its_node_label() -> None:
 
 
 def test_a_priority_is_a_class_for_pods_and_one_for_queues() -> None:
-    desired = state(levels=(level("high", 125, policy="Never"),))
+    desired = state(priorities=(priority("high", 125, policy="Never"),))
     assert found(desired, "PriorityClass")["high"]["value"] == 125
     assert found(desired, "WorkloadPriorityClass")["high"]["value"] == 125
 
 
 def test_pods_never_preempt_whatever_the_entry_says_since_kueue_alone_evicts() -> None:
     """Kueue admits a preemptor while its victims end: pods that preempt too would evict others on the nodes."""
-    desired = state(levels=(level("high", 125, policy="PreemptLowerPriority"),))
+    desired = state(priorities=(priority("high", 125, policy="PreemptLowerPriority"),))
     assert found(desired, "PriorityClass")["high"]["preemptionPolicy"] == "Never"
 
 
@@ -145,7 +145,7 @@ def test_queues_stand_on_what_they_name_and_shrink_before_others_grow() -> None:
     def objects(one: int, two: int) -> list[Manifest]:
         projects = [project("a", deserved=one), project("b", owner="project.2", deserved=two)]
         parent = queue("department.1", parent=None, deserved=9, promised=Limit.of(gpu=one + two))
-        desired = state(*projects, departments=(parent,), levels=(level("high", 125),))
+        desired = state(*projects, departments=(parent,), priorities=(priority("high", 125),))
         return list(Kueue().objects_for(replace(desired, pools=(POOL,))))
 
     made = [change.ref.kind.kind for change in in_order(diff([], objects(4, 4)))]

@@ -13,14 +13,14 @@ from clusters.ports.objects import stamped
 from clusters.sync.rules.diff import Replace, diff
 from scheduling.model.resources import Limit
 from tests.clusters.schemas import QUEUES
-from tests.clusters.specs import POOL, job, job_manifest, level, project, queue, state
+from tests.clusters.specs import POOL, job, job_manifest, priority, project, queue, state
 from tests.support import kubernetes_schema
 
-LEVELS = (level("high", 125), level("low", 40), level("build", 100))
+PRIORITIES = (priority("high", 125), priority("low", 40), priority("build", 100))
 H100 = PoolSpec("h100", "kai.scheduler/node-pool", "h100-nodes")
 RICH = state(
     project("vision", deserved=4, limit=16, caps={"high": 4000, "unknown": 1}),
-    levels=LEVELS,
+    priorities=PRIORITIES,
     departments=(queue("department.1", parent=None, deserved=8),),
     pools=(replace(POOL, topology_levels=("example.com/rack",)),),
 )
@@ -55,7 +55,7 @@ def test_only_listed_kinds_are_written(flavour: str) -> None:
 
 @pytest.mark.parametrize("flavour", sorted(FLAVOURS))
 def test_a_priority_class_carries_value_and_policy_and_is_never_the_default(flavour: str) -> None:
-    found = objects(flavour, state(levels=(level("low", 40, policy="Never"),)), "PriorityClass")["low"]
+    found = objects(flavour, state(priorities=(priority("low", 40, policy="Never"),)), "PriorityClass")["low"]
     assert (found["value"], found["preemptionPolicy"], found["globalDefault"]) == (40, "Never", False)
 
 
@@ -85,22 +85,22 @@ class TestKube:
         assert found["rung-cap-high"]["scopeSelector"]["matchExpressions"][0]["values"] == ["high"]
 
     def test_no_limit_means_no_quota(self) -> None:
-        assert "rung-limit" not in specs("kube", state(project("vision"), levels=LEVELS), "ResourceQuota")
+        assert "rung-limit" not in specs("kube", state(project("vision"), priorities=PRIORITIES), "ResourceQuota")
 
     def test_without_non_preemptible_classes_there_is_nothing_to_scope(self) -> None:
-        desired = state(project("vision"), levels=(level("low", 40),))
+        desired = state(project("vision"), priorities=(priority("low", 40),))
         assert specs("kube", desired, "ResourceQuota") == {}
 
     def test_pools_are_added_up(self) -> None:
         pools = (queue("project.1", deserved=4, limit=8), queue("project.1", pool=H100, deserved=2, limit=4))
-        desired = state(replace(project("vision"), queues=pools), levels=LEVELS)
+        desired = state(replace(project("vision"), queues=pools), priorities=PRIORITIES)
         found = specs("kube", desired, "ResourceQuota")
         assert found["rung-limit"]["hard"] == {"requests.nvidia.com/gpu": "12"}
         assert found["rung-deserved"]["hard"] == {"requests.nvidia.com/gpu": "6"}
 
     def test_one_unlimited_pool_makes_the_whole_unlimited(self) -> None:
         pools = (queue("project.1", limit=8), queue("project.1", pool=H100, limit=None))
-        desired = state(replace(project("vision"), queues=pools), levels=LEVELS)
+        desired = state(replace(project("vision"), queues=pools), priorities=PRIORITIES)
         assert "rung-limit" not in specs("kube", desired, "ResourceQuota")
 
     @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_more_completions_than_pods_at_a_time() -> None:
 
 def test_a_cluster_without_nodes_lets_everything_wait() -> None:
     sandbox = Sandbox("kube")
-    sandbox.levels()
+    sandbox.priority_classes()
     sandbox.namespace()
     sandbox.create(job("train"))
     assert sandbox.tick().waiting == 1

@@ -22,7 +22,7 @@ def disrupted(sandbox: Sandbox) -> list[Manifest]:
 def two_projects(sandbox: Sandbox) -> None:
     """Two leaf queues of one department with four deserved GPUs each, on eight."""
     sandbox.node()
-    sandbox.levels()
+    sandbox.priority_classes()
     sandbox.namespace()
     sandbox.namespace("runai-other")
     sandbox.queue("department", deserved=8)
@@ -182,7 +182,7 @@ def test_the_priority_decides_whether_semi_preemptible_work_may_be_evicted(prior
 def test_over_the_limit_waits_with_its_numbers() -> None:
     sandbox = Sandbox()
     sandbox.node()
-    sandbox.levels()
+    sandbox.priority_classes()
     sandbox.namespace()
     sandbox.queue("team", deserved=2, limit=4)
     sandbox.create(job("runs", gpus=3))
@@ -244,7 +244,7 @@ def test_kai_looks_for_room_in_the_queues_own_pool_only() -> None:
     sandbox = Sandbox()
     sandbox.node("here", gpus=2, pool="small")
     sandbox.node("there", gpus=8, pool="large")
-    sandbox.levels()
+    sandbox.priority_classes()
     sandbox.namespace()
     sandbox.queue("team", deserved=8, **{"rung.dev/node-pool": "small"})
     sandbox.create(job("fits", gpus=2))
@@ -279,7 +279,7 @@ def test_while_its_victims_end_the_newcomer_says_where_it_will_run() -> None:
 def test_over_the_limit_and_too_big_are_both_said() -> None:
     sandbox = Sandbox()
     sandbox.node(gpus=4)
-    sandbox.levels()
+    sandbox.priority_classes()
     sandbox.namespace()
     sandbox.queue("team", deserved=2, limit=4)
     sandbox.create(job("both", gpus=6))

@@ -8,7 +8,7 @@ import pytest
 from clusters.ports.gateway import Manifest
 from clusters.ports.pods import condition, is_leaving, is_terminal, requests_of
 from scheduling.model.resources import ZERO, Resources
-from tests.clusters.sandboxes import LEVELS, Sandbox, job, owner_name
+from tests.clusters.sandboxes import PRIORITIES, Sandbox, job, owner_name
 
 pytestmark = pytest.mark.django_db
 
@@ -20,7 +20,7 @@ def estate(flavour: str) -> Sandbox:
     sandbox = Sandbox(flavour, speed=10)
     for number in range(NODES):
         sandbox.node(f"node-{number}", gpus=GPUS)
-    sandbox.levels()
+    sandbox.priority_classes()
     sandbox.namespace()
     if flavour == "kai":
         sandbox.queue("department", deserved=24)
@@ -61,7 +61,7 @@ def test_nothing_is_over_filled_and_everything_ends(flavour: str, seed: int) -> 
                 f"job-{number}",
                 parallelism=dice.choice([1, 1, 2, 3]),
                 gpus=dice.choice([1, 2, 4]),
-                priority=dice.choice(list(LEVELS)),
+                priority=dice.choice(list(PRIORITIES)),
                 preemptibility=dice.choice(["preemptible", "preemptible", "non-preemptible"]),
                 queue=dice.choice(["team", "other"]),
                 seconds=str(dice.randint(10, 200)),

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 def lending(*, configured: str, rich_weight: int = 1) -> Sandbox:
     """A cohort of one queue that lends 8 GPUs, and two that have none of their own."""
     sandbox = Sandbox("kueue")
-    sandbox.levels()
+    sandbox.priority_classes()
     sandbox.namespace()
     sandbox.node("node", gpus=8, pool="h100")
     sandbox.namespace(CONF.namespace)

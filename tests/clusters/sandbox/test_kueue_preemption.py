@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db
 def two_queues() -> Sandbox:
     """Of 4 GPUs each, which they lend each other and reclaim."""
     sandbox = Sandbox("kueue")
-    sandbox.levels()
+    sandbox.priority_classes()
     sandbox.namespace()
     sandbox.node("node", gpus=8, pool="h100")
     sandbox.create(kueue("ResourceFlavor", "h100", nodeLabels={"rung.dev/node-pool": "h100"}))

@@ -24,7 +24,7 @@ def kueue(kind: str, name: str, *, namespace: str = "", **spec: Any) -> Manifest
 def racked(*racks: str, gpus: int = 4, levels: tuple[str, ...] = (RACK, HOSTNAME), quota: int = 64) -> Sandbox:
     """A node per rack that is named, a queue with enough quota, and a flavor with these levels; none: no topology."""
     sandbox = Sandbox("kueue")
-    sandbox.levels()
+    sandbox.priority_classes()
     sandbox.namespace()
     for number, rack in enumerate(racks):
         marks = {RACK: rack} if rack else {}

@@ -34,7 +34,7 @@ def prepared(flavour: str) -> Sandbox:
     """What a rendered job expects to find: its namespace, class, queue and pool."""
     sandbox = Sandbox(flavour)
     sandbox.node(gpus=64, pool="a100")
-    sandbox.levels()
+    sandbox.priority_classes()
     sandbox.namespace(SPACE)
     for manifest in flavour_for(flavour).objects_for(WANTED):
         if manifest["kind"] in {"Queue", "ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor"}:

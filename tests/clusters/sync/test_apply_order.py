@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from clusters.flavours.registry import FLAVOURS
-from clusters.ports.flavour import PriorityLevel
+from clusters.ports.flavour import PriorityClassSpec
 from clusters.ports.gateway import Manifest
 from clusters.ports.objects import stamped
 from clusters.sync.rules.changes import is_lowering, is_raising
 from clusters.sync.rules.diff import Update, diff
 from scheduling.model.resources import Limit
-from tests.clusters.specs import in_order, level, project, queue, state
+from tests.clusters.specs import in_order, priority, project, queue, state
 
 
 def queues(**deserved: tuple[int, int | None]) -> list[Manifest]:
@@ -71,7 +71,7 @@ def test_what_bounds_nothing_has_no_direction(field: str) -> None:
 
 
 def test_resource_quotas_follow_the_same_rule() -> None:
-    levels: tuple[PriorityLevel, ...] = (level("high", 125),)
+    priorities: tuple[PriorityClassSpec, ...] = (priority("high", 125),)
 
     def objects(a: Limit, b: Limit) -> list[Manifest]:
         owners = [("a", "project.1", a), ("b", "project.2", b)]
@@ -79,7 +79,7 @@ def test_resource_quotas_follow_the_same_rule() -> None:
             replace(project(name, owner=owner), queues=(replace(queue(owner), limit=limit, deserved=Limit.of(gpu=0)),))
             for name, owner, limit in owners
         ]
-        return list(FLAVOURS["kube"].objects_for(state(*projects, levels=levels)))
+        return list(FLAVOURS["kube"].objects_for(state(*projects, priorities=priorities)))
 
     before, after = objects(Limit.of(4, 8), Limit.of(8)), objects(Limit.of(8), Limit.of(4))
     changes = in_order(diff([stamped(each) for each in before], after))
@@ -87,8 +87,8 @@ def test_resource_quotas_follow_the_same_rule() -> None:
 
 
 def test_children_follow_their_parents_and_leave_before_them() -> None:
-    levels = (queue("c", parent="b"), queue("a", parent=None), queue("b", parent="a"))
-    objects = list(FLAVOURS["kai"].objects_for(state(departments=levels)))
+    parents = (queue("c", parent="b"), queue("a", parent=None), queue("b", parent="a"))
+    objects = list(FLAVOURS["kai"].objects_for(state(departments=parents)))
     assert [name for name, _ in steps([], objects)] == ["a.a100", "b.a100", "c.a100"]
     assert [name for name, _ in steps(objects, [])] == ["c.a100", "b.a100", "a.a100"]
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from clusters.backends.memory import MemoryGateway, MemoryStore
 from clusters.flavours.registry import FLAVOURS
-from clusters.ports.flavour import DesiredState, PriorityLevel, ProjectSpec
+from clusters.ports.flavour import DesiredState, PriorityClassSpec, ProjectSpec
 from clusters.ports.gateway import Manifest
 from clusters.ports.objects import APPLIED_HASH, GENERATION, MANAGED_BY, hash_of, stamped
 from clusters.sync.rules.diff import Change, Create, Delete, Fenced, NameConflict, Replace, Update, diff
-from tests.clusters.specs import in_order, level, project, queue, state
+from tests.clusters.specs import in_order, priority, project, queue, state
 
 
 def kai_objects(desired: DesiredState) -> list[Manifest]:
@@ -26,7 +26,7 @@ def kube_objects(desired: DesiredState) -> list[Manifest]:
 
 
 def priority_class(value: int = 40, generation: int = 1) -> Manifest:
-    return kai_objects(state(levels=(level("low", value, generation=generation),)))[0]
+    return kai_objects(state(priorities=(priority("low", value, generation=generation),)))[0]
 
 
 def quota() -> Manifest:
@@ -171,9 +171,9 @@ def test_the_hash_leaves_generation_out() -> None:
 
 # Any desired state is reached from any other, in one pass, and then there is nothing left to do.
 
-levels = st.lists(
+priorities = st.lists(
     st.builds(
-        level,
+        priority,
         st.sampled_from(["low", "medium", "high", "very-high"]),
         st.integers(-10, 200),
         policy=st.sampled_from(["PreemptLowerPriority", "Never"]),
@@ -203,10 +203,10 @@ projects = st.lists(
 
 @st.composite
 def states(draw: st.DrawFn) -> DesiredState:
-    found_levels: list[PriorityLevel] = draw(levels)
+    found_priorities: list[PriorityClassSpec] = draw(priorities)
     found_projects: list[ProjectSpec] = draw(projects)
     parents = (queue("department.1", parent=None, deserved=draw(gpus)),) if draw(st.booleans()) else ()
-    return state(*found_projects, levels=tuple(found_levels), departments=parents)
+    return state(*found_projects, priorities=tuple(found_priorities), departments=parents)
 
 
 def carry_out(gateway: MemoryGateway, changes: list[Change]) -> None:

@@ -16,10 +16,10 @@ from clusters.sync.services import object_reads
 from clusters.sync.services.object_reads import ObjectLists
 from clusters.sync.services.reconcile import reconcile
 from tests.clusters.specs import Wanted, project, state
-from tests.clusters.synced import FULL, LEVELS, edit, outcomes
+from tests.clusters.synced import FULL, PRIORITIES, edit, outcomes
 
-MORE = state(project("vision", deserved=7, generation=2), levels=LEVELS, departments=FULL.departments)
-LEFT_OUT = state(levels=LEVELS, departments=FULL.departments)
+MORE = state(project("vision", deserved=7, generation=2), priorities=PRIORITIES, departments=FULL.departments)
+LEFT_OUT = state(priorities=PRIORITIES, departments=FULL.departments)
 QUEUE = ObjectRef(KAI_QUEUE, "project.1.a100")
 
 

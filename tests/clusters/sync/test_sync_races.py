@@ -19,7 +19,7 @@ from clusters.sync import tasks
 from clusters.sync.models import SyncRun, SyncState
 from clusters.sync.services import sync_runs
 from clusters.sync.services.reconcile import reconcile, sweep
-from tests.clusters.specs import Wanted, level, state
+from tests.clusters.specs import Wanted, priority, state
 from tests.factories.clusters import build_cluster
 
 WORKERS = 6
@@ -28,7 +28,7 @@ WORKERS = 6
 @pytest.fixture
 def busy(postgres_db: str, wanted: Wanted) -> Iterator[Cluster]:
     """A cluster that should hold three priorities."""
-    wanted.state = state(levels=(level("low", 40), level("medium", 80), level("high", 125)))
+    wanted.state = state(priorities=(priority("low", 40), priority("medium", 80), priority("high", 125)))
     return build_cluster(name="busy")
 
 
@@ -124,7 +124,7 @@ def test_a_task_for_a_cluster_that_has_gone_or_is_paused_does_nothing(cluster: C
 
 @pytest.mark.django_db
 def test_a_task_reconciles_its_cluster(cluster: Cluster, wanted: Wanted) -> None:
-    wanted.state = state(levels=(level("low", 40),))
+    wanted.state = state(priorities=(priority("low", 40),))
     tasks.reconcile_cluster(str(cluster.pk))
     assert store_of(str(cluster.pk)).writes[-1][1] == ObjectRef(PRIORITY_CLASS, "low")
     assert SyncRun.objects.get().trigger == "wake-up"
@@ -148,7 +148,7 @@ def test_a_failed_run_says_itself_when_the_next_is_due(
 
 @pytest.mark.django_db
 def test_a_dry_run_that_was_asked_for_tells_and_writes_nothing(cluster: Cluster, wanted: Wanted) -> None:
-    wanted.state = state(levels=(level("low", 40),))
+    wanted.state = state(priorities=(priority("low", 40),))
     tasks.dry_run(str(cluster.pk))
     run = SyncRun.objects.get()
     assert (run.dry_run, run.trigger, run.outcomes.count(), run.written) == (True, "dry-run", 1, 0)

@@ -14,7 +14,7 @@ from clusters.sync.services.reconcile import reconcile, sweep
 from portal.kit.errors import Conflict
 from portal.kit.security.actors import SYSTEM
 from tests.clusters.specs import Wanted, state
-from tests.clusters.synced import FULL, LEVELS, outcomes
+from tests.clusters.synced import FULL, PRIORITIES, outcomes
 from tests.factories.clusters import SyncRunFactory
 
 
@@ -65,7 +65,7 @@ def test_a_newer_generation_is_due_at_once(cluster: Cluster, wanted: Wanted, sto
         sweep()
 
     store.faults.append(change_and_sweep)
-    wanted.state = state(levels=LEVELS[:1])
+    wanted.state = state(priorities=PRIORITIES[:1])
     reconcile(cluster)
     cluster.refresh_from_db()
     assert (cluster.generation, cluster.synced_generation) == (2, 1)

@@ -36,7 +36,7 @@ def test_a_pod_is_followed_from_creation_to_its_end(told: ObservationRecorder) -
 def test_a_waiting_pod_carries_the_schedulers_reason() -> None:
     sandbox = Sandbox()
     sandbox.node()
-    sandbox.levels()
+    sandbox.priority_classes()
     sandbox.namespace()
     sandbox.queue("team", limit=1)
     sandbox.create(job("waits", gpus=2))

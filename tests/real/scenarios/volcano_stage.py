@@ -77,7 +77,7 @@ class VolcanoStage:
         for value in PRIORITIES:
             for never in ("", NEVER):
                 with suppress(KubeError):  # another run has left it there
-                    self._admin.create(_level(value, never))
+                    self._admin.create(_priority_class(value, never))
         for nodes in zip_longest(*([(plan, *node) for node in plan.nodes] for plan in plans)):
             self._each([each for each in nodes if each is not None], lambda item: self._create_node(*item))
         self._each(hyper_nodes(_pool(plan) for plan in plans), self._admin.create)
@@ -179,7 +179,7 @@ def _own(plan: Contest) -> str:
     return f"{MARK}.rung.dev/s{plan.seed}"
 
 
-def _level(value: int, never: str) -> Manifest:
+def _priority_class(value: int, never: str) -> Manifest:
     policy = "Never" if never else "PreemptLowerPriority"
     metadata = {"name": f"agree-{value}{never}"}
     fields = {"value": value, "preemptionPolicy": policy}

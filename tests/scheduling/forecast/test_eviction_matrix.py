@@ -1,4 +1,4 @@
-"""Who can evict whom, level by level, as the rules of each scheduler decide it."""
+"""Who can evict whom, priority by priority, as the rules of each scheduler decide it."""
 
 import pytest
 
@@ -96,7 +96,7 @@ def test_kueues_fair_sharing_does_not_let_a_project_take_what_another_deserves(s
 
 @pytest.mark.parametrize("flavour", list(Flavour))
 def test_only_the_order_of_the_values_counts(flavour: Flavour) -> None:
-    """The answers for signs are those of the forecast for every pair of Run:ai's levels."""
+    """The answers for signs are those of the forecast for every pair of Run:ai's priorities."""
     for who, high in RUNAI_VALUES.items():
         for whom, low in RUNAI_VALUES.items():
             victim = running("victim", "a", queue="team", priority=whom)

@@ -42,7 +42,7 @@ class History:
     def waiting(self, project: Project, name: str, *, gpus: int = 8, **facts: Any) -> Workload:
         """It waits for 20 min for room."""
         at = facts.pop("since", self.ago(minutes=20))
-        values = {"phase_reason": "NoRoom", "phase_at": at, "created_at": at, **self._level(facts)}
+        values = {"phase_reason": "NoRoom", "phase_at": at, "created_at": at, **self._priority(facts)}
         row: Workload = WorkloadFactory(project=project, name=name, gpu_milli=gpus * GPU, **(values | facts))
         return row
 
@@ -50,7 +50,7 @@ class History:
         """It started five minutes ago on one node."""
         at = facts.pop("since", self.ago(minutes=5))
         amounts = {"gpu_milli": gpus * GPU, "allocated_gpu_milli": gpus * GPU}
-        values = {"phase": Phase.RUNNING, "phase_at": at, "started_at": at, "created_at": at, **self._level(facts)}
+        values = {"phase": Phase.RUNNING, "phase_at": at, "started_at": at, "created_at": at, **self._priority(facts)}
         row: Workload = WorkloadFactory(project=project, name=name, **(amounts | values | facts))
         ObservedPodFactory(workload=row, node_name=node, gpu_milli=gpus * GPU, started_at=at)
         return row
@@ -68,8 +68,8 @@ class History:
         names = {"cluster": self.cluster, "pod_uid": str(uuid.uuid4()), "pod_name": "pod"}
         return PreemptionRecord.objects.create(victim=victim, preemptor=preemptor, **(names | values | facts))
 
-    def _level(self, facts: dict[str, Any]) -> dict[str, Any]:
-        name = facts.pop("level", "low")
+    def _priority(self, facts: dict[str, Any]) -> dict[str, Any]:
+        name = facts.pop("priority", "low")
         return {"priority": Priority.objects.get(name=name)}
 
 

@@ -38,7 +38,7 @@ def kinds(**wanted: Any) -> list[str]:
 @pytest.fixture
 def inversion(history: History, llm_team: Project) -> Workload:
     """A workload of high priority that waits while one of low priority started later."""
-    waiting = history.waiting(llm_team, "urgent", level="high")
+    waiting = history.waiting(llm_team, "urgent", priority="high")
     history.running(llm_team, "batch")
     return waiting
 
@@ -88,7 +88,7 @@ def test_its_project_is_notified_once_without_names_of_others(
 def test_an_eviction_stays_open_while_its_victim_waits_and_ends_with_its_next_run(
     history: History, llm_team: Project
 ) -> None:
-    victim = history.waiting(llm_team, "train", level="low", since=history.ago(minutes=30))
+    victim = history.waiting(llm_team, "train", priority="low", since=history.ago(minutes=30))
     times = {"started_at": history.ago(minutes=29), "completed_at": history.ago(minutes=28)}
     taker = WorkloadFactory(project=llm_team, name="infer", phase=Phase.COMPLETED, **times)
     history.evicted(victim, taker)
@@ -222,7 +222,7 @@ def test_a_cluster_that_was_not_observed_is_not_judged(history: History, inversi
 def test_on_kube_scheduler_priorities_compete_across_projects(
     history: History, llm_team: Project, vision_team: Project
 ) -> None:
-    history.waiting(llm_team, "urgent", level="high")
+    history.waiting(llm_team, "urgent", priority="high")
     history.running(vision_team, "batch")
     assert detect(history.cluster, history.now) == 0
     cluster = history.cluster
@@ -236,7 +236,7 @@ def test_the_number_of_queries_does_not_grow(
     history: History, llm_team: Project, django_assert_max_num_queries: Callable[[int], AbstractContextManager[Any]]
 ) -> None:
     for number in range(12):
-        waiting = history.waiting(llm_team, f"urgent-{number}", level="high")
+        waiting = history.waiting(llm_team, f"urgent-{number}", priority="high")
         taker = history.running(llm_team, f"batch-{number}", gpus=1, node="node-b", preemptibility="non-preemptible")
         history.evicted(waiting, taker)
         big = history.running(llm_team, f"big-{number}", node="elsewhere")

@@ -17,11 +17,11 @@ def types(robot: Robot) -> dict[str, dict[str, str]]:
     return {each["name"]: each for each in robot.get("v1/workload-types").json()["types"]}
 
 
-def test_the_dictionary_has_seven_levels_weakest_first(robot: Robot) -> None:
-    levels = robot.get("v1/workload-priorities").json()["priorities"]
-    assert [each["name"] for each in levels] == SEVEN
-    assert [each["value"] for each in levels] == [25, 40, 65, 80, 90, 125, 150]
-    assert all(each["status"][0]["phase"] for each in levels)
+def test_the_dictionary_has_seven_priorities_weakest_first(robot: Robot) -> None:
+    priorities = robot.get("v1/workload-priorities").json()["priorities"]
+    assert [each["name"] for each in priorities] == SEVEN
+    assert [each["value"] for each in priorities] == [25, 40, 65, 80, 90, 125, 150]
+    assert all(each["status"][0]["phase"] for each in priorities)
 
 
 def test_filters_and_sorting_are_run_ais(robot: Robot) -> None:
@@ -66,11 +66,11 @@ def test_external_types_leave_the_native_ones_out(robot: Robot) -> None:
 
 def test_the_four_steps_change_a_default_at_once(robot: Robot) -> None:
     kind = types(robot)["PyTorchJob"]
-    levels = {each["name"]: each["id"] for each in robot.get("v1/workload-priorities").json()["priorities"]}
-    response = robot.send("PUT", f"v1/workload-types/{kind['id']}", {"priorityId": levels["medium"]})
+    priorities = {each["name"]: each["id"] for each in robot.get("v1/workload-priorities").json()["priorities"]}
+    response = robot.send("PUT", f"v1/workload-types/{kind['id']}", {"priorityId": priorities["medium"]})
     assert response.status_code == 200
     assert response.json()["priorityName"] == "medium"
-    assert robot.get(f"v1/workload-types/{kind['id']}").json()["priorityId"] == levels["medium"]
+    assert robot.get(f"v1/workload-types/{kind['id']}").json()["priorityId"] == priorities["medium"]
     assert Plan.objects.filter(state="applied").exists()
     assert AuditRecord.objects.filter(actor_name="platform-robot", entity_type="workloadtype").exists()
 

@@ -308,7 +308,7 @@ def test_the_page_has_the_table_its_rules_and_a_text_for_each_drawing(
     assert page.count('scope="row"') == 7
     assert "KAI preempts inside the project" in page
     assert 'aria-labelledby="graph-title"' in page
-    assert "Every level can evict preemptible workloads of every level" in page
+    assert "Every workload can evict every preemptible workload" in page
 
 
 def test_the_page_shows_which_project_and_cluster_are_chosen(

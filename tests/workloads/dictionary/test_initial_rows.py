@@ -10,9 +10,9 @@ from workloads.state.rules import TRANSITIONS
 pytestmark = pytest.mark.django_db
 
 
-def test_the_seven_levels_of_runai_are_there() -> None:
-    levels = dict(Priority.objects.filter(source="Run:ai").values_list("name", "value"))
-    assert levels == {
+def test_the_seven_priorities_of_runai_are_there() -> None:
+    priorities = dict(Priority.objects.filter(source="Run:ai").values_list("name", "value"))
+    assert priorities == {
         "very-low": 25,
         "low": 40,
         "medium-low": 65,

@@ -127,9 +127,13 @@ def test_an_unchanged_priority_or_type_opens_no_plan_and_says_so(client_of: Clie
 
 
 def test_crossing_the_line_names_the_workloads_it_turns(client_of: Clients, llm_team: Project, admin: User) -> None:
-    level = Priority.objects.get(name="medium")
+    priority = Priority.objects.get(name="medium")
     WorkloadFactory(
-        project=llm_team, name="queued", priority=level, priority_source="explicit", preemptibility_source="threshold"
+        project=llm_team,
+        name="queued",
+        priority=priority,
+        priority_source="explicit",
+        preemptibility_source="threshold",
     )
     client = client_of(admin)
     plan = plan_of(client, "/priorities/medium/", medium(value="110"))

@@ -86,11 +86,11 @@ def test_t40_an_entry_in_use_is_not_retired_and_the_users_are_listed(llm_team: P
 
 def test_a_retired_entry_is_no_longer_accepted_nor_synced(llm_team: Project, as_admin: Actor, cluster: Cluster) -> None:
     retire_priority(name="medium-high", actor=as_admin)
-    assert "medium-high" not in {level.name for level in desired_state(cluster).levels}
+    assert "medium-high" not in {each.name for each in desired_state(cluster).priorities}
     with pytest.raises(ValidationFailed):
         submit(spec=spec_of(job(gpus=0), priority="medium-high"), project=llm_team, actor=as_admin)
     add_priority(name="medium-high", value=91, actor=as_admin)
-    assert "medium-high" in {level.name for level in desired_state(cluster).levels}
+    assert "medium-high" in {each.name for each in desired_state(cluster).priorities}
 
 
 def test_a_finished_workload_does_not_hold_an_entry(llm_team: Project, as_admin: Actor) -> None:
@@ -109,7 +109,7 @@ def test_a_rename_is_a_new_class_that_leaves_its_old_name_as_an_alias(
     assert (alias.alias_of_id, alias.value) == (Priority.objects.get(name="training").pk, 40)
     old.refresh_from_db()
     assert old.priority == alias
-    assert {"low", "training"} <= {level.name for level in desired_state(cluster).levels}
+    assert {"low", "training"} <= {each.name for each in desired_state(cluster).priorities}
     by_old_name = submit(spec=spec_of(job("by-old-name", gpus=0), priority="low"), project=llm_team, actor=as_admin)
     assert by_old_name.priority == alias
 
@@ -310,7 +310,7 @@ def test_the_four_tiers_ask_whether_each_type_may_be_evicted(as_admin: Actor) ->
     assert Priority.objects.get(name="gpu-interactive").preemption_policy == "Never"
 
 
-def test_the_three_tiers_become_aliases_beside_the_seven_levels(as_admin: Actor) -> None:
+def test_the_three_tiers_become_aliases_beside_the_seven_priorities(as_admin: Actor) -> None:
     apply_plan(plan=plan_preset(preset="three-tiers", actor=as_admin), actor=as_admin)
     aliases = Priority.objects.filter(alias_of__isnull=False).values_list("name", "alias_of__name")
     assert dict(aliases) == {"critical": "high", "normal": "medium", "scavenger": "very-low"}
@@ -431,7 +431,7 @@ def test_a_scheduler_without_the_action_preempt_gains_and_loses_nothing(as_admin
     ClusterFactory(name="read", flavour="volcano", configured={"actions": ["allocate"], "plugins": {}})
     plan = plan_priority_change(change=change("medium", value=130), actor=as_admin)
     scopes = {each["clusters"][0]["name"]: each for each in plan.effect["victims"]["scopes"]}
-    assert (scopes["lab"]["new"], scopes["lab"]["reach"]) == ([], "no level evicts another")
+    assert (scopes["lab"]["new"], scopes["lab"]["reach"]) == ([], "no priority evicts another")
     assert scopes["lab"]["assumption"].startswith("Assumption: Volcano neither preempts nor reclaims")
     assert scopes["read"]["assumption"] == scopes["plain"]["assumption"] == ""
     assert ["medium", "high"] in scopes["plain"]["new"]
@@ -440,7 +440,7 @@ def test_a_scheduler_without_the_action_preempt_gains_and_loses_nothing(as_admin
 def test_the_matrix_of_a_plan_marks_what_is_gained_and_lost(as_admin: Actor, cluster: Cluster) -> None:
     plan = plan_priority_change(change=change("medium", value=130), actor=as_admin)
     (scope,) = plan.effect["victims"]["scopes"]
-    assert [each["name"] for each in scope["levels"]][:3] == ["very-high", "medium", "high"]
+    assert [each["name"] for each in scope["priorities"]][:3] == ["very-high", "medium", "high"]
     marks = {
         (row["who"], cell["whom"]): (cell["mark"], cell["evicts"]) for row in scope["matrix"] for cell in row["cells"]
     }

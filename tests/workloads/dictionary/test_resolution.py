@@ -10,8 +10,8 @@ from workloads.dictionary.rules.resolution import (
     Dictionary,
     Discarded,
     Effective,
-    Level,
     PolicyDefaults,
+    PriorityEntry,
     Refusal,
     Request,
     Source,
@@ -31,11 +31,11 @@ NVCF = TypeDefaults("NVCF function", "very-high", NON, fixed=True)
 
 LEGACY = Dictionary(
     [
-        Level("train", 50),
-        Level("build", 100),
-        Level("high", 125),
-        Level("inference", 125, alias_of="high"),
-        Level("low", 40),
+        PriorityEntry("train", 50),
+        PriorityEntry("build", 100),
+        PriorityEntry("high", 125),
+        PriorityEntry("inference", 125, alias_of="high"),
+        PriorityEntry("low", 40),
     ]
 )
 
@@ -111,7 +111,7 @@ def test_row_22_exactly_one_hundred_is_non_preemptible() -> None:
     found = effective(ask(None, "build"), PYTORCH, LEGACY)
     assert (found.priority.value, found.priority_source) == (100, LABEL)
     assert (found.preemptibility, found.preemptibility_source) == (NON, THRESHOLD)
-    assert Level("just below", 99).by_threshold is PRE
+    assert PriorityEntry("just below", 99).by_threshold is PRE
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_pod_template_may_not_name_an_unknown_or_system_class(name: str) -> No
 
 
 def test_system_names_are_refused_even_if_the_dictionary_has_one() -> None:
-    dictionary = Dictionary([Level("system-cluster-critical", 2_000_000_000)])
+    dictionary = Dictionary([PriorityEntry("system-cluster-critical", 2_000_000_000)])
     assert refusal(ask("system-cluster-critical"), JOB, dictionary).code == "priority_unknown"
 
 

@@ -21,7 +21,7 @@ from workloads.state.models import Phase, Workload
 
 pytestmark = pytest.mark.django_db
 
-LEVELS = ("very-low", "low", "medium", "medium-high", "high")
+PRIORITIES = ("very-low", "low", "medium", "medium-high", "high")
 GPU = 1000
 
 
@@ -56,7 +56,7 @@ class World:
         """Whose, how many pods of how many GPUs, how important."""
         gpus = self.dice.choice([1, 2, 4, 4, 8])
         workers = self.dice.choice([0, 0, 1]) if gpus < 8 else 0
-        return self.dice.choice(self.projects), gpus, workers, self.dice.choice(LEVELS)
+        return self.dice.choice(self.projects), gpus, workers, self.dice.choice(PRIORITIES)
 
     def fill(self) -> None:
         for number in range(self.dice.choice([3, 5, 6])):

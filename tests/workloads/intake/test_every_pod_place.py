@@ -19,7 +19,7 @@ from tests.workloads.intake.refusals import REFUSED_CONTAINERS, REFUSED_PODS
 from workloads.dictionary.rules.resolution import (
     Dictionary,
     Effective,
-    Level,
+    PriorityEntry,
     Refusal,
     Request,
     Source,
@@ -31,7 +31,7 @@ from workloads.intake import Explicit
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 FOREIGN: Final = [f"{each}queue-name" if each.endswith("/") else each for each in RESERVED]
 """Labels and annotations that would speak for another owner, queue, pool or policy."""
-LEVELS: Final = Dictionary([Level("low", 40), Level("high", 125), Level("very-high", 150)])
+DICTIONARY: Final = Dictionary([PriorityEntry("low", 40), PriorityEntry("high", 125), PriorityEntry("very-high", 150)])
 UNKNOWN: Final = ("urgent", "High", "PreemptHigherPriority", "high ", "", "system-node-critical", "system-made-up")
 LABEL: Final = {"/metadata/labels/priorityClassName": str(Source.LABEL)}
 
@@ -130,7 +130,7 @@ def class_places(kind: WorkloadKind) -> Iterator[str]:
 
 
 def resolved(kind: WorkloadKind, request: Request) -> Effective | Refusal:
-    return resolve(request, defaults=TypeDefaults(kind.name, "low", None), dictionary=LEVELS)
+    return resolve(request, defaults=TypeDefaults(kind.name, "low", None), dictionary=DICTIONARY)
 
 
 @every_kind

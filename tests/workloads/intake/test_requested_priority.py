@@ -5,11 +5,16 @@ from dataclasses import replace
 import pytest
 
 from tests.workloads.intake.manifests import SCOPE, VALID, Manifest, pod, problems_of, read
-from workloads.dictionary.rules.resolution import Dictionary, Level, Request
+from workloads.dictionary.rules.resolution import Dictionary, PriorityEntry, Request
 from workloads.intake import Explicit
 
 LEGACY = Dictionary(
-    [Level("train", 50), Level("build", 100), Level("high", 125), Level("inference", 125, alias_of="high")]
+    [
+        PriorityEntry("train", 50),
+        PriorityEntry("build", 100),
+        PriorityEntry("high", 125),
+        PriorityEntry("inference", 125, alias_of="high"),
+    ]
 )
 
 

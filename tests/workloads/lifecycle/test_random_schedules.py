@@ -22,7 +22,7 @@ from workloads.state.rules import ENDED, HOLDING, TRANSITIONS, WAITING
 
 pytestmark = pytest.mark.django_db
 
-LEVELS = ("very-low", "low", "medium", "high")
+PRIORITIES = ("very-low", "low", "medium", "high")
 STEPS = 30
 
 
@@ -59,13 +59,18 @@ class Chaos:
         seconds = self.dice.choice(["30", "86400", "86400"])
         gpus = self.dice.choice([2, 4, 8])
         self.lab.submit(
-            project, name, gpus=gpus, seconds=seconds, priority=self.dice.choice(LEVELS), preemptibility="preemptible"
+            project,
+            name,
+            gpus=gpus,
+            seconds=seconds,
+            priority=self.dice.choice(PRIORITIES),
+            preemptibility="preemptible",
         )
 
     def _change(self, workload: Workload) -> None:
         verb = self.dice.choice([stop, resume, delete, None])
         if verb is None:
-            change_priority(workload=workload, priority=self.dice.choice(LEVELS), actor=SYSTEM)
+            change_priority(workload=workload, priority=self.dice.choice(PRIORITIES), actor=SYSTEM)
         else:
             verb(workload=workload, actor=SYSTEM)
 

@@ -258,7 +258,10 @@ def test_a_scheduler_evicts_as_its_configuration_there_says(robot: Robot, llm_te
     cluster = Cluster.objects.get()
     reconcile(cluster)
     (unread,) = planned(robot, "scheduler", cluster="lab", flavour="volcano")["victims"]["scopes"]
-    assert (unread["reach"], unread["assumption"][:29]) == ("no level evicts another", "Assumption: Volcano neither p")
+    assert (unread["reach"], unread["assumption"][:29]) == (
+        "no priority evicts another",
+        "Assumption: Volcano neither p",
+    )
     configure_volcano(store_of(str(cluster.pk)), "allocate, preempt, reclaim")
     (read,) = planned(robot, "scheduler", cluster="lab", flavour="volcano")["victims"]["scopes"]
     assert (read["reach"], read["assumption"]) == ("within one queue, preemptible workloads only", "")

@@ -100,7 +100,9 @@ def test_the_form_loosens_nothing_of_what_was_renamed_or_retired_meanwhile(clien
 
 
 def test_an_edit_is_offered_to_whoever_may_make_it(client_of: Clients, bob: User, research: Department) -> None:
-    names = AccessRole.objects.create(key="levels", name="Levels", permission_sets=["manage-workload-properties"])
+    names = AccessRole.objects.create(
+        key="priorities", name="Priorities", permission_sets=["manage-workload-properties"]
+    )
     MembershipFactory(user=bob, project=None, department=None, role=names.key)
     everywhere, below = PolicyFactory(), PolicyFactory(scope="department", department=research)
     page = words(client_of(bob), LIST)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scheduling.model.preemptibility import Preemptibility
 from tests.builders import RUNAI
-from workloads.dictionary.rules.resolution import Effective, Level, Request, Source, TypeDefaults, resolve
+from workloads.dictionary.rules.resolution import Effective, PriorityEntry, Request, Source, TypeDefaults, resolve
 from workloads.policies.rules.documents import merged_json, part_of, patched, read_document, without
 from workloads.policies.rules.merge import (
     FIELDS,
@@ -163,7 +163,7 @@ def test_what_is_imposed_is_told_with_whose_it_is() -> None:
 
 def test_a_lock_without_a_value_to_keep_holds_nobody() -> None:
     merged = merge([part(Scope.TENANT, priority=FieldRule(can_edit=False))])
-    pair = Effective(Level("high", 125), Source.EXPLICIT, Preemptibility.NON_PREEMPTIBLE, Source.THRESHOLD)
+    pair = Effective(PriorityEntry("high", 125), Source.EXPLICIT, Preemptibility.NON_PREEMPTIBLE, Source.THRESHOLD)
     assert violations(pair, None, merged) == []
 
 

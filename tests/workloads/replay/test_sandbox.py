@@ -6,7 +6,7 @@ from clusters.ports.pods import condition
 from scheduling.forecast.replay import ClusterReplay, RecordedSubmission
 from scheduling.model.resources import Resources
 from tests.builders import node, queue, snapshot
-from tests.clusters.sandboxes import LEVELS, furnished, job, owner_name
+from tests.clusters.sandboxes import PRIORITIES, furnished, job, owner_name
 
 pytestmark = pytest.mark.django_db
 SENT = (("old", 0, "low", 4), ("young", 10, "low", 4), ("strong", 20, "medium", 4), ("weak", 25, "very-low", 4))
@@ -35,4 +35,4 @@ def test_the_same_one_is_evicted_and_the_same_ones_run(flavour: str) -> None:
 
 def submission(name: str, at: int, priority: str, gpus: int) -> RecordedSubmission:
     asked = Resources.of(gpu=gpus)
-    return RecordedSubmission(name, at, 3600, "team", LEVELS[priority], preemptible=True, requests=asked)
+    return RecordedSubmission(name, at, 3600, "team", PRIORITIES[priority], preemptible=True, requests=asked)

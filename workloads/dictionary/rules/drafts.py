@@ -13,7 +13,7 @@ from typing import Final
 from portal.kit.errors import Problem
 from scheduling.model.preemptibility import Preemptibility
 from workloads.dictionary.rules import presets
-from workloads.dictionary.rules.resolution import SYSTEM_PREFIX, Dictionary, Level
+from workloads.dictionary.rules.resolution import SYSTEM_PREFIX, Dictionary, PriorityEntry
 
 LOWEST: Final = -2147483648
 HIGHEST: Final = 1000000000
@@ -39,9 +39,9 @@ class DraftEntry:
         return not self.alias_of and not self.retired
 
     @property
-    def level(self) -> Level:
+    def priority(self) -> PriorityEntry:
         """As the scheduling model sees it."""
-        return Level(self.name, self.value, self.preemption_policy, self.alias_of or None)
+        return PriorityEntry(self.name, self.value, self.preemption_policy, self.alias_of or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Draft:
 
     @property
     def dictionary(self) -> Dictionary:
-        return Dictionary(entry.level for entry in self.entries.values() if not entry.retired)
+        return Dictionary(entry.priority for entry in self.entries.values() if not entry.retired)
 
     @property
     def offered(self) -> list[DraftEntry]:

@@ -1,4 +1,4 @@
-"""Who can evict whom by level: the answers of the scheduling model as tables, with the rule behind each cell. Pure."""
+"""Who can evict whom by priority: answers of the scheduling model as tables, with the rule behind each cell. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from workloads.dictionary.rules.drafts import Draft, DraftEntry
 
 
 class Evictable(StrEnum):
-    """Which workloads of a level can be evicted."""
+    """Which workloads of a priority can be evicted."""
 
     ALL = "all"
     PREEMPTIBLE = "preemptible"
@@ -29,7 +29,7 @@ class Evictable(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MatrixCell:
-    """Workloads of the level `candidate` against those of the level `victim`. rules: sentences that say why."""
+    """Workloads of the priority `candidate` against those of the priority `victim`. rules: sentences that say why."""
 
     candidate: str
     victim: str
@@ -39,7 +39,7 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True)
 class MatrixTable:
-    """All levels against all levels, for victims in each of these places. Rows and columns: strongest level first."""
+    """Every priority against every priority, for victims in each of these places. Rows and columns: strongest first."""
 
     places: tuple[VictimPlace, ...]
     rows: tuple[tuple[MatrixCell, ...], ...]
@@ -64,7 +64,7 @@ class EvictionMatrix:
     evicts_inside_minimum: workloads inside their minimum runtime can be evicted, too.
     """
 
-    levels: tuple[DraftEntry, ...]
+    priorities: tuple[DraftEntry, ...]
     tables: tuple[MatrixTable, ...]
     evicts_inside_minimum: bool
 
@@ -85,23 +85,25 @@ def _answer(cell: MatrixCell) -> tuple[Evictable, tuple[str, ...]]:
 
 
 def eviction_matrix(draft: Draft, settings: EvictionSettings) -> EvictionMatrix:
-    """For the offered levels of a dictionary on a cluster whose scheduler is configured so."""
-    levels = tuple(reversed(draft.offered))
-    tables = [(place, _rows(levels, settings, place)) for place in VictimPlace]
+    """For the offered priorities of a dictionary on a cluster whose scheduler is configured so."""
+    priorities = tuple(reversed(draft.offered))
+    tables = [(place, _rows(priorities, settings, place)) for place in VictimPlace]
     alike = [(rows, [place for place, _rows in same]) for rows, same in groupby(tables, key=lambda each: each[1])]
     inside_minimum = any(
         cause_of_eviction(EvictionCase(settings, place, order=1, inside_minimum=True))
         for place in (VictimPlace.OWN, VictimPlace.OVER)
     )
     return EvictionMatrix(
-        levels, tuple(MatrixTable(tuple(places), rows) for rows, places in alike), evicts_inside_minimum=inside_minimum
+        priorities,
+        tuple(MatrixTable(tuple(places), rows) for rows, places in alike),
+        evicts_inside_minimum=inside_minimum,
     )
 
 
 def _rows(
-    levels: Sequence[DraftEntry], settings: EvictionSettings, place: VictimPlace
+    priorities: Sequence[DraftEntry], settings: EvictionSettings, place: VictimPlace
 ) -> tuple[tuple[MatrixCell, ...], ...]:
-    return tuple(tuple(_cell(candidate, victim, settings, place) for victim in levels) for candidate in levels)
+    return tuple(tuple(_cell(candidate, victim, settings, place) for victim in priorities) for candidate in priorities)
 
 
 def _cell(candidate: DraftEntry, victim: DraftEntry, settings: EvictionSettings, place: VictimPlace) -> MatrixCell:
@@ -183,7 +185,7 @@ ANYWHERE: Final = "in the whole cluster, in any project"
 IN_QUEUE: Final = "within one queue"
 ANY_WORK: Final = "including non-preemptible workloads"
 PREEMPTIBLE: Final = "preemptible workloads only"
-NOWHERE: Final = "no level evicts another"
+NOWHERE: Final = "no priority evicts another"
 
 
 def reach_of(matrix: EvictionMatrix) -> str:
@@ -195,14 +197,14 @@ def reach_of(matrix: EvictionMatrix) -> str:
     return f"{place}, {ANY_WORK if Evictable.ALL in found else PREEMPTIBLE}"
 
 
-def difference(before: MatrixTable, after: MatrixTable, levels: Iterable[DraftEntry]) -> list[dict[str, Any]]:
+def difference(before: MatrixTable, after: MatrixTable, priorities: Iterable[DraftEntry]) -> list[dict[str, Any]]:
     """The table afterwards as rows of `{who, value, cells: [{whom, evicts, mark}]}`; mark: "+" gained, "-" lost, "".
 
-    levels: of both dictionaries, in the order of rows and columns. A level that is gone evicts nothing any more.
+    priorities: of both dictionaries, in the order of rows and columns. A priority that is gone evicts nothing any more.
     """
     old, new = before.pairs, after.pairs
     evicts = {(cell.candidate, cell.victim): str(cell.evicts) for row in after.rows for cell in row}
-    named = list(levels)
+    named = list(priorities)
 
     def cell(candidate: str, victim: str) -> dict[str, str]:
         pair = (candidate, victim)

@@ -38,14 +38,14 @@ class Preset:
 
 RUNAI: Final = Preset(
     "runai",
-    "Run:ai, seven levels",
+    "Run:ai, seven priorities",
     "Run:ai",
     (
         PresetEntry("very-low", 25, description="Uses leftover GPUs; evicted first."),
         PresetEntry("low", 40, description="Default for training."),
         PresetEntry("medium-low", 65, description="Slightly higher than regular training."),
         PresetEntry("medium", 80, description="Higher than training; preemptible unless set otherwise."),
-        PresetEntry("medium-high", 90, description="Highest level that is preemptible unless set otherwise."),
+        PresetEntry("medium-high", 90, description="Highest priority that is preemptible unless set otherwise."),
         PresetEntry(
             "high", 125, description="Default for interactive workloads; non-preemptible unless set otherwise."
         ),
@@ -55,7 +55,7 @@ RUNAI: Final = Preset(
 
 RUNAI_LEGACY: Final = Preset(
     "runai-legacy",
-    "Run:ai up to 2.21, four levels",
+    "Run:ai up to 2.21, four priorities",
     "Run:ai legacy",
     (
         PresetEntry("train", 50, description="Training in older Run:ai versions."),
@@ -110,7 +110,7 @@ THREE_TIERS: Final = Preset(
     ),
     (
         "The source gives no values; 125, 80 and 25 are Rung's proposal.",
-        "With the seven Run:ai levels these values are taken, and the three become aliases of high, medium and "
+        "With the seven Run:ai priorities these values are taken, and the three become aliases of high, medium and "
         "very-low.",
         "Priority and preemptibility are separate: scavenger orders the queue, preemptible allows eviction.",
     ),

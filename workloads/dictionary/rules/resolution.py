@@ -36,7 +36,7 @@ CHOSEN: Final = frozenset({Source.EXPLICIT, Source.LABEL, Source.POD_TEMPLATE})
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class PriorityEntry:
     """One dictionary entry. An alias is accepted wherever a name is, but not offered."""
 
     name: str
@@ -57,26 +57,26 @@ class Level:
 class Dictionary:
     """The priorities a workload may name."""
 
-    def __init__(self, levels: Iterable[Level]) -> None:
-        self._levels = {level.name: level for level in levels}
+    def __init__(self, entries: Iterable[PriorityEntry]) -> None:
+        self._entries = {entry.name: entry for entry in entries}
 
-    def __iter__(self) -> Iterator[Level]:
-        return iter(self._levels.values())
+    def __iter__(self) -> Iterator[PriorityEntry]:
+        return iter(self._entries.values())
 
-    def lookup(self, name: str) -> Level | None:
-        return self._levels.get(name)
+    def lookup(self, name: str) -> PriorityEntry | None:
+        return self._entries.get(name)
 
     def knows(self, name: str) -> bool:
         """May a workload name it? Names that Kubernetes reserves are never known."""
-        return not name.startswith(SYSTEM_PREFIX) and name in self._levels
+        return not name.startswith(SYSTEM_PREFIX) and name in self._entries
 
     def same(self, name: str, other: str) -> bool:
         """Do both names mean one entry?"""
         return self._canonical(name) == self._canonical(other)
 
     def _canonical(self, name: str) -> str:
-        level = self.lookup(name)
-        return level.canonical if level else name
+        entry = self.lookup(name)
+        return entry.canonical if entry else name
 
     def unknown(self, name: str) -> str:
         """The message for a name that is not known."""
@@ -85,8 +85,8 @@ class Dictionary:
     @property
     def names(self) -> tuple[str, ...]:
         """Offered names, weakest first; aliases are accepted but not offered."""
-        offered = sorted((level for level in self if level.alias_of is None), key=lambda level: level.value)
-        return tuple(level.name for level in offered)
+        offered = sorted((entry for entry in self if entry.alias_of is None), key=lambda entry: entry.value)
+        return tuple(entry.name for entry in offered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class ResolutionWarning:  # `Warning` would shadow the built-in
 class Effective:
     """The one pair the workload runs with."""
 
-    priority: Level
+    priority: PriorityEntry
     priority_source: Source
     preemptibility: Preemptibility
     preemptibility_source: Source
@@ -194,9 +194,9 @@ def resolve(
             f"{defaults.name} has no default priority: choose one of {', '.join(dictionary.names)}.",
             dictionary.names,
         )
-    level, level_source = chosen
-    preemptibility, preemptibility_source = _preemptibility(request, defaults, policy, level, level_source)
-    draft = Effective(level, level_source, preemptibility, preemptibility_source)
+    priority, priority_source = chosen
+    preemptibility, preemptibility_source = _preemptibility(request, defaults, policy, priority, priority_source)
+    draft = Effective(priority, priority_source, preemptibility, preemptibility_source)
     draft = replace(draft, discarded=tuple(_discarded(request, defaults, dictionary, draft)))
     said = tuple(_warnings(defaults, draft)) or tuple(_still_explicit(defaults, draft))
     return replace(draft, warnings=(*_by_policy(policy, draft), *said))
@@ -242,7 +242,7 @@ def _unknown_preemptibility(request: Request) -> Refusal | None:
 
 def _priority(
     request: Request, defaults: TypeDefaults, dictionary: Dictionary, policy: PolicyDefaults
-) -> tuple[Level, Source] | None:
+) -> tuple[PriorityEntry, Source] | None:
     wished = Request() if defaults.fixed else request
     ladder = (
         (request.explicit_priority, Source.EXPLICIT),
@@ -252,13 +252,13 @@ def _priority(
         (defaults.priority, Source.TYPE),
     )
     for name, source in ladder:
-        if name is not None and (level := dictionary.lookup(name)):
-            return level, source
+        if name is not None and (entry := dictionary.lookup(name)):
+            return entry, source
     return None
 
 
 def _preemptibility(
-    request: Request, defaults: TypeDefaults, policy: PolicyDefaults, level: Level, level_source: Source
+    request: Request, defaults: TypeDefaults, policy: PolicyDefaults, priority: PriorityEntry, priority_source: Source
 ) -> tuple[Preemptibility, Source]:
     label = None if defaults.fixed else request.label_preemptibility
     if request.explicit_preemptibility is not None:
@@ -267,9 +267,9 @@ def _preemptibility(
         return Preemptibility(label), Source.LABEL
     if policy.preemptibility is not None:
         return policy.preemptibility, Source.POLICY
-    if level_source not in CHOSEN and defaults.preemptibility is not None:
+    if priority_source not in CHOSEN and defaults.preemptibility is not None:
         return defaults.preemptibility, Source.TYPE
-    return level.by_threshold, Source.THRESHOLD
+    return priority.by_threshold, Source.THRESHOLD
 
 
 def _discarded(

@@ -4,12 +4,12 @@ from typing import Any, Final
 
 from django.apps.registry import Apps
 
-LEVELS: Final = [
+PRIORITIES: Final = [
     ("very-low", 25, "Uses leftover GPUs; evicted first."),
     ("low", 40, "Default for training."),
     ("medium-low", 65, "Slightly higher than regular training."),
     ("medium", 80, "Higher than training; preemptible unless set otherwise."),
-    ("medium-high", 90, "Highest level that is preemptible unless set otherwise."),
+    ("medium-high", 90, "Highest priority that is preemptible unless set otherwise."),
     ("high", 125, "Default for interactive workloads; non-preemptible unless set otherwise."),
     ("very-high", 150, "Default for inference; non-preemptible unless set otherwise."),
 ]
@@ -78,7 +78,7 @@ def install_dictionary(*, apps: Apps, using: str, **_signal: Any) -> None:
         return
     priorities = {
         name: rows["Priority"].create(name=name, value=value, description=description, source="Run:ai")
-        for name, value, description in LEVELS
+        for name, value, description in PRIORITIES
     }
     categories = {
         name: rows["Category"].create(

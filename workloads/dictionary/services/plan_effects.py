@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from clusters.connection.services.scheduler_config import eviction_assumption, eviction_settings, guarantee_on
 from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster, NodePool
-from clusters.ports.flavour import DesiredState, PriorityLevel, Traits
+from clusters.ports.flavour import DesiredState, PriorityClassSpec, Traits
 from clusters.sync.selectors import desired_state
 from clusters.watch.models import ObservedPod
 from scheduling.forecast.cycle import Flavour
@@ -19,7 +19,7 @@ from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 from workloads.dictionary.rules.drafts import Draft, DraftEntry
 from workloads.dictionary.rules.eviction_matrix import EvictionMatrix, difference, eviction_matrix, reach_of
 from workloads.dictionary.rules.resolution import Source
-from workloads.dictionary.selectors import current_draft, current_levels, levels_of
+from workloads.dictionary.selectors import current_draft, current_priority_classes, priority_classes_of
 from workloads.plans.selectors import (
     EXAMPLES,
     Effect,
@@ -79,15 +79,15 @@ def _foreign(cluster: Cluster) -> str:
 
 
 def _scope(clusters: Sequence[Cluster], old: EvictionMatrix, new: EvictionMatrix, before: Draft) -> dict[str, Any]:
-    gone = [each for each in before.offered if each.name not in {level.name for level in new.levels}]
-    levels = sorted([*new.levels, *gone], key=lambda level: -level.value)
+    gone = [each for each in before.offered if each.name not in {priority.name for priority in new.priorities}]
+    priorities = sorted([*new.priorities, *gone], key=lambda priority: -priority.value)
     return {
         "clusters": [{"name": each.name, "scheduler": flavour_for(each.flavour).title} for each in clusters],
         "reach": reach_of(new),
         "foreign": _foreign(clusters[0]),
         "assumption": eviction_assumption(clusters[0]),
-        "levels": [{"name": each.name, "value": each.value, "gone": each in gone} for each in levels],
-        "matrix": difference(old.own, new.own, levels),
+        "priorities": [{"name": each.name, "value": each.value, "gone": each in gone} for each in priorities],
+        "matrix": difference(old.own, new.own, priorities),
         "rules": list(new.rules),
         **_changed(old, new),
     }
@@ -125,23 +125,23 @@ def _objects(clusters: Sequence[Cluster], after: Draft) -> Iterator[dict[str, An
 
     Projects are read where a cluster's quotas name PriorityClasses and the change makes them name others.
     """
-    now = current_levels()
-    then = levels_of(after.entries.values(), now)
+    now = current_priority_classes()
+    then = priority_classes_of(after.entries.values(), now)
     requotas = _classes(now) != _classes(then)
-    alike: dict[str, Sequence[Mapping[str, Any]]] = {}  # by flavour: without projects only the levels count
+    alike: dict[str, Sequence[Mapping[str, Any]]] = {}  # by flavour: without projects only the priorities count
     for cluster in clusters:
         flavour = flavour_for(cluster.flavour)
         by_project = requotas and flavour.traits.quotas_by_class
         if by_project or flavour.name not in alike:
             projects = desired_state(cluster) if by_project else DesiredState()
-            old, new = (flavour.objects_for(replace(projects, levels=levels)) for levels in (now, then))
+            old, new = (flavour.objects_for(replace(projects, priorities=priorities)) for priorities in (now, then))
             alike[flavour.name] = object_changes(cluster, old, new)["changes"]
         yield {"cluster": cluster.name, "simulated": cluster.is_simulated, "changes": alike[flavour.name]}
 
 
-def _classes(levels: Iterable[PriorityLevel]) -> set[tuple[str, bool]]:
+def _classes(priorities: Iterable[PriorityClassSpec]) -> set[tuple[str, bool]]:
     """What quotas by class depend on."""
-    return {(level.name, level.value >= THRESHOLD) for level in levels}
+    return {(priority.name, priority.value >= THRESHOLD) for priority in priorities}
 
 
 def _live() -> QuerySet[Workload]:
@@ -167,7 +167,7 @@ def flip_of(workload: Workload, before: Draft, after: Draft) -> Preemptibility |
     old, new = before.entries.get(name), after.entries.get(name)
     if old is None or new is None or old.value == new.value:
         return None
-    follows = new.level.by_threshold
+    follows = new.priority.by_threshold
     return None if follows == workload.preemptibility else follows
 
 
@@ -176,7 +176,7 @@ def _unflipped(before: Draft, after: Draft) -> QuerySet[Workload]:
     crossed = Q(pk__in=())
     for name in after.entries:
         if _crosses(name, before, after):
-            crossed |= Q(priority__name=name) & ~Q(preemptibility=after.entries[name].level.by_threshold)
+            crossed |= Q(priority__name=name) & ~Q(preemptibility=after.entries[name].priority.by_threshold)
     return _live().filter(crossed, running_pods__gt=0, preemptibility_source=Source.THRESHOLD)
 
 
@@ -267,7 +267,7 @@ def _warnings(before: Draft, after: Draft) -> Iterator[str]:
             yield _crossing(entry, after)
     for name, new in after.types.items():
         if new.priority and new.preemptibility:
-            follows = after.entries[new.priority].level.by_threshold
+            follows = after.entries[new.priority].priority.by_threshold
             touched = new != before.types[name] or _crosses(new.priority, before, after)
             if touched and follows != new.preemptibility:
                 yield (
@@ -279,12 +279,12 @@ def _warnings(before: Draft, after: Draft) -> Iterator[str]:
 def _crosses(name: str, before: Draft, after: Draft) -> bool:
     """Does the value of the entry change sides of the threshold?"""
     old, new = before.entries.get(name), after.entries[name]
-    return old is not None and old.level.by_threshold is not new.level.by_threshold
+    return old is not None and old.priority.by_threshold is not new.priority.by_threshold
 
 
 def _crossing(entry: DraftEntry, after: Draft) -> str:
     """What naming the entry means from now on, and for which types that need not even name it."""
-    follows = entry.level.by_threshold
+    follows = entry.priority.by_threshold
     means = (
         "counted against the deserved quota"
         if follows is Preemptibility.NON_PREEMPTIBLE

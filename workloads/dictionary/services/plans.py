@@ -75,15 +75,15 @@ def flip_waiting(before: Draft, after: Draft) -> int:
         follows = flip_of(workload, before, after)
         if follows is None:  # it runs, has ended or got another priority meanwhile
             continue
-        level = after.entries[workload.priority.name].level
+        entry = after.entries[workload.priority.name].priority
         turned += Workload.objects.filter(pk=workload.pk).update(
             preemptibility=follows,
-            priority_value=level.value,
+            priority_value=entry.value,
             generation=F("generation") + 1,
             due_at=now + AFTER_SYNC,
             updated_at=now,
         )
-        message = f"{level.name} is now {level.value}. This waiting workload became {follows}."
+        message = f"{entry.name} is now {entry.value}. This waiting workload became {follows}."
         note(workload=workload, at=now, type_=EventType.ACTION, reason="PreemptibilityChanged", message=message)
         notify_apply(workload.project.cluster_id)
     return turned

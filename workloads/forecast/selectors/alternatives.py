@@ -23,8 +23,8 @@ from scheduling.model.resources import DIMENSIONS, MILLI, Limit, Resources, deci
 from scheduling.model.snapshot import Snapshot
 from scheduling.state.workspace import OutOfTime
 from tenants.organisation.models import Project
-from workloads.dictionary.rules.resolution import Effective, Level, Source
-from workloads.dictionary.selectors import current_dictionary, effective_as, level_of
+from workloads.dictionary.rules.resolution import Effective, PriorityEntry, Source
+from workloads.dictionary.selectors import current_dictionary, effective_as, entry_of
 from workloads.forecast.rules.forecast import Alternative, ForecastVictim
 from workloads.forecast.rules.messages import GIB, amount_text, gpu_time_text, pend_sentence
 from workloads.forecast.selectors.eviction_risk import named_victims
@@ -147,12 +147,12 @@ def _lower(trial: AlternativeTrial) -> Iterator[Alternative]:
     """
     if not trial.refused:
         return
-    for level in _weaker(trial.effective.priority):
-        pair = replace(trial.effective, priority=level)
+    for entry in _weaker(trial.effective.priority):
+        pair = replace(trial.effective, priority=entry)
         if replace(trial, effective=pair).starts():
             yield Alternative(
-                f"Choose {level.name} ({level.value}): it starts now without evictions.",
-                priority=level.name,
+                f"Choose {entry.name} ({entry.value}): it starts now without evictions.",
+                priority=entry.name,
                 preemptibility=str(trial.effective.preemptibility),
             )
             return
@@ -162,30 +162,30 @@ def _stronger(trial: AlternativeTrial) -> Iterator[Alternative]:
     """The lowest higher priority that lets it start, with its victims; preemptibility stays as requested."""
     if trial.named is None:
         return
-    alike: dict[tuple[str, bool], list[Level]] = {}
-    for level in _above(trial.effective.priority):
-        alike.setdefault((level.preemption_policy, level.value >= THRESHOLD), []).append(level)
-    helpful = (level for levels in alike.values() if _highest_helps(trial, levels) for level in levels)
-    for level in sorted(helpful, key=lambda level: level.value):
-        found = _with_level(trial, level)
+    alike: dict[tuple[str, bool], list[PriorityEntry]] = {}
+    for entry in _above(trial.effective.priority):
+        alike.setdefault((entry.preemption_policy, entry.value >= THRESHOLD), []).append(entry)
+    helpful = (entry for entries in alike.values() if _highest_helps(trial, entries) for entry in entries)
+    for entry in sorted(helpful, key=lambda entry: entry.value):
+        found = _outcome_with(trial, entry)
         if found is not None and found.kind is not OutcomeKind.PENDING:
             does = _evicting(trial.named(found)) if found.victims else "now without evictions"
             yield Alternative(
-                f"Choose {level.name} ({level.value}): it starts {does}.",
-                priority=level.name,
+                f"Choose {entry.name} ({entry.value}): it starts {does}.",
+                priority=entry.name,
                 preemptibility=str(trial.effective.preemptibility),
             )
             return
 
 
-def _highest_helps(trial: AlternativeTrial, levels: Sequence[Level]) -> bool:
+def _highest_helps(trial: AlternativeTrial, entries: Sequence[PriorityEntry]) -> bool:
     """Whether the highest that may be chosen lets it start. If not, none does: these differ in their value only."""
-    found = next(filter(None, (_with_level(trial, level) for level in reversed(levels))), None)
+    found = next(filter(None, (_outcome_with(trial, entry) for entry in reversed(entries))), None)
     return found is not None and found.kind is not OutcomeKind.PENDING
 
 
-def _with_level(trial: AlternativeTrial, level: Level) -> Outcome | None:
-    return replace(trial, effective=replace(trial.effective, priority=level)).outcome()
+def _outcome_with(trial: AlternativeTrial, entry: PriorityEntry) -> Outcome | None:
+    return replace(trial, effective=replace(trial.effective, priority=entry)).outcome()
 
 
 def _evicting(victims: Sequence[ForecastVictim]) -> str:
@@ -196,14 +196,14 @@ def _evicting(victims: Sequence[ForecastVictim]) -> str:
     return f"after evicting {', '.join(names)}, {lost} at risk"
 
 
-def _above(priority: Level) -> list[Level]:
-    levels = [level for level in current_dictionary() if level.alias_of is None and level.value > priority.value]
-    return sorted(levels, key=lambda level: level.value)
+def _above(priority: PriorityEntry) -> list[PriorityEntry]:
+    entries = [entry for entry in current_dictionary() if entry.alias_of is None and entry.value > priority.value]
+    return sorted(entries, key=lambda entry: entry.value)
 
 
-def _weaker(priority: Level) -> list[Level]:
-    levels = [level for level in current_dictionary() if level.alias_of is None and level.value < priority.value]
-    return sorted(levels, key=lambda level: -level.value)
+def _weaker(priority: PriorityEntry) -> list[PriorityEntry]:
+    entries = [entry for entry in current_dictionary() if entry.alias_of is None and entry.value < priority.value]
+    return sorted(entries, key=lambda entry: -entry.value)
 
 
 def _fewer(trial: AlternativeTrial) -> Iterator[Alternative]:
@@ -279,7 +279,7 @@ class PriorityForecast:
     victims: tuple[ForecastVictim, ...] = ()
 
 
-def priority_forecast(*, workload: Workload, level: Level, actor: Actor) -> PriorityForecast | None:
+def priority_forecast(*, workload: Workload, entry: PriorityEntry, actor: Actor) -> PriorityForecast | None:
     """None where it does not wait in its cluster's queue, or nothing recent is known of the cluster."""
     if not is_waiting(workload) or _is_stale(workload.project.cluster):
         return None
@@ -288,33 +288,33 @@ def priority_forecast(*, workload: Workload, level: Level, actor: Actor) -> Prio
         return None
     with cached_reads(), time_budget():
         try:
-            return _with_priority(workload, pool, level, actor)
+            return _with_priority(workload, pool, entry, actor)
         except OutOfTime:
             return PriorityForecast(f"No estimate: {TOO_LONG}.")
 
 
-def _with_priority(workload: Workload, pool: NodePool, level: Level, actor: Actor) -> PriorityForecast:
+def _with_priority(workload: Workload, pool: NodePool, entry: PriorityEntry, actor: Actor) -> PriorityForecast:
     cluster, now = workload.project.cluster, timezone.now()
     as_it_is = pod_group_request(workload, pool)
-    wanted = replace(as_it_is, value=level.value, preemption_policy=level.preemption_policy)
+    wanted = replace(as_it_is, value=entry.value, preemption_policy=entry.preemption_policy)
     observed = observed_cluster(cluster)
     snapshot = _snapshot_without(workload, observed.snapshot)
     if missing := missing_on_nodes(wanted.spec, pool, snapshot):
-        return PriorityForecast(_estimated(level, f"never fits: {missing.why}"))
+        return PriorityForecast(_estimated(entry, f"never fits: {missing.why}"))
     found = preview(snapshot, *groups_of(wanted, cluster.flavour), flavour=cluster.flavour)
     if hold := quota_hold_of(workload, pool) or expected_deferral(found, workload.project):
-        return PriorityForecast(_estimated(level, f"waits: {hold}"))
+        return PriorityForecast(_estimated(entry, f"waits: {hold}"))
     victims = named_victims(cluster, actor, now, found)
     waits = found.kind is OutcomeKind.PENDING and found.starting < wanted.spec.min_member
     if waits and found.pend and not victims:
         why = pend_sentence(found.pend, pool=pool.name, labels=queue_labels(observed.state))
-        return PriorityForecast(_estimated(level, why))
+        return PriorityForecast(_estimated(entry, why))
     how = _evicting(victims) if victims else "now without evictions"
-    return PriorityForecast(_estimated(level, f"{'waits' if waits else 'starts'} {how}"), victims)
+    return PriorityForecast(_estimated(entry, f"{'waits' if waits else 'starts'} {how}"), victims)
 
 
-def _estimated(level: Level, does: str) -> str:
-    return f"Estimate: with {level.name} ({level.value}) it {does}."
+def _estimated(entry: PriorityEntry, does: str) -> str:
+    return f"Estimate: with {entry.name} ({entry.value}) it {does}."
 
 
 def waiting_alternatives(*, workload: Workload, actor: Actor) -> tuple[Alternative, ...]:
@@ -367,7 +367,7 @@ def _tried(workload: Workload, actor: Actor) -> Iterator[Alternative]:
     spec = WorkloadSpec.from_json(workload.spec)
     trial = AlternativeTrial(
         spec=spec,
-        effective=effective_as(workload, level_of(workload.priority), Preemptibility(workload.preemptibility)),
+        effective=effective_as(workload, entry_of(workload.priority), Preemptibility(workload.preemptibility)),
         project=workload.project,
         pool=pool,
         snapshot=snapshot,

@@ -141,7 +141,7 @@ def group_settings(cluster: Cluster, state: DesiredState, behind: Collection[str
     counts = flavour_for(cluster.flavour).traits.counts_classes
     return GroupSettings(
         homes={(each.namespace, queue.pool.name): queue.name for each in state.projects for queue in each.queues},
-        numbers={level.name: level.value for level in state.levels} if counts else {},
+        numbers={each.name: each.value for each in state.priorities} if counts else {},
         behind=behind,
     )
 

@@ -381,7 +381,7 @@ def waits_by_priority(cluster: Cluster, *, since: datetime) -> list[WaitRow]:
     read = rows.values_list("priority__value", "priority__name", "pending_seconds")[:MOST_WAITS]
     for value, name, seconds in read:
         waits[value, name].append(seconds)
-    ordered = [(level, sorted(seconds)) for level, seconds in sorted(waits.items(), reverse=True)]
+    ordered = [(priority, sorted(seconds)) for priority, seconds in sorted(waits.items(), reverse=True)]
     return [
         WaitRow(name, value, len(seconds), quantile(seconds, 0.5), quantile(seconds, 0.9))
         for (value, name), seconds in ordered

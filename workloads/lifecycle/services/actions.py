@@ -20,7 +20,7 @@ from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
 from tenants.access.selectors import require
 from workloads.dictionary.models import Priority
-from workloads.dictionary.rules.resolution import NVCF_NAMESPACE, Level, Source
+from workloads.dictionary.rules.resolution import NVCF_NAMESPACE, PriorityEntry, Source
 from workloads.dictionary.selectors import current_dictionary
 from workloads.forecast.rules.messages import gpu_time_text
 from workloads.forecast.selectors.alternatives import PriorityForecast, priority_forecast
@@ -97,9 +97,9 @@ def change_priority(*, workload: Workload, priority: str, actor: Actor) -> Workl
         check_not_fixed(workload, "given another priority", code="priority_fixed", pointer="/priority")
         if workload.phase in ENDED:
             raise Conflict(f"{workload.name} is {workload.phase}; its priority no longer matters.", code="ended")
-        level = known_level(priority)
-        if not _has_priority(workload, level):
-            apply_priority(workload, level, actor)
+        entry = known_entry(priority)
+        if not _has_priority(workload, entry):
+            apply_priority(workload, entry, actor)
     return workload
 
 
@@ -109,11 +109,11 @@ def forecast_of_priority(*, workload: Workload, priority: str, actor: Actor) -> 
     """
     if not may_manage(actor, workload) or workload.type.fixed or not priority_takes_effect_now(workload):
         return None
-    level = known_level(priority)
-    if level.name == workload.priority.name:
+    entry = known_entry(priority)
+    if entry.name == workload.priority.name:
         return None
-    check_new_priority(workload, level)
-    return priority_forecast(workload=workload, level=level, actor=actor)
+    check_new_priority(workload, entry)
+    return priority_forecast(workload=workload, entry=entry, actor=actor)
 
 
 def clone_spec(*, workload: Workload, actor: Actor) -> WorkloadSpec:
@@ -130,24 +130,24 @@ def clone_spec(*, workload: Workload, actor: Actor) -> WorkloadSpec:
     return replace(spec.named(name), generate_name=True, request=request, node_pools=tuple(workload.node_pools))
 
 
-def apply_priority(workload: Workload, level: Level, actor: Actor) -> None:
-    check_new_priority(workload, level)
+def apply_priority(workload: Workload, entry: PriorityEntry, actor: Actor) -> None:
+    check_new_priority(workload, entry)
     now = timezone.now()
     before = {"priority": workload.priority.name, "value": workload.priority_value}
     values: dict[str, Any] = {
-        "priority": Priority.objects.get(name=level.name),
-        "priority_value": level.value,
+        "priority": Priority.objects.get(name=entry.name),
+        "priority_value": entry.value,
         "priority_source": Source.EXPLICIT,
-        "warnings": _priority_warnings(workload, level),
+        "warnings": _priority_warnings(workload, entry),
     }
     rewrite(workload, now, **values)
-    after = {"priority": level.name, "value": level.value, "preemptibility": workload.preemptibility}
+    after = {"priority": entry.name, "value": entry.value, "preemptibility": workload.preemptibility}
     note(
         workload=workload,
         at=now,
         type_=EventType.ACTION,
         reason="PriorityChanged",
-        message=f"Priority changed from {before['priority']} {before['value']} to {level.name} {level.value}.",
+        message=f"Priority changed from {before['priority']} {before['value']} to {entry.name} {entry.value}.",
         actor=actor,
         detail={"before": before, "after": after},
     )
@@ -157,31 +157,31 @@ def apply_priority(workload: Workload, level: Level, actor: Actor) -> None:
     notify_apply(workload.project.cluster_id)
 
 
-def _priority_warnings(workload: Workload, level: Level) -> list[dict[str, str]]:
+def _priority_warnings(workload: Workload, entry: PriorityEntry) -> list[dict[str, str]]:
     warnings = []
-    if level.by_threshold != workload.preemptibility:
+    if entry.by_threshold != workload.preemptibility:
         message = (
-            f"Preemptibility stays {workload.preemptibility}, although {level.name} ({level.value}) alone means "
-            f"{level.by_threshold}."
+            f"Preemptibility stays {workload.preemptibility}, although {entry.name} ({entry.value}) alone means "
+            f"{entry.by_threshold}."
         )
         warnings.append({"code": "threshold_disagrees", "message": message})
-    if workload.phase in HOLDING and level.value != workload.priority_value:
-        message = f"From {workload.priority_value} to {level.value}: {priority_change_effect(workload)}"
+    if workload.phase in HOLDING and entry.value != workload.priority_value:
+        message = f"From {workload.priority_value} to {entry.value}: {priority_change_effect(workload)}"
         warnings.append({"code": "new_pods_only", "message": message})
     return warnings
 
 
-def known_level(priority: str) -> Level:
+def known_entry(priority: str) -> PriorityEntry:
     dictionary = current_dictionary()
-    level = dictionary.lookup(priority)
-    if level is None:
+    entry = dictionary.lookup(priority)
+    if entry is None:
         raise ValidationFailed.at(
             "/priority",
             "priority_unknown",
             f"Priority {priority[:80]!r} is not known. Allowed: {', '.join(dictionary.names)}.",
             allowed=dictionary.names,
         )
-    return level
+    return entry
 
 
 def ready(workload: Workload, actor: Actor) -> None:
@@ -245,10 +245,10 @@ def _not_resumable(workload: Workload) -> str:
     return f"{workload.name} is {workload.phase} and cannot be resumed. {what}"
 
 
-def _has_priority(workload: Workload, level: Level) -> bool:
+def _has_priority(workload: Workload, entry: PriorityEntry) -> bool:
     """Has it this very priority already, by choice and with the value of now?"""
     now = (workload.priority.name, workload.priority_value, workload.priority_source)
-    return now == (level.name, level.value, Source.EXPLICIT)
+    return now == (entry.name, entry.value, Source.EXPLICIT)
 
 
 def _next_generation(workload: Workload, now: datetime) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from portal.kit.errors import Conflict, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.reasons import Reason
-from workloads.dictionary.rules.resolution import Level
-from workloads.dictionary.selectors import effective_as, level_of
+from workloads.dictionary.rules.resolution import PriorityEntry
+from workloads.dictionary.selectors import effective_as, entry_of
 from workloads.forecast.selectors.placement_validation import check_gang_capacity, check_placement
 from workloads.forecast.selectors.pod_groups import pod_group_request
 from workloads.forecast.selectors.pool_selection import (
@@ -27,7 +27,7 @@ from workloads.forecast.selectors.pool_selection import (
     quota_hold_for,
 )
 from workloads.intake import WorkloadSpec
-from workloads.lifecycle.services.actions import apply_priority, check_not_fixed, known_level, ready, rewrite
+from workloads.lifecycle.services.actions import apply_priority, check_not_fixed, known_entry, ready, rewrite
 from workloads.state.models import EventType, Phase, Workload
 from workloads.state.rules import ENDED
 from workloads.state.services import audit_entity, audit_scope, note, notify_apply
@@ -59,26 +59,26 @@ def change(*, workload: Workload, wanted: WorkloadChange, actor: Actor) -> Workl
     """
     with audited_transaction(actor=actor, action="workload.change", **audit_entity(workload)):
         ready(workload, actor)
-        level = _another_level(workload, wanted.priority)
+        entry = _another_priority(workload, wanted.priority)
         before = WorkloadSpec.from_json(workload.spec)
         after = before if wanted.spec is None else _in_its_pools(wanted.spec, before, workload)
         reshaped = after.manifest != before.manifest
-        if reshaped or level is not None or _says_more(wanted.raw, workload):
+        if reshaped or entry is not None or _says_more(wanted.raw, workload):
             _check_not_ended(workload)
         if reshaped:
-            _reshape(workload, before, after, wanted, level or level_of(workload.priority), actor)
+            _reshape(workload, before, after, wanted, entry or entry_of(workload.priority), actor)
         elif _says_more(wanted.raw, workload):
             _store(workload, before, after, wanted, actor)
-        if level is not None:
+        if entry is not None:
             check_not_fixed(workload, "given another priority", code="priority_fixed", pointer="/priority")
-            apply_priority(workload, level, actor)
+            apply_priority(workload, entry, actor)
     return workload
 
 
-def _another_level(workload: Workload, name: str | None) -> Level | None:
-    """None where it is to stay as it is."""
-    level = None if name is None else known_level(name)
-    return None if level is None or level.name == workload.priority.name else level
+def _another_priority(workload: Workload, name: str | None) -> PriorityEntry | None:
+    """The priority that is wanted; None where it stays as it is."""
+    entry = None if name is None else known_entry(name)
+    return None if entry is None or entry.name == workload.priority.name else entry
 
 
 def _in_its_pools(spec: WorkloadSpec, before: WorkloadSpec, workload: Workload) -> WorkloadSpec:
@@ -101,12 +101,17 @@ def _check_not_ended(workload: Workload) -> None:
 
 
 def _reshape(
-    workload: Workload, before: WorkloadSpec, after: WorkloadSpec, wanted: WorkloadChange, level: Level, actor: Actor
+    workload: Workload,
+    before: WorkloadSpec,
+    after: WorkloadSpec,
+    wanted: WorkloadChange,
+    entry: PriorityEntry,
+    actor: Actor,
 ) -> None:
     _check_same_workload(before, after)
     if workload.phase != Phase.STOPPED and _described(before.manifest) != _described(after.manifest):
         _check_description(workload, wanted.fields)
-    _check_fits(workload, after, level)
+    _check_fits(workload, after, entry)
     total = after.total
     if workload.phase != Phase.STOPPED and not total.fits_in(before.total):
         _check_deserved(workload, after)
@@ -161,9 +166,9 @@ def _check_description(workload: Workload, fields: Sequence[str]) -> None:
     )
 
 
-def _check_fits(workload: Workload, spec: WorkloadSpec, level: Level) -> None:
+def _check_fits(workload: Workload, spec: WorkloadSpec, entry: PriorityEntry) -> None:
     """What a new submission of the same would be refused for."""
-    project, effective = workload.project, effective_as(workload, level, Preemptibility(workload.preemptibility))
+    project, effective = workload.project, effective_as(workload, entry, Preemptibility(workload.preemptibility))
     check_kind_served(spec, project)
     check_placement(spec, project)
     check_priority_cap(spec, effective, project)

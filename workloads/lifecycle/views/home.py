@@ -67,7 +67,11 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     """
     menu = SimpleLazyObject(lambda: navigation(request.path))
     departments = SimpleLazyObject(lambda: DepartmentQuotaAccess(access_for(actor_of(request))))
-    return {"navigation": menu, "levels": SimpleLazyObject(offered_values), "settable_departments": departments}
+    return {
+        "navigation": menu,
+        "priority_values": SimpleLazyObject(offered_values),
+        "settable_departments": departments,
+    }
 
 
 @dataclass(frozen=True, slots=True)

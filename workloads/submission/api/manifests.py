@@ -292,10 +292,10 @@ def _explained(spec: WorkloadSpec, project: Project, actor: Actor) -> dict[str, 
 
 
 def _values(spec: WorkloadSpec, effective: Effective) -> dict[str, Any]:
-    level = effective.priority
+    priority = effective.priority
     warnings = [{"code": each.code, "message": each.message} for each in effective.warnings]
     return {
-        "priority": {"value": level.name, "number": level.value, "source": str(effective.priority_source)},
+        "priority": {"value": priority.name, "number": priority.value, "source": str(effective.priority_source)},
         "preemptibility": {
             "value": str(effective.preemptibility),
             "source": str(effective.preemptibility_source),

@@ -12,11 +12,11 @@ from clusters.ports.objects import PRIORITY_CLASS
 from clusters.sync import selectors as sync_selectors
 from clusters.sync.models import SyncState
 from clusters.sync.services.reconcile import reconcile
-from tests.clusters.specs import Wanted, level, state
+from tests.clusters.specs import Wanted, priority, state
 from tests.clusters.synced import names, outcomes
 
-FEW = state(levels=(level("low", 40),))
-MORE = state(levels=(level("low", 40), level("high", 125)))
+FEW = state(priorities=(priority("low", 40),))
+MORE = state(priorities=(priority("low", 40), priority("high", 125)))
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ from clusters.ports.gateway import (
 from clusters.ports.objects import KAI_QUEUE, generation_of, owner_of
 from clusters.sync.models import SyncRun, SyncState
 from clusters.sync.services.reconcile import reconcile
-from tests.clusters.specs import POOL, Wanted, level, project, queue, state
+from tests.clusters.specs import POOL, Wanted, priority, project, queue, state
 
 SEEDS = range(20)
 ERRORS = (VersionConflict, ClusterBusy, ClusterRefused, ClusterUnreachable)
@@ -43,10 +43,12 @@ class Killed(BaseException):
 
 def random_state(random: Random, generation: int) -> DesiredState:
     """Up to three priorities and four projects with any quotas in two pools."""
-    levels = [level(name, random.randint(1, 150), generation=generation) for name in NAMES if random.random() < 0.8]
+    priorities = [
+        priority(name, random.randint(1, 150), generation=generation) for name in NAMES if random.random() < 0.8
+    ]
     projects = [random_project(random, number, generation) for number in range(4) if random.random() < 0.8]
     parents = [queue("department.1", parent=None, pool=pool, deserved=32, generation=generation) for pool in POOLS]
-    return state(*projects, levels=tuple(levels), departments=tuple(parents))
+    return state(*projects, priorities=tuple(priorities), departments=tuple(parents))
 
 
 def random_project(random: Random, number: int, generation: int) -> ProjectSpec:

@@ -21,8 +21,8 @@ from clusters.sync.models import Drift, SyncRun, SyncState
 from clusters.sync.services import object_reads
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.security.actors import SYSTEM
-from tests.clusters.specs import Wanted, level, project, queue, state
-from tests.clusters.synced import LEVELS, outcomes
+from tests.clusters.specs import Wanted, priority, project, queue, state
+from tests.clusters.synced import PRIORITIES, outcomes
 
 Calls = Counter[str]
 KINDS = len(list(flavour_for("kai").kinds()))
@@ -38,7 +38,7 @@ def projects(count: int, *, changed: int | None = None, deserved: int = 4) -> De
         else project(f"p{number}", owner=f"project.{number}")
         for number in range(count)
     ]
-    return state(*found, levels=LEVELS, departments=(queue("department.1", parent=None, deserved=999),))
+    return state(*found, priorities=PRIORITIES, departments=(queue("department.1", parent=None, deserved=999),))
 
 
 @pytest.fixture
@@ -275,7 +275,7 @@ def mess(random: Random, gateway: MemoryGateway, cluster: Cluster, wanted: Wante
     else:
         wanted.state = state(
             *wanted.state.projects,
-            levels=(level("high", random.randint(100, 150)), LEVELS[1]),
+            priorities=(priority("high", random.randint(100, 150)), PRIORITIES[1]),
             departments=wanted.state.departments,
         )
 
@@ -285,7 +285,7 @@ def test_f17_what_a_lost_worker_read_in_between_is_not_written_over_equal_conten
 ) -> None:
     """It read generation 2, and stopped; by generation 3 the old content is wanted again, and is there already."""
     low = ObjectRef(PRIORITY_CLASS, "low")
-    wanted.state = state(levels=(level("low", 40, generation=1),))
+    wanted.state = state(priorities=(priority("low", 40, generation=1),))
     mark_dirty(cluster)
     reconcile(cluster)
     read = gateway.get(low)
@@ -293,12 +293,12 @@ def test_f17_what_a_lost_worker_read_in_between_is_not_written_over_equal_conten
     SyncRun.objects.create(
         cluster=cluster, started_at=timezone.now(), heartbeat_at=timezone.now() - timedelta(minutes=2)
     )
-    wanted.state = state(levels=(level("low", 40, generation=3),))
+    wanted.state = state(priorities=(priority("low", 40, generation=3),))
     mark_dirty(cluster)
     assert outcomes(reconcile(cluster)) == [("update", "low", True)]
-    late = level("low", 40, policy="Never", generation=2)
+    late = priority("low", 40, policy="Never", generation=2)
     (manifest,) = [
-        each for each in flavour_for("kai").objects_for(state(levels=(late,))) if each["kind"] == low.kind.kind
+        each for each in flavour_for("kai").objects_for(state(priorities=(late,))) if each["kind"] == low.kind.kind
     ]
     with pytest.raises(VersionConflict):
         gateway.update(manifest, observed=read)

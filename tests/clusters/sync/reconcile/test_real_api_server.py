@@ -19,7 +19,7 @@ from clusters.sync.services import object_reads
 from clusters.sync.services.drift import adopt
 from clusters.sync.services.reconcile import reconcile
 from portal.kit.security.actors import SYSTEM
-from tests.clusters.specs import Wanted, level, project, state
+from tests.clusters.specs import Wanted, priority, project, state
 from tests.clusters.synced import outcomes
 from tests.support.lab import LabCluster
 from tests.support.processes import eventually
@@ -49,7 +49,7 @@ def many(count: int, *, limit: int = 8, changed: int = -1, generation: int = 1) 
         )
         for number in range(count)
     ]
-    return state(*found, levels=(level("real-high", 125), level("real-low", 40)))
+    return state(*found, priorities=(priority("real-high", 125), priority("real-low", 40)))
 
 
 def versions(cluster: Cluster) -> dict[str, str]:
@@ -98,9 +98,9 @@ def test_it_converges_rests_follows_and_repairs(real: Cluster, wanted: Wanted) -
 
 
 def test_a_changed_value_replaces_the_class(real: Cluster, wanted: Wanted) -> None:
-    wanted.state = state(levels=(level("real-low", 40),))
+    wanted.state = state(priorities=(priority("real-low", 40),))
     reconcile(real)
-    wanted.state = state(levels=(level("real-low", 45),))
+    wanted.state = state(priorities=(priority("real-low", 45),))
     assert outcomes(reconcile(real)) == [("replace", "real-low", True)]
     found = gateway_for(real).get(ObjectRef(PRIORITY_CLASS, "real-low"))
     assert found is not None

@@ -9,8 +9,8 @@ from clusters.ports.gateway import ObjectRef
 from clusters.ports.objects import KAI_QUEUE, PRIORITY_CLASS
 from clusters.sync.models import Drift, DriftKind, SyncState
 from clusters.sync.services.reconcile import reconcile
-from tests.clusters.specs import Wanted, job_manifest, level, project, state
-from tests.clusters.synced import FULL, LEVELS, drifts, edit, names, outcomes
+from tests.clusters.specs import Wanted, job_manifest, priority, project, state
+from tests.clusters.synced import FULL, PRIORITIES, drifts, edit, names, outcomes
 from tests.factories.clusters import ObservedPodFactory
 
 
@@ -88,7 +88,7 @@ def test_an_edit_by_hand_is_found_although_the_hash_still_stands(synced: Cluster
 
 
 def test_an_object_nobody_wants_any_more_goes(synced: Cluster, wanted: Wanted, gateway: MemoryGateway) -> None:
-    wanted.state = state(*FULL.projects, levels=LEVELS[:1], departments=FULL.departments)
+    wanted.state = state(*FULL.projects, priorities=PRIORITIES[:1], departments=FULL.departments)
     reconcile(synced, dry_run=True)
     assert drifts(synced) == {(DriftKind.EXTRA, "low")}
     assert outcomes(reconcile(synced)) == [("delete", "low", True)]
@@ -101,7 +101,7 @@ def test_a_changed_value_replaces_the_class_and_lists_the_pods_that_keep_the_old
     ObservedPodFactory.create(cluster=synced, name="old", priority_class="low", priority=40)
     ObservedPodFactory.create(cluster=synced, name="new", priority_class="low", priority=45)
     ObservedPodFactory.create(cluster=synced, name="gone", priority_class="low", priority=40, gone_at=timezone.now())
-    wanted.state = state(*FULL.projects, levels=(LEVELS[0], level("low", 45)), departments=FULL.departments)
+    wanted.state = state(*FULL.projects, priorities=(PRIORITIES[0], priority("low", 45)), departments=FULL.departments)
     run = reconcile(synced)
     assert outcomes(run) == [("replace", "low", True)]
     stored = gateway.get(ObjectRef(PRIORITY_CLASS, "low"))
@@ -113,13 +113,13 @@ def test_a_changed_value_replaces_the_class_and_lists_the_pods_that_keep_the_old
 
 def test_a_quota_is_lowered_before_another_is_raised(synced: Cluster, wanted: Wanted, store: MemoryStore) -> None:
     b, a = project("beta", owner="project.2", deserved=1), project("vision", deserved=7)
-    wanted.state = state(a, b, levels=LEVELS, departments=FULL.departments)
+    wanted.state = state(a, b, priorities=PRIORITIES, departments=FULL.departments)
     reconcile(synced)
     store.writes.clear()
     wanted.state = state(
         project("vision", deserved=8),
         project("beta", owner="project.2", deserved=0),
-        levels=LEVELS,
+        priorities=PRIORITIES,
         departments=FULL.departments,
     )
     reconcile(synced)
@@ -131,7 +131,7 @@ def test_lowering_one_amount_and_raising_another_of_one_queue_takes_two_writes(
 ) -> None:
     for deserved, limit in ((4, 8), (6, 6)):
         leaf = project("vision", deserved=deserved, limit=limit)
-        wanted.state = state(leaf, levels=LEVELS, departments=FULL.departments)
+        wanted.state = state(leaf, priorities=PRIORITIES, departments=FULL.departments)
         foreseen, run = reconcile(synced, dry_run=True), reconcile(synced)
     stored = gateway.get(ObjectRef(KAI_QUEUE, "project.1.a100"))
     assert stored is not None
@@ -146,7 +146,7 @@ def test_a_project_that_still_holds_work_keeps_namespace_and_quotas(
     synced: Cluster, wanted: Wanted, gateway: MemoryGateway, dry_run: bool
 ) -> None:
     gateway.create(job_manifest(name="train", namespace="runai-vision"))
-    wanted.state = state(levels=LEVELS, departments=FULL.departments)
+    wanted.state = state(priorities=PRIORITIES, departments=FULL.departments)
     run = reconcile(synced, dry_run=dry_run)
     refused = run.outcomes.filter(ok=False)
     assert set(refused.values_list("name", "code")) == {
@@ -158,6 +158,6 @@ def test_a_project_that_still_holds_work_keeps_namespace_and_quotas(
 
 
 def test_an_empty_namespace_of_a_deleted_project_goes(synced: Cluster, wanted: Wanted, gateway: MemoryGateway) -> None:
-    wanted.state = state(levels=LEVELS, departments=FULL.departments)
+    wanted.state = state(priorities=PRIORITIES, departments=FULL.departments)
     assert reconcile(synced).state == SyncState.SUCCEEDED
     assert not {"runai-vision", "project.1.a100"} & set(names(gateway))

@@ -20,7 +20,7 @@ from portal.audit.models import AuditRecord
 from portal.kit.errors import Conflict
 from portal.kit.security.actors import SYSTEM
 from tests.clusters.specs import Wanted, project, queue, state
-from tests.clusters.synced import FULL, LEVELS, drifts, names, outcomes
+from tests.clusters.synced import FULL, PRIORITIES, drifts, names, outcomes
 from tests.factories.clusters import build_cluster
 
 
@@ -46,7 +46,7 @@ def test_a_foreign_object_with_our_name_is_shown_and_never_overwritten(
 
 def test_nothing_is_written_into_a_namespace_that_is_not_ours(plain: Cluster, wanted: Wanted) -> None:
     gateway_for(plain).create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "runai-vision"}})
-    wanted.state = state(project("vision", limit=8), levels=LEVELS)
+    wanted.state = state(project("vision", limit=8), priorities=PRIORITIES)
     run = reconcile(plain)
     refused = set(run.outcomes.filter(ok=False).values_list("kind", "code"))
     assert refused == {(kind, "object_conflict") for kind in ("Namespace", "ResourceQuota", "LimitRange")}
@@ -111,7 +111,7 @@ def test_an_unreachable_cluster_ends_the_attempt_and_asks_for_another(
 
 def test_a_late_writer_changes_nothing(synced: Cluster, wanted: Wanted, gateway: MemoryGateway) -> None:
     newer = project("vision", deserved=6, generation=5)
-    wanted.state = state(newer, levels=LEVELS, departments=FULL.departments)
+    wanted.state = state(newer, priorities=PRIORITIES, departments=FULL.departments)
     reconcile(synced)
     wanted.state = FULL
     run = reconcile(synced)
@@ -133,10 +133,10 @@ def test_a_raise_waits_for_the_lowering_of_the_same_owner_that_failed(
         )
         return replace(project("vision"), queues=queues)
 
-    wanted.state = state(split(4, 4), levels=LEVELS)
+    wanted.state = state(split(4, 4), priorities=PRIORITIES)
     reconcile(synced)
     store.faults.append(lambda verb, ref: ClusterRefused("no") if ref.name == "project.1.a100" else None)
-    wanted.state = state(split(0, 8), levels=LEVELS)
+    wanted.state = state(split(0, 8), priorities=PRIORITIES)
     run = reconcile(synced)
     codes = dict(run.outcomes.filter(ok=False).values_list("name", "code"))
     assert codes == {"project.1.a100": "cluster_refused", "project.1.h100": "waits_for_lowering"}

@@ -13,7 +13,7 @@ from clusters.sync.services.reconcile import reconcile
 from portal.audit.models import AuditRecord
 from portal.kit.errors import Conflict
 from portal.kit.security.actors import SYSTEM
-from tests.clusters.specs import Wanted, level, project, state
+from tests.clusters.specs import Wanted, priority, project, state
 from tests.clusters.synced import FULL, drifts, outcomes
 from tests.factories.clusters import ObservedPodFactory
 
@@ -74,7 +74,7 @@ def test_an_adopted_object_becomes_ours_and_keeps_foreign_labels(
 def test_an_adopted_namespace_takes_what_belongs_into_it(plain: Cluster, wanted: Wanted) -> None:
     theirs = MemoryGateway(store_of(str(plain.pk)))
     theirs.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "runai-vision", "labels": {"a": "b"}}})
-    wanted.state = state(project("vision", limit=8), levels=(level("high", 125),))
+    wanted.state = state(project("vision", limit=8), priorities=(priority("high", 125),))
     reconcile(plain)
     drift = Drift.objects.get(cluster=plain, kind="Namespace")
     adopt(drift=drift, uid=drift.object_uid, actor=SYSTEM)
@@ -133,7 +133,9 @@ def test_a_replaced_class_names_the_pods_that_keep_the_old_integer(
 ) -> None:
     monkeypatch.setattr("clusters.inventory.selectors._namers", [lambda ids: dict.fromkeys(ids, "train-llm")])
     ObservedPodFactory.create(cluster=synced, name="old", priority_class="low", priority=40, owner_id="w1")
-    wanted.state = state(*FULL.projects, levels=(FULL.levels[0], level("low", 45)), departments=FULL.departments)
+    wanted.state = state(
+        *FULL.projects, priorities=(FULL.priorities[0], priority("low", 45)), departments=FULL.departments
+    )
     run = reconcile(synced, dry_run=dry_run)
     message = run.outcomes.get(action="replace").message
     assert "1 pods keep their old value" in message

@@ -8,7 +8,7 @@ from clusters.ports.objects import PRIORITY_CLASS
 from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.sync.models import Drift, SyncState
 from clusters.sync.services.reconcile import reconcile
-from tests.clusters.specs import Wanted, level, project, queue, state
+from tests.clusters.specs import Wanted, priority, project, queue, state
 from tests.factories.clusters import build_cluster
 
 pytestmark = pytest.mark.django_db
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 def test_it_converges_rests_and_repairs(flavour: str, wanted: Wanted) -> None:
     wanted.state = state(
         project("vision", deserved=4, limit=8, caps={"high": 2000}),
-        levels=(level("high", 125), level("low", 40)),
+        priorities=(priority("high", 125), priority("low", 40)),
         departments=(queue("department.1", parent=None),),
     )
     cluster = build_cluster(flavour=flavour, backend="sandbox")
@@ -32,7 +32,7 @@ def test_it_converges_rests_and_repairs(flavour: str, wanted: Wanted) -> None:
     ]
 
     gateway.delete(ObjectRef(PRIORITY_CLASS, "high"))
-    wanted.state = state(*wanted.state.projects, levels=(level("high", 125), level("low", 45)))
+    wanted.state = state(*wanted.state.projects, priorities=(priority("high", 125), priority("low", 45)))
     run = reconcile(cluster)
     assert run.state == SyncState.SUCCEEDED
     assert {("create", "high"), ("replace", "low")} <= set(run.outcomes.values_list("action", "name"))

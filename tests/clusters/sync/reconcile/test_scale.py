@@ -28,8 +28,8 @@ from clusters.ports.objects import KAI_QUEUE, NAMESPACE, PRIORITY_CLASS
 from clusters.sync.models import SyncOutcome, SyncRun, SyncState
 from clusters.sync.services.reconcile import reconcile
 from clusters.sync.services.sync_runs import LONGEST_RETRY, RESYNC, RunRecorder
-from tests.clusters.specs import Wanted, level, project, queue, state
-from tests.clusters.synced import FULL, LEVELS, drifts, outcomes
+from tests.clusters.specs import Wanted, priority, project, queue, state
+from tests.clusters.synced import FULL, PRIORITIES, drifts, outcomes
 
 THREADS = 8
 
@@ -51,7 +51,7 @@ def projects(count: int, deserved: dict[int, int] | None = None, *, generation: 
         project(f"p{number}", owner=f"project.{number}", deserved=given.get(number, 4), generation=generation)
         for number in range(count)
     ]
-    return state(*found, levels=LEVELS, departments=(queue("department.1", parent=None, deserved=999),))
+    return state(*found, priorities=PRIORITIES, departments=(queue("department.1", parent=None, deserved=999),))
 
 
 @pytest.mark.usefixtures("wide")
@@ -199,7 +199,7 @@ def test_a_class_lost_between_its_deletion_and_its_creation_is_made_again(
     class Killed(BaseException):
         """kill -9."""
 
-    wanted.state = state(levels=(level("low", 40),))
+    wanted.state = state(priorities=(priority("low", 40),))
     reconcile(cluster)
 
     def die(_gateway: MemoryGateway, _manifest: Manifest) -> Manifest:
@@ -207,7 +207,7 @@ def test_a_class_lost_between_its_deletion_and_its_creation_is_made_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(MemoryGateway, "create", die)
-        wanted.state = state(levels=(level("low", 45),))
+        wanted.state = state(priorities=(priority("low", 45),))
         with pytest.raises(Killed):
             reconcile(cluster)
     assert gateway.get(ObjectRef(PRIORITY_CLASS, "low")) is None
@@ -266,7 +266,7 @@ def test_an_unwanted_namespace_that_is_leaving_is_not_deleted_again(
     wanted.state = FULL
     reconcile(cluster)
     leaving(store, "runai-vision")
-    wanted.state = state(levels=LEVELS)
+    wanted.state = state(priorities=PRIORITIES)
     assert ("delete", "runai-vision", True) not in outcomes(reconcile(cluster))
 
 
@@ -303,7 +303,7 @@ def test_many_namespaces_to_go_cost_one_list_per_kind(
         return real(gateway, kind, namespace=namespace, **options)  # type: ignore[arg-type] # counted, passed on
 
     monkeypatch.setattr(MemoryGateway, "list", count)
-    wanted.state = state(levels=LEVELS)
+    wanted.state = state(priorities=PRIORITIES)
     assert reconcile(cluster).state == SyncState.SUCCEEDED
     assert set(spaces) == {""}
 
@@ -324,7 +324,7 @@ def test_f11_a_status_written_in_between_is_no_conflict_but_a_foreign_hand_is(
         return real(gateway, manifest, observed=observed)
 
     monkeypatch.setattr(MemoryGateway, "update", raced)
-    wanted.state = state(project("vision", deserved=6), levels=LEVELS, departments=FULL.departments)
+    wanted.state = state(project("vision", deserved=6), priorities=PRIORITIES, departments=FULL.departments)
     assert outcomes(reconcile(synced)) == [("update", "project.1.a100", ok)]
     if not ok:  # it is looked at again and decided anew
         assert outcomes(reconcile(synced)) == [("update", "project.1.a100", True)]

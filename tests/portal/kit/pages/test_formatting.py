@@ -83,7 +83,7 @@ def test_an_unlimited_queue_has_no_tick() -> None:
 
 
 def test_the_ladder_says_its_rung_aloud() -> None:
-    markup = drawn("{% ladder 'high' 125 %}", levels=[25, 40, 65, 80, 90, 125, 150])
+    markup = drawn("{% ladder 'high' 125 %}", priority_values=[25, 40, 65, 80, 90, 125, 150])
     assert 'aria-label="priority high, 125, rung 6 of 7"' in markup
     assert markup.count('class="lit"') == 6
     assert markup.count('class="unlit"') == 1
