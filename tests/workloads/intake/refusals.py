@@ -66,6 +66,7 @@ REFUSED_CONTAINERS: Table = {
     "t19 digest": ({"image": "docker.io/a/b@sha256:123"}, "/image"),
     "t19 long": ({"image": "docker.io/" + "a" * 2000}, "/image"),
     "t19 credentials": ({"image": "user:secret@docker.io/a/b:1"}, "/image"),
+    "a variable twice": ({"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}, "/env/1/name"),
     "t20 preload": ({"env": [{"name": "LD_PRELOAD", "value": "/x.so"}]}, "/env/0/name"),
     "t20 all devices": ({"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}, "/env/0/name"),
     "t20 all capabilities": ({"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}]}, "/env/0/value"),

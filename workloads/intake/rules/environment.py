@@ -163,7 +163,7 @@ def _check_capabilities(value: str | None, place: Location) -> None:
         place.at("value").refuse("env_not_allowed", message, sorted(CAPABILITIES))
 
 
-env: Rule = listing(variable, 500)
+env: Rule = listing(variable, 500, unique="name")
 env_from: Rule = listing(
     table(
         {
