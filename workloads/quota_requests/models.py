@@ -75,6 +75,11 @@ class QuotaRequest(models.Model):
     def granted_in_part(self) -> bool:
         return self.granted_milli is not None and self.granted_milli != self.gpu_milli
 
+    @property
+    def last_day(self) -> date | None:
+        """As granted, else as requested; None: no end."""
+        return self.until if self.granted_milli is None else self.granted_until
+
     def is_by(self, actor: Actor) -> bool:
         return (self.author_kind, self.author_id) == (str(actor.kind), actor.id)
 
