@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from django import forms
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from clusters.inventory.models import Cluster, Node, NodePool
@@ -25,9 +25,15 @@ SORTS: Final = {
 LOOKUPS: Final = {
     "q": "name__icontains",
     "pool": "pool_name",
+    "by": "submitted_by",
     **{name: f"{name}__name" for name in ("project", "type", "priority")},
 }
-RESULTS: Final = {"failed-to-apply": (FAILED_TO_APPLY, _("failed to apply")), "evicted": (EVICTED, _("was evicted"))}
+DELETED: Final = "deleted"
+RESULTS: Final = {
+    "failed-to-apply": (FAILED_TO_APPLY, _("failed to apply")),
+    "evicted": (EVICTED, _("was evicted")),
+    DELETED: (Q(deleted_at__isnull=False), _("deleted")),
+}
 SMALL: Final = {"class": "form-control form-control-sm"}
 LONGEST_SHOWN: Final = 63
 WORDS: Final = {Phase.PENDING: _("Waiting (Pending)")}
@@ -69,6 +75,9 @@ class WorkloadFilter(forms.Form):
             self.fields[name] = search = SearchField(required=False)
             search.offer(Offer(rows), empty=_("any"), size="sm")
         self.fields["node"] = forms.CharField(required=False, widget=forms.TextInput(attrs=SMALL))
+        self.fields["by"] = forms.CharField(
+            required=False, label=_("Submitted by"), widget=forms.TextInput(attrs=SMALL)
+        )
         self.fields["type"] = _select(list(types), _("any"))
         self.fields["priority"] = _select([(name, name) for name in priorities], _("any"))
         self.fields["preemptibility"] = _select([(each, each) for each in PREEMPTIBILITIES], _("any"))
@@ -88,6 +97,11 @@ class WorkloadFilter(forms.Form):
         """The filters that are set, without the order."""
         self.is_valid()
         return {name: value for name, value in self.cleaned_data.items() if value and name != "sort"}
+
+    @property
+    def wants_deleted(self) -> bool:
+        """Whether only deleted workloads are wanted, which no other list shows."""
+        return self.chosen.get("result") == DELETED
 
     @property
     def unknown(self) -> dict[str, str]:

@@ -193,6 +193,11 @@ class Workload(models.Model):
         return self.name
 
     @property
+    def shown_phase(self) -> str:
+        """Its phase; Deleted once its objects are gone, for which Run:ai's phases have no word."""
+        return str(DesiredPhase.DELETED) if self.deleted_at else self.phase
+
+    @property
     def images(self) -> tuple[str, ...]:
         """The images of its pods, each once."""
         return tuple(dict.fromkeys(image for role in self.spec.get("roles", []) for image in role["images"]))

@@ -58,6 +58,8 @@ def names(page: str) -> list[str]:
         pytest.param("?type=PyTorchJob&phase=Stopped", ["notebook"], id="both must hold"),
         pytest.param("?project=llm-team", ["train-a", "train-b", "notebook", "refused"], id="by project"),
         pytest.param("?result=failed-to-apply", ["refused"], id="failed to apply"),
+        pytest.param("?by=alice", ["train-a", "train-b", "notebook", "refused"], id="by who submitted it"),
+        pytest.param("?by=ali", [], id="by the whole name"),
         pytest.param("?result=failed-to-apply&q=train", [], id="failed to apply, by name"),
         pytest.param("?result=evicted", ["train-b"], id="evicted at least once"),
         pytest.param("?cluster=lab", ["train-a", "train-b", "notebook", "refused"], id="by cluster"),
@@ -116,6 +118,21 @@ def test_a_filter_that_names_nothing_the_reader_may_see_is_shown_over_an_empty_t
 
 def test_t51_a_forged_page_is_400(client_of: Clients, rows: None, alice: User) -> None:
     assert client_of(alice).get("/workloads/?after=bm9uZQ").status_code == 400
+
+
+def test_deleted_workloads_are_listed_when_they_are_wanted_and_then_only_they(
+    client_of: Clients, rows: None, alice: User
+) -> None:
+    Workload.objects.filter(name="notebook").update(deleted_at=timezone.now(), phase=Phase.DELETING)
+    client = client_of(alice)
+    page = client.get("/workloads/?result=deleted").content.decode()
+    assert names(page) == ["notebook"]
+    assert '<span class="mark mark-off">Deleted</span>' in page
+    assert 'name="id"' not in page, "there is nothing to do with it in a batch"
+    assert names(client.get("/workloads/").content.decode()) == ["train-a", "train-b", "refused"]
+    gone = Workload.objects.get(name="notebook")
+    page = " ".join(client.get(f"/workloads/{gone.pk}/").content.decode().split())
+    assert "Its objects are gone from the cluster. A clone submits it again." in page
 
 
 def test_an_empty_filter_offers_the_way_back(client_of: Clients, rows: None, alice: User) -> None:

@@ -157,7 +157,7 @@ def workload_list(request: HttpRequest) -> HttpResponse:
     wanted = WorkloadFilter(request.GET, projects=projects)
     if suggested := suggestions(request, wanted):
         return suggested
-    found = wanted.narrow(visible_workloads(actor)).select_related(None)
+    found = wanted.narrow(visible_workloads(actor, deleted=wanted.wants_deleted)).select_related(None)
     rows = found.select_related("project__cluster", "type", "priority").defer(*NOT_IN_TABLE)
     page = page_of(rows, column=wanted.column, after=request.GET.get("after", ""), size=PAGE_SIZE)
     with_costs(page.rows)
