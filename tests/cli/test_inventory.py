@@ -91,6 +91,7 @@ def test_a_list_that_does_not_tell_of_further_pages_is_read_to_its_end(
 
 def test_a_phase_is_found_however_it_is_written(admin: Rung) -> None:
     assert admin("list", "-A", "--phase", "running").out == "No workloads.\n"
+    assert admin("list", "-A", "--phase", "waiting").out == "No workloads.\n"
 
 
 def test_policies_say_what_they_demand_and_where(admin: Rung, llm_team: Project) -> None:

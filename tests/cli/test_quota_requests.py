@@ -1,8 +1,12 @@
 """Quota requests from the command line: asked for, listed, reviewed, approved, declined, withdrawn."""
 
+from datetime import date
+
 import pytest
+from django.utils import timezone
 
 from clusters.inventory.models import NodePool
+from rung_cli.errors import ExitCode
 from tenants.organisation.models import Project
 from tenants.quotas.models import ProjectQuota
 from tests.cli.conftest import Rung
@@ -103,3 +107,17 @@ def test_without_requests_the_list_says_how_to_ask(signed_in: Rung, llm_team: Pr
 
 def test_the_quota_itself_is_still_shown(signed_in: Rung, llm_team: Project) -> None:
     assert "llm-team" in signed_in("quota", "-p", "llm-team").out
+
+
+def test_a_number_that_json_does_not_have_is_a_misuse(signed_in: Rung, llm_team: Project) -> None:
+    ended = signed_in("quota", "request", "nan", *ASK[3:])
+    assert (ended.code, "Invalid request: " in ended.err) == (ExitCode.USAGE, True), ended.err
+
+
+def test_the_list_has_the_last_day_that_was_granted(admin: Rung, asked: str) -> None:
+    row = QuotaRequest.objects.get(pk=asked)
+    row.state, row.granted_milli, row.decided_at = "approved", GPU, timezone.now()
+    row.until, row.granted_until = date(2099, 12, 31), date(2099, 12, 1)
+    row.save()
+    assert "2099-12-01" in admin("quota", "list").out
+    assert "2099-12-31" not in admin("quota", "list").out

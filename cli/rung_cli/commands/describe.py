@@ -41,7 +41,7 @@ WORKLOADS: Final[Columns] = (
     TableColumn("NAME", lambda row: row["name"]),
     TableColumn("PROJECT", lambda row: row["projectName"]),
     TableColumn("TYPE", lambda row: row["type"], wide=90),
-    TableColumn("PHASE", lambda row: row["phase"], style=phase_style),
+    TableColumn("PHASE", lambda row: "Deleted" if row["deletedAt"] else row["phase"], style=phase_style),
     TableColumn("PRIORITY", lambda row: f"{row['priorityClassName']} {row['priority']}"),
     TableColumn("EVICTABLE", lambda row: "yes" if row["preemptible"] else "no", wide=105),
     TableColumn("GPUS", lambda row: amount(row["workloadRequestedResources"]["gpu"]["request"]), right=True),
@@ -102,6 +102,7 @@ def list_workloads(
     failed_to_apply: Annotated[
         bool, typer.Option("--failed-to-apply", help="Only workloads that can be retried.")
     ] = False,
+    evicted: Annotated[bool, typer.Option("--evicted", help="Only workloads that were evicted before.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = FEW,
     all_of_them: Annotated[bool, typer.Option("--all", "-a", help="All pages.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Then print every change, until Ctrl-C.")] = False,
@@ -117,10 +118,11 @@ def list_workloads(
     held = session(ctx)
     out = held.output(output)
     phase = next((each for each in PHASES if each.lower() == phase.lower()), phase)
+    phase = "Pending" if phase.lower() == "waiting" else phase  # the pages' word
     owner = "" if everywhere else held.project(project)
     asked = {"projectName": owner, "phase": phase, "type": kind, "priorityClassName": priority, "submittedBy": by}
     query = _query([f"{name}=={value}" for name, value in asked.items() if value] + (where or []), sort, search)
-    flags = {"deleted": deleted, "failedToApply": failed_to_apply}
+    flags = {"deleted": deleted, "failedToApply": failed_to_apply, "evicted": evicted}
     most = None if all_of_them else limit
     if watch:
         feed = ChangeFeed(held.api, owner, interval)
@@ -130,7 +132,7 @@ def list_workloads(
     shown = found if most is None else found[:most]
     out.rows(shown, WORKLOADS, name=_name, empty="No workloads.")
     if len(found) > len(shown):
-        note(f"Showing {len(shown)} workloads. Use --all or --limit N for more.")
+        note(f"Showing {len(shown)} workload{'' if len(shown) == 1 else 's'}. Use --all or --limit N for more.")
 
 
 def _listed(api: Api, query: Query, most: int | None) -> list[Workload]:

@@ -192,6 +192,13 @@ def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else round(value * factor, 3) if value >= 0 else value
 
 
+def _last_day(row: Mapping[str, Any]) -> str | None:
+    """As granted, else as requested."""
+    decision = row["decision"] or {}
+    day: str | None = decision["until"] if decision.get("gpus") else row["until"]
+    return day
+
+
 REQUESTS: Final = "v1/quota-requests"
 STATES: Final = {"open": "yellow", "approved": "green", "declined": "red"}
 REQUEST_COLUMNS: Final[Columns] = (
@@ -200,7 +207,7 @@ REQUEST_COLUMNS: Final[Columns] = (
     TableColumn("POOL", lambda row: row["nodePoolName"]),
     TableColumn("GPUS", lambda row: amount(row["gpus"]), right=True),
     TableColumn("GRANTED", lambda row: amount((row["decision"] or {}).get("gpus")), right=True),
-    TableColumn("UNTIL", lambda row: row["until"] or "", wide=90),
+    TableColumn("UNTIL", lambda row: _last_day(row) or "", wide=90),
     TableColumn("STATE", lambda row: row["state"], style=lambda row: STATES.get(row["state"], "dim")),
     TableColumn("BY", lambda row: row["createdBy"], wide=100),
     TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),

@@ -164,7 +164,7 @@ def _requests_as_errors() -> Iterator[None]:
     """What the library refuses to send is a misuse; what it could not decode is a broken server."""
     try:
         yield
-    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, ValueError) as error:  # the last one: a NaN in the body
         raise UsageError(f"Invalid request: {error}.") from None
     except httpx2.DecodingError as error:
         raise Unreachable(f"Cannot decode the response: {error}.") from None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
@@ -80,6 +81,13 @@ def as_time(value: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
+EXPECTED: Final[Mapping[Callable[[str], Any], str]] = {
+    as_number: "a whole number",
+    as_uuid: "a UUID",
+    as_time: "an ISO 8601 time",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class KnownRows:
     """What a column may be compared with for equality: a field of the rows that an actor may know of."""
@@ -145,9 +153,10 @@ def _condition(clause: str, columns: Columns, actor: Actor) -> Q:
     try:
         value = column.read(match["value"])
     except ValueError:
-        raise _bad("filterBy", f"{match['value'][:80]!r} is not a valid {match['field']}.", columns) from None
+        expected = f": expected {EXPECTED[column.read]}" if column.read in EXPECTED else ""
+        raise _bad("filterBy", f"{match['value'][:80]!r} is not a valid {match['field']}{expected}.") from None
     if lookup.startswith("__i") and not isinstance(value, str):
-        raise _bad("filterBy", f"{match['operator']} works on texts only, and {match['field']} is not a text.", columns)
+        raise _bad("filterBy", f"{match['operator']} works on texts only, and {match['field']} is not a text.")
     if not lookup and column.known and not column.known.has(actor, value):
         raise _unknown(match["field"], match["value"], column.known.names(actor))
     condition = Q(**{column.path + lookup: value})
@@ -224,7 +233,7 @@ def _unknown(field: str, value: str, names: Collection[str]) -> RungError:
     )
 
 
-def _bad(name: str, message: str, columns: Columns) -> BadRequest:
+def _bad(name: str, message: str, columns: Columns = MappingProxyType({})) -> BadRequest:
     return BadRequest(
         message, code="bad_filter", problems=BadRequest.at(f"/{name}", "bad_filter", message, allowed=columns).problems
     )

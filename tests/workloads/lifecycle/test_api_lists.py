@@ -131,3 +131,18 @@ def test_more_rows_take_no_more_queries(robot: Robot, submitted: Callable[..., s
     for number in range(20):
         submitted(f"job-{number}")
     assert queries() == few
+
+
+def test_evicted_and_non_preemptible_workloads_can_be_listed(robot: Robot, submitted: Callable[..., str]) -> None:
+    evicted, fixed = submitted(name="evicted"), submitted(name="fixed")
+    Workload.objects.filter(pk=evicted).update(preempted_count=1)
+    Workload.objects.filter(pk=fixed).update(preemptibility="non-preemptible")
+    assert [row["name"] for row in robot.get(f"{URL}?evicted=true").json()["workloads"]] == ["evicted"]
+    found = robot.get(f"{URL}?filterBy=preemptibility==non-preemptible").json()["workloads"]
+    assert [row["name"] for row in found] == ["fixed"]
+
+
+def test_a_value_of_the_wrong_kind_says_what_is_expected(robot: Robot, llm_team: Project) -> None:
+    (problem,) = robot.get(f"{URL}?filterBy=priority==high").json()["errors"]
+    assert problem["message"] == "'high' is not a valid priority: expected a whole number."
+    assert "allowed" not in problem

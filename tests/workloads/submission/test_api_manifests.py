@@ -253,6 +253,11 @@ def test_exactly_one_manifest_is_wanted(robot: Robot, llm_team: Project) -> None
     assert [robot.send("POST", URL, each).status_code for each in (both, neither)] == [400, 400]
 
 
+def test_a_field_beside_metadata_is_refused_where_it_was_sent(robot: Robot, llm_team: Project) -> None:
+    answer = robot.send("POST", URL, body(llm_team, job()) | {"priority": "high"})
+    assert [each["pointer"] for each in answer.json()["errors"]] == ["/priority"]
+
+
 def test_t52_unknown_fields_of_the_body_are_refused(robot: Robot, llm_team: Project) -> None:
     response = robot.send("POST", URL, {**body(llm_team, job()), "created_by": "root", "status": "Running"})
     assert response.status_code == 422

@@ -46,7 +46,8 @@ def gpu_time_text(gpu_seconds: float) -> str:
     """ "1.6 GPU-hours"; below a tenth of one in minutes, "1.6 GPU-minutes"."""
     if gpu_seconds >= LEAST_IN_HOURS:
         return f"{gpu_seconds / 3600:.1f} GPU-hours"
-    return f"{round(gpu_seconds / 60, 1):g} GPU-minutes"
+    minutes = round(gpu_seconds / 60, 1)
+    return f"{minutes:g} GPU-minute{'' if minutes == 1 else 's'}"
 
 
 def pend_sentence(pend: PendingReason, *, pool: str, labels: Mapping[str, str]) -> str:

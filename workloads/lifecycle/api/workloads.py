@@ -27,6 +27,7 @@ from portal.kit.api.serializers import FILTERS, operation, validated_body
 from portal.kit.errors import RungError
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
+from scheduling.model.preemptibility import Preemptibility
 from tenants.access.selectors import (
     CLUSTER_ID,
     DEPARTMENT_ID,
@@ -60,7 +61,13 @@ from workloads.lifecycle.serializers.workloads import (
 from workloads.lifecycle.services import actions
 from workloads.state.models import Phase, Workload
 from workloads.state.selectors.usage import with_costs
-from workloads.state.selectors.workloads import FAILED_TO_APPLY, visible_workloads, workload_ids, workload_or_404
+from workloads.state.selectors.workloads import (
+    EVICTED,
+    FAILED_TO_APPLY,
+    visible_workloads,
+    workload_ids,
+    workload_or_404,
+)
 
 COLUMNS: Final = {
     "type": Column("type__name", known=KnownRows(lambda _actor: WorkloadType.objects.all())),
@@ -81,12 +88,14 @@ COLUMNS: Final = {
     "category": Column("classification", known=KnownRows(lambda _actor: Category.objects.all())),
     "priority": Column("priority_value", as_number),
     "priorityClassName": Column("priority__name", known=KnownRows(lambda _actor: Priority.objects.all())),
+    "preemptibility": Column("preemptibility", known=KnownWords(list(Preemptibility))),
     "totalPendingTimeSeconds": Column("pending_seconds", as_number),
     "totalRunningTimeSeconds": Column("running_seconds", as_number),
 }
 WANTED: Final = [
     OpenApiParameter("deleted", bool, description="true: only deleted ones."),
     OpenApiParameter("failedToApply", bool, description="true: only workloads that can be retried (beyond Run:ai)."),
+    OpenApiParameter("evicted", bool, description="true: only workloads that were evicted before (beyond Run:ai)."),
     OpenApiParameter("search", str, description="Part of a name."),
     *FILTERS,
 ]
@@ -185,8 +194,9 @@ def _wanted(request: Request) -> QuerySet[Workload]:
     actor = actor_of(request)
     rows = visible_workloads(actor, deleted=flag_in(query, "deleted"))
     rows = rows.filter(filters(query.get("filterBy", ""), COLUMNS, actor))
-    if flag_in(query, "failedToApply"):
-        rows = rows.filter(FAILED_TO_APPLY)
+    for name, condition in (("failedToApply", FAILED_TO_APPLY), ("evicted", EVICTED)):
+        if flag_in(query, name):
+            rows = rows.filter(condition)
     search = query.get("search", "").replace("\x00", "")
     return rows.filter(name__icontains=search) if search else rows
 

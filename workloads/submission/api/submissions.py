@@ -125,8 +125,12 @@ class ManifestRoute(Route):
 
     def handle_exception(self, exc: Exception) -> Response:
         """What is refused of it is refused there."""
-        told = relocated_error(exc, lambda each: _IN_METADATA.get(each, each)) if isinstance(exc, RungError) else exc
-        return super().handle_exception(told)
+        if not isinstance(exc, RungError):
+            return super().handle_exception(exc)
+        # A field that the body has beside `metadata` is refused where it was sent.
+        unknown = {each.pointer for each in exc.problems if each.code == "unknown_field"}
+        moved = {name: place for name, place in _IN_METADATA.items() if name not in unknown}
+        return super().handle_exception(relocated_error(exc, lambda each: moved.get(each, each)))
 
 
 def relocated_error(error: RungError, place: Callable[[str], str]) -> RungError:
