@@ -5,7 +5,7 @@ and over-quota; a department bounds its projects; more than the physical GPUs ma
 Amounts: GPUs as devices ("6.5"), CPU as cores ("64", "500m"), memory as "512Gi".
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Final
@@ -70,6 +70,16 @@ def amounts_text(total: Resources) -> str:
     """`72 GPUs, 8 CPU`."""
     amounts = {name: getattr(total, name) for name in DIMENSIONS}
     return ", ".join(amount_text(name, amount) for name, amount in amounts.items() if amount or name == "gpu")
+
+
+def readable_fields(fields: Mapping[str, object]) -> dict[str, object]:
+    """Columns of a quota for a reader who has no units: amounts as text; None stays: not counted, or no limit."""
+    return {name: _readable(name, value) for name, value in fields.items()}
+
+
+def _readable(name: str, value: object) -> object:
+    dimension, _, kind = name.partition("_")
+    return amount_text(dimension, value) if kind in {"deserved", "limit"} and isinstance(value, int) else value
 
 
 def value_problems(values: QuotaValues) -> Iterator[Problem]:

@@ -32,6 +32,7 @@ from tenants.quotas.rules import (
     limit_below_use,
     over_parent_limit,
     over_physical,
+    readable_fields,
     sum_over_department,
     value_problems,
     weights_without_effect,
@@ -165,7 +166,8 @@ def set_priority_cap(
         cap = cap or PriorityCap(project=project, priority=priority)
         cap.gpu_limit = gpu_limit
         set_change_author(cap, actor=actor, reason=why).save()
-    detail = {"priority": priority, "before": before, "after": gpu_limit, "reason": why}
+    caps = readable_fields({"gpu_limit": before}), readable_fields({"gpu_limit": gpu_limit})
+    detail = {"priority": priority, "before": caps[0], "after": caps[1], "reason": why}
     _changed(project, "cap.set", actor=actor, detail=detail, project_id=str(project.pk))
     return cap
 
@@ -243,8 +245,8 @@ def _write(
     changed = {key: value for key, value in after.items() if before.get(key) != value}
     detail = {
         "node_pool": quota.node_pool.name,
-        "before": {key: before.get(key) for key in changed},
-        "after": changed,
+        "before": readable_fields({key: before.get(key) for key in changed}),
+        "after": readable_fields(changed),
         "reason": why,
     }
     _changed(owner, "quota.set", actor=actor, detail=detail, project_id=project_id)

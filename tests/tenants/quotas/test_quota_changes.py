@@ -46,8 +46,8 @@ def test_an_accepted_change_is_stored_signed_recorded_and_due(llm_team: Project,
     entry = AuditRecord.objects.get(action="quota.set")
     assert entry.actor_name == "admin"
     assert entry.project_id == str(llm_team.pk)
-    assert entry.detail["before"] == {"gpu_deserved": 4000, "gpu_limit": 12000, "rank": "medium-low"}
-    assert entry.detail["after"] == {"gpu_deserved": 6000, "gpu_limit": 10000, "rank": "high"}
+    assert entry.detail["before"] == {"gpu_deserved": "4 GPUs", "gpu_limit": "12 GPUs", "rank": "medium-low"}
+    assert entry.detail["after"] == {"gpu_deserved": "6 GPUs", "gpu_limit": "10 GPUs", "rank": "high"}
     llm_team.refresh_from_db()
     llm_team.cluster.refresh_from_db()
     assert llm_team.generation == 2
@@ -281,7 +281,9 @@ class TestPriorityCaps:
             assert cap.gpu_limit == limit
         assert set_priority_cap(project=llm_team, priority="high", gpu_limit=None, actor=SYSTEM) is None
         assert not llm_team.priority_caps.exists()
-        assert AuditRecord.objects.filter(action="cap.set").count() == 3
+        details = AuditRecord.objects.filter(action="cap.set").order_by("pk").values_list("detail", flat=True)
+        changes = [(each["before"]["gpu_limit"], each["after"]["gpu_limit"]) for each in details]
+        assert changes == [(None, "8 GPUs"), ("8 GPUs", "4 GPUs"), ("4 GPUs", None)]
 
     def test_a_name_outside_the_dictionary_is_refused_with_the_names_in_it(
         self, llm_team: Project, ledger: Ledger

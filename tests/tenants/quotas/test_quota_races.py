@@ -9,6 +9,7 @@ from django.db import connection
 from clusters.inventory.models import NodePool
 from portal.audit.models import AuditRecord
 from portal.kit.errors import RungError
+from portal.kit.pages.formatting import gpus_text
 from portal.kit.security.actors import SYSTEM
 from scheduling.model.resources import Limit
 from tenants.access.models import Membership, Role
@@ -76,7 +77,7 @@ def test_first_quotas_of_one_project_become_one_row(siblings: list[Project], poo
     quota = ProjectQuota.objects.get(project=project)
     last = AuditRecord.objects.filter(action="quota.set").order_by("-id").first()
     assert last is not None
-    assert last.detail["after"]["gpu_deserved"] == quota.gpu_deserved
+    assert last.detail["after"]["gpu_deserved"] == gpus_text(quota.gpu_deserved)
     assert quota.history.count() == WRITERS
     project.refresh_from_db()
     assert project.generation == 1 + WRITERS
