@@ -74,13 +74,13 @@ class ServiceAccount(models.Model):
 
 
 class Role(models.TextChoices):
-    """Keys of the roles that come with Rung, weakest first. What each may do is said in `tenants.access.rules`."""
+    """Keys and names of the predefined roles, weakest first. `tenants.access.rules` has what each may do."""
 
-    VIEWER = "viewer"
-    MEMBER = "member"
-    OWNER = "owner", "project admin"
-    DEPARTMENT_ADMIN = "department-admin"
-    PLATFORM_ADMIN = "platform-admin"
+    VIEWER = "viewer", "Viewer"
+    MEMBER = "member", "L1 researcher"
+    OWNER = "owner", "Project administrator"
+    DEPARTMENT_ADMIN = "department-admin", "Department administrator"
+    PLATFORM_ADMIN = "platform-admin", "System administrator"
 
 
 class AccessRole(models.Model):

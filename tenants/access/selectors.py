@@ -31,6 +31,7 @@ from tenants.access.rules import (
     ALL_PERMISSIONS,
     PREDEFINED,
     READ_PERMISSIONS,
+    SETS,
     Permission,
     Permissions,
     permissions_of_role,
@@ -259,12 +260,12 @@ def require(
         raise NotFound
     if project is None and department is not None and not access.can(Permission.VIEW_DEPARTMENT, department=department):
         raise NotFound
-    roles = ", ".join(str(role.label).lower() for role in Role if permission in permissions_of_role(role.value))
-    words = {"permission": permission.value.replace("_", " "), "roles": roles}
-    raise Forbidden(
-        _("Permission denied. You need the permission “%(permission)s”. Predefined roles that have it: %(roles)s.")
-        % words
-    )
+    roles = ", ".join(str(role.label) for role in Role if permission in permissions_of_role(role.value))
+    sets = [each for each in SETS.values() if permission in each.permissions]
+    if not sets:
+        raise Forbidden(_("Permission denied. Roles that allow this: %(roles)s.") % {"roles": roles})
+    text = _("Permission denied. Roles that allow this: %(roles)s; or a custom role with the permission set “%(set)s”.")
+    raise Forbidden(text % {"roles": roles, "set": min(sets, key=lambda each: len(each.permissions)).name})
 
 
 def visible_projects(actor: Actor) -> QuerySet[Project]:

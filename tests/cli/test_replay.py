@@ -106,4 +106,5 @@ def test_the_record_needs_no_file(admin: Rung, llm_team: Project) -> None:
 def test_a_member_learns_which_roles_may_replay(signed_in: Rung, llm_team: Project) -> None:
     refused = signed_in("replay")
     assert refused.code == 1
-    assert "You need the permission “manage dictionary”. Predefined roles that have it: platform admin." in refused.err
+    allowed = "System administrator; or a custom role with the permission set “Manage workload properties”."
+    assert f"Permission denied. Roles that allow this: {allowed}" in refused.err

@@ -39,6 +39,7 @@ from clusters.web.serializers.inventory import (
 from portal.kit.errors import NotFound, RungError
 from portal.kit.pages.api_snippets import ApiRequest, action_snippet, form_snippets
 from portal.kit.pages.forms import form_data
+from portal.kit.pages.htmx import requested_partial
 from portal.kit.security.actors import Actor
 from portal.kit.security.request_identity import actor_of
 from tenants.access.rules import Permission
@@ -192,7 +193,10 @@ def _tried(request: HttpRequest, form: ConnectionForm) -> HttpResponse:
     try:
         return _report(request, try_entered(form.source, flavour), flavour)
     except RungError as error:
-        return render(request, REPORT, {"refusal": error}, status=error.status)
+        refused = render(request, REPORT, {"refusal": error}, status=error.status)
+        if target := requested_partial(request):
+            refused["HX-Retarget"] = f"#{target}"  # else htmx shows nothing of an answer that is an error
+        return refused
 
 
 def _report(request: HttpRequest, report: ConnectionReport, flavour: str) -> HttpResponse:

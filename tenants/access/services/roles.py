@@ -12,7 +12,7 @@ from portal.audit.services import record
 from portal.kit.db.validation import raise_problems, unique_or_conflict, validate_instance, validate_text
 from portal.kit.errors import Conflict, Forbidden, Problem, ValidationFailed
 from portal.kit.security.actors import Actor
-from tenants.access.models import AccessRole, Membership
+from tenants.access.models import AccessRole, Membership, Role
 from tenants.access.rules import SETS, Permission
 from tenants.access.selectors import access_for, require
 
@@ -109,11 +109,11 @@ def _as_audit(role: AccessRole) -> dict[str, object]:
 
 
 PREDEFINED: Final = (
-    ("viewer", "Viewer", "Views departments, projects and their workloads."),
-    ("member", "L1 researcher", "Submits workloads; changes, stops and deletes their own."),
-    ("owner", "Project administrator", "Manages all workloads and the members of a project."),
-    ("department-admin", "Department administrator", "Manages projects of a department, their quotas and members."),
-    ("platform-admin", "System administrator", "Full access."),
+    (Role.VIEWER, "Views departments, projects and their workloads."),
+    (Role.MEMBER, "Submits workloads; changes, stops and deletes their own."),
+    (Role.OWNER, "Manages all workloads and the members of a project."),
+    (Role.DEPARTMENT_ADMIN, "Manages projects of a department, their quotas and members."),
+    (Role.PLATFORM_ADMIN, "Full access."),
 )
 
 
@@ -128,7 +128,7 @@ def install_roles(*, apps: Apps, using: str, **_signal: Any) -> None:
         return
     present = set(role._default_manager.using(using).values_list("key", flat=True))
     role._default_manager.using(using).bulk_create(
-        role(key=key, name=name, description=description, custom=False, created_by="rung")
-        for key, name, description in PREDEFINED
-        if key not in present
+        role(key=each.value, name=str(each.label), description=description, custom=False, created_by="rung")
+        for each, description in PREDEFINED
+        if each.value not in present
     )

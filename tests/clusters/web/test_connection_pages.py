@@ -124,6 +124,13 @@ def test_what_is_refused_stands_in_a_test_too(client_of: Clients, admin: User, a
     assert answers.opened == []
 
 
+def test_htmx_shows_why_a_kubeconfig_cannot_be_tested(client_of: Clients, admin: User, answers: Answering) -> None:
+    sent = {"act": "test", "way": "kubeconfig", "kubeconfig": "abc: ["}
+    answer = client_of(admin).post("/connect-cluster/", sent, headers={"HX-Request": "true", "HX-Target": "report"})
+    assert (answer.status_code, answer["HX-Retarget"]) == (400, "#report")
+    assert "Not YAML" in words(answer.content)
+
+
 def test_insecure_is_offered_only_by_the_operator_and_shown_in_red(
     client_of: Clients, admin: User, answers: Answering, settings: Settings
 ) -> None:

@@ -143,7 +143,7 @@ class TestRequire:
             require(acting(charlie), Permission.SUBMIT, project=llm_team)
 
     def test_a_seen_project_is_denied(self, bob: User, llm_team: Project) -> None:
-        with pytest.raises(Forbidden, match="manage any workload"):
+        with pytest.raises(Forbidden, match="the permission set “Manage workloads”"):
             require(acting(bob), Permission.MANAGE_ANY_WORKLOAD, project=llm_team)
 
     def test_a_foreign_department_is_absent(self, alice: User, perception: Department) -> None:
