@@ -77,7 +77,9 @@ def test_the_next_pool_takes_it_after_a_while_as_foretold(lab: Pools) -> None:
     Workload.objects.filter(due_at__isnull=False).update(due_at=timezone.now())  # once what waited in h100 has gone
     lab.settle(rounds=4)
     assert (foretold.verdict, foretold.pool) == (Verdict.STARTS, "a100")
-    assert "In h100, its first choice, it" in foretold.sentence
+    assert foretold.sentence.startswith("Starts after 30 s in a100, ")
+    assert "In its first choice, it needs 8 GPUs in h100; 0 GPUs free, at most 0 on one node, and" in foretold.sentence
+    assert foretold.sentence.endswith(". Rung tries a100 after 30 s.")
     assert (fresh(workload).phase, fresh(workload).pool_name, nodes_of(workload)) == (Phase.RUNNING, "a100", ["other"])
     [event] = workload.timeline.filter(reason="NextPool")
     assert (event.detail["from"], event.detail["to"]) == ("h100", "a100")

@@ -293,8 +293,8 @@ def test_pools_are_chosen_in_order_and_the_panel_says_which_one_it_is(
     ProjectQuotaFactory(project=llm_team, node_pool=NodePoolFactory(cluster=llm_team.cluster, name="empty"))
     sent = filled(node_pool="empty", second_pool="h100", third_pool="empty")
     shown = panel(client_of(alice), FORM, sent)
-    assert "Starts now in h100" in shown
-    assert "In empty, its first choice, it" in shown
+    assert "Starts after 30 s in h100" in shown
+    assert "In its first choice, it waits for the node pool empty, which has no nodes. Rung tries h100 after" in shown
     client_of(alice).post(FORM, sent)
     assert Workload.objects.get().node_pools == ["empty", "h100"]
 

@@ -174,20 +174,28 @@ class Forecast:
         return sum(victim.gpu_hours_at_risk for victim in self.victims)
 
 
-def turn_sentence(sentence: str, *, first: str, why: str, patience: int) -> str:
-    """It has several pools, and not the first one lets it start."""
-    said = f"In {first}, its first choice, it {why}"
-    return f"{sentence.rstrip('.')}. {said}. Rung tries the next pool after {patience} s."
+AT_ONCE: Final = "now"
+LATER_POOL: Final = f"after {WAIT_IN_POOL.seconds} s"
+"""When it starts in a pool that is not its first choice."""
+
+
+def turn_sentence(sentence: str, *, pool: str, why: str) -> str:
+    """It has several pools, and not the first one lets it start. why: with the name of that one."""
+    return f"{sentence.rstrip('.')}. In its first choice, it {why}. Rung tries {pool} {LATER_POOL}."
 
 
 @dataclass(frozen=True, slots=True)
 class PartialStart:
-    """Some of a workload's pods get their place, now or once the evicted have left. why: why others wait."""
+    """Some of a workload's pods get their place, now or once the evicted have left. why: why others wait.
+
+    when: the first of them start.
+    """
 
     starting: int
     coming: int
     waiting: int
     why: str
+    when: str = AT_ONCE
 
     @property
     def pods(self) -> str:
@@ -198,8 +206,8 @@ class PartialStart:
     def starts(self) -> str:
         """How many start, and how many of them now."""
         if not self.coming:
-            return f"{self.pods} now"
-        return f"{self.pods} now and {self.coming}" if self.starting else f"{self.coming} of {self._all} pods"
+            return f"{self.pods} {self.when}"
+        return f"{self.pods} {self.when} and {self.coming}" if self.starting else f"{self.coming} of {self._all} pods"
 
     @property
     def _all(self) -> int:
@@ -211,9 +219,11 @@ class PartialStart:
         return f"{self.waiting} {'pod waits' if self.waiting == 1 else 'pods wait'}: {self.why}"
 
 
-def start_sentence(pool: str, *, over_quota: bool, preemptible: bool, part: PartialStart | None = None) -> str:
+def start_sentence(
+    pool: str, *, over_quota: bool, preemptible: bool, part: PartialStart | None = None, when: str = AT_ONCE
+) -> str:
     """It fits. `over_quota`: the project is, once it runs; what others take back is taken from what is preemptible."""
-    starts = f"Starts {part.starts if part else 'now'} in {pool}"
+    starts = f"Starts {part.starts if part else when} in {pool}"
     rest = f" {part.rest}." if part else ""
     if over_quota and preemptible:
         return f"{starts}, over quota: it may be evicted when others reclaim their share.{rest}"
@@ -295,7 +305,7 @@ def overtaken_sentence(names: Sequence[str]) -> str:
     return f"{who} {verb} the GPUs that are freed for it: the scheduler serves the first workload in its order."
 
 
-BLIND: Final = "Admitted immediately: its quota is free."
+BLIND: Final = "Admitted {when}: its quota is free."
 LATER: Final = "It has its place in {pool} and starts when terminating pods there have stopped."
 HOLDS: Final = (
     "An admitted workload keeps its quota while it waits for nodes. The kube-scheduler does not evict for it."
@@ -307,8 +317,11 @@ BIT_BY_BIT: Final = (
 )
 
 
-def with_node_capacity(found: Forecast, snapshot: Snapshot, group: PodGroup, outcome: Outcome) -> Forecast:
+def with_node_capacity(
+    found: Forecast, snapshot: Snapshot, group: PodGroup, outcome: Outcome, *, when: str = AT_ONCE
+) -> Forecast:
     """The same where its pods find nodes. Otherwise it waits for them, or will once its victims are gone."""
+    admitted = BLIND.format(when="immediately" if when == AT_ONCE else when)
     if found.verdict not in {Verdict.STARTS, Verdict.EVICTS, Verdict.RECLAIMS}:
         return found
     missing = unplaced_pods(snapshot, group, outcome.victims)
@@ -317,7 +330,7 @@ def with_node_capacity(found: Forecast, snapshot: Snapshot, group: PodGroup, out
         more = doubt(DoubtCode.ADMITTED_PODS_WAIT, BIT_BY_BIT)
         return replace(found, doubts=(*found.doubts, more)) if rivals else found
     if missing.later:
-        return _after_others(found, missing)
+        return _after_others(found, missing, admitted)
     placed, sentence = missing.of - missing.pods, _sentence(missing, found)
     starting = min(found.starting, placed)
     found = replace(
@@ -332,13 +345,13 @@ def with_node_capacity(found: Forecast, snapshot: Snapshot, group: PodGroup, out
     return replace(
         found,
         verdict=Verdict.STARTS if placed >= group.min_member else Verdict.WAITS,
-        sentence=f"{BLIND} {sentence}",
+        sentence=f"{admitted} {sentence}",
         reason=str(Reason.NO_ROOM),
         numbers=_numbers(missing, found),
     )
 
 
-def _after_others(found: Forecast, missing: UnplacedPods) -> Forecast:
+def _after_others(found: Forecast, missing: UnplacedPods, admitted: str) -> Forecast:
     """What evicts waits for its victims anyway."""
     if found.verdict is not Verdict.STARTS:
         return found
@@ -347,7 +360,7 @@ def _after_others(found: Forecast, missing: UnplacedPods) -> Forecast:
         verdict=Verdict.WAITS,
         starting=0,
         coming=found.placed,
-        sentence=f"{BLIND} {LATER.format(pool=found.pool)}",
+        sentence=f"{admitted} {LATER.format(pool=found.pool)}",
         reason=str(Reason.EVICTING),
         numbers=_numbers(missing, found),
     )

@@ -35,7 +35,8 @@ from tenants.organisation.selectors import with_current_cluster
 from workloads.dictionary.rules.resolution import Effective
 from workloads.dictionary.selectors import category_of
 from workloads.forecast.rules.forecast import (
-    WAIT_IN_POOL,
+    AT_ONCE,
+    LATER_POOL,
     Alternative,
     Forecast,
     ForecastBasis,
@@ -106,13 +107,14 @@ INCOMPLETE: Final = f"The estimate is incomplete: {TOO_LONG}."
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """What every part of a forecast needs."""
+    """What every part of a forecast needs. when: what starts at once in the pool that is looked at does so."""
 
     spec: WorkloadSpec
     effective: Effective
     project: Project
     actor: Actor
     now: datetime
+    when: str = AT_ONCE
 
     @property
     def observed(self) -> datetime | None:
@@ -207,12 +209,11 @@ def _foreseen(stage: _Stage, pools: Sequence[NodePool]) -> Forecast:
     observed = observed_cluster(stage.project.cluster)
     snapshot = observed.snapshot
     first, outcome = pools[0], _outcome(stage, pools[0], snapshot)
-    holds = outcome.starting  # what has a pod on a node is tried nowhere else
-    if not (holds or _may_start(stage, first, snapshot, outcome)):
+    if not (outcome.starting or _may_start(stage, first, snapshot, outcome)):  # what has a node is tried nowhere else
         for pool in pools[1:]:
             later = _outcome(stage, pool, snapshot)
             if _may_start(stage, pool, snapshot, later):
-                found = _build_forecast(stage, pool, observed, later)
+                found = _build_forecast(replace(stage, when=LATER_POOL), pool, observed, later)
                 return _later(stage, found, first, outcome, queue_labels(observed.state))
     return _build_forecast(stage, first, observed, outcome)
 
@@ -235,11 +236,10 @@ def _outcome(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Outcome:
 
 def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome, labels: Mapping[str, str]) -> Forecast:
     """It does not start in its first choice: why, and when the next one has its turn."""
-    why = pend_sentence(outcome.pend, pool=first.name, labels=labels) if outcome.pend else "waits"
+    why = pend_sentence(outcome.pend, pool=first.name, labels=labels) if outcome.pend else f"waits in {first.name}"
     if hold := _deferral(stage, first, outcome):
-        why = f"waits: {hold}"
-    sentence = turn_sentence(found.sentence, first=first.name, why=why, patience=WAIT_IN_POOL.seconds)
-    return replace(found, sentence=sentence)
+        why = f"waits: {hold}" if isinstance(hold, QuotaHold) else f"waits in {first.name}: {hold}"
+    return replace(found, sentence=turn_sentence(found.sentence, pool=found.pool, why=why))
 
 
 def _build_forecast(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: Outcome) -> Forecast:
@@ -264,7 +264,7 @@ def _in_pool(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: 
     victims = named_victims(stage.project.cluster, stage.actor, stage.now, outcome)
     labels = queue_labels(observed.state)
     preemptible = stage.counted != Preemptibility.NON_PREEMPTIBLE
-    sentence = _sentence(verdict, pool, outcome, victims, labels, preemptible=preemptible)
+    sentence = _sentence(verdict, pool, outcome, victims, labels, preemptible=preemptible, when=stage.when)
     base = stage.answer(verdict, sentence, pool.name)
     pend, protected = outcome.pend, list[str]()
     if verdict is Verdict.WAITS:
@@ -289,7 +289,8 @@ def _in_pool(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: 
         alternatives=_instead(stage, pool, snapshot, outcome),
     )
     blind = flavour_for(stage.project.cluster.flavour).traits.queues_jobs and not pool.topology_levels
-    return with_node_capacity(found, snapshot, _admitted(stage, pool, outcome), outcome) if blind else found
+    group = _admitted(stage, pool, outcome)
+    return with_node_capacity(found, snapshot, group, outcome, when=stage.when) if blind else found
 
 
 def _verdict(stage: _Stage, outcome: Outcome) -> Verdict:
@@ -351,15 +352,16 @@ def _sentence(
     labels: dict[str, str],
     *,
     preemptible: bool,
+    when: str,
 ) -> str:
     why = pend_sentence(outcome.pend, pool=pool.name, labels=labels) if outcome.pend else ""
     part = (
-        PartialStart(outcome.starting, outcome.coming, outcome.waiting, f"the workload {why}")
+        PartialStart(outcome.starting, outcome.coming, outcome.waiting, f"the workload {why}", when)
         if outcome.partial
         else None
     )
     if verdict is Verdict.STARTS:
-        return start_sentence(pool.name, over_quota=outcome.over_quota, preemptible=preemptible, part=part)
+        return start_sentence(pool.name, over_quota=outcome.over_quota, preemptible=preemptible, part=part, when=when)
     if verdict in {Verdict.EVICTS, Verdict.RECLAIMS}:
         return eviction_sentence(verdict, pool.name, victims, part=part)
     if part:
