@@ -17,6 +17,7 @@ from tenants.access.models import Role
 from tenants.organisation.models import Project
 from tests.cli.conftest import Rung, account_of
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
+from tests.workloads.lifecycle.test_next_pool import Pools
 from tests.workloads.sandbox_lab import Lab
 from workloads.state.models import EventType, Phase, Workload, WorkloadEvent
 
@@ -168,3 +169,21 @@ def test_semi_preemptible_is_named_with_what_the_scheduler_makes_of_it(signed_in
     shown = signed_in("describe", "semi").out
     assert "Preemptibility  semi-preemptible (chosen)" in shown
     assert "Warning: KAI 0.17 does not support semi-preemptible." in shown
+
+
+def test_one_of_several_pools_names_the_pool_that_rung_tries_next(
+    signed_in: Rung, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = account_of("admin", Role.PLATFORM_ADMIN)
+    monkeypatch.setenv("RUNG_CLIENT_ID", admin.client_id)
+    monkeypatch.setenv("RUNG_CLIENT_SECRET", admin.secret)
+    lab = Pools("kai", name="queues")
+    team = lab.team("queued")
+    lab.submit(team, "ahead", gpus=8, node_pools=("h100",))
+    lab.settle()
+    lab.submit(team, "mine", gpus=8, node_pools=("h100", "a100"))
+    lab.settle()
+    out = signed_in("describe", "queued/mine").out
+    assert "  Start estimate: none: Rung tries a100 before it would start in h100\n" in out
+    assert "s: by the model, it starts there now.\n" in out
+    assert "Use node pool" not in out

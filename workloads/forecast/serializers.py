@@ -9,7 +9,7 @@ from rest_framework import serializers
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster
 from portal.kit.api.parsers import rfc3339
-from workloads.forecast.rules.estimates import CheaperVictim, EvictionOdds, RunOdds, StartEstimate
+from workloads.forecast.rules.estimates import CheaperVictim, EvictionOdds, ExpectedMove, RunOdds, StartEstimate
 from workloads.forecast.rules.forecast import Alternative, Forecast, ForecastVictim
 from workloads.forecast.rules.messages import DoubtCode
 from workloads.forecast.selectors.alternatives import PriorityForecast
@@ -247,12 +247,15 @@ class QueueRankSchema(serializers.Serializer[Any]):
 
 
 class StartEstimateSchema(serializers.Serializer[Any]):
-    """When it will probably start; without an estimate both moments are null and `reason` says why."""
+    """When it will probably start in its present node pool; without an estimate both moments are null and `reason`
+    says why.
+    """
 
     median = serializers.DateTimeField(allow_null=True, help_text="Half of the model's runs start it by then.")
     p90 = serializers.DateTimeField(allow_null=True, help_text="Nine of ten runs of the model start it by then.")
     code = serializers.CharField(
-        allow_blank=True, help_text="Why there is none: never_fits, thin_history, beyond_horizon, computing, …"
+        allow_blank=True,
+        help_text="Why there is none: never_fits, thin_history, beyond_horizon, next_pool, computing, …",
     )
     reason = serializers.CharField(allow_blank=True)
     basis = serializers.CharField(allow_blank=True, help_text="Where the ends of running workloads were taken from.")
@@ -260,6 +263,15 @@ class StartEstimateSchema(serializers.Serializer[Any]):
     simulated = serializers.BooleanField(help_text="The cluster itself is simulated.")
     snapshotAgeSeconds = serializers.FloatField(allow_null=True)
     calibration = serializers.CharField(allow_blank=True, help_text="How earlier estimates of this cluster came out.")
+
+
+class NextPoolSchema(serializers.Serializer[Any]):
+    """Rung moves a workload of several node pools by itself, to one where it can start by the model."""
+
+    sentence = serializers.CharField()
+    nodePool = serializers.CharField(allow_null=True, help_text="null: none of its others lets it start now.")
+    inSeconds = serializers.IntegerField(allow_null=True, help_text="Until Rung tries it; 0: at its next check.")
+    nodePools = serializers.ListField(child=serializers.CharField(), help_text="Its others, in order of preference.")
 
 
 class WaitingSchema(serializers.Serializer[Any]):
@@ -274,6 +286,7 @@ class WaitingSchema(serializers.Serializer[Any]):
     )
     holders = HolderSchema(many=True)
     startEstimate = StartEstimateSchema(allow_null=True)
+    nextPool = NextPoolSchema(allow_null=True, help_text="null: it has no other node pool, or Rung leaves it there.")
 
 
 def rank_json(rank: QueueRank | None) -> dict[str, int] | None:
@@ -311,6 +324,14 @@ def start_estimate_json(
         "snapshotAgeSeconds": _rounded((found.at - found.data_at).total_seconds() if found.data_at else None),
         "calibration": calibration,
     }
+
+
+def next_pool_json(move: ExpectedMove | None) -> dict[str, Any] | None:
+    """`NextPoolSchema`."""
+    if move is None:
+        return None
+    known = {"nodePool": move.pool or None, "inSeconds": move.seconds}
+    return {"sentence": move.sentence, **known, "nodePools": list(move.others)}
 
 
 class RequestedSchema(serializers.Serializer[Any]):

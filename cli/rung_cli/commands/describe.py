@@ -266,17 +266,22 @@ def _describe(out: Output, found: Mapping[str, Any]) -> None:
 
 
 def _waiting(out: Output, found: Mapping[str, Any]) -> None:
-    """Places in queues, the start estimate with its basis, and who holds the GPUs."""
+    """Places in queues, the start estimate with its basis, the next node pool, and who holds the GPUs."""
     for where, rank in (("its project's queue", found["projectQueue"]), ("the pool", found["poolQueue"])):
         if rank:
             out.line(f"  Position {rank['position']} of {rank['length']} in {where}, by priority, then by age")
     if estimate := found["startEstimate"]:
         known = f"median {clock(estimate['median'])}, p90 {clock(estimate['p90'])}" if estimate["median"] else ""
-        out.line(f"  Start estimate: {known or 'none: ' + estimate['reason']}", style="green" if known else "yellow")
+        of = f" in {found['nodePool']} alone" if known and found.get("nextPool") else ""
+        out.line(
+            f"  Start estimate{of}: {known or 'none: ' + estimate['reason']}", style="green" if known else "yellow"
+        )
         if estimate["basis"]:
             out.line(f"  Based on: {estimate['basis']}", style="dim")
         if estimate["calibration"]:
             out.line(f"  Earlier estimates: {estimate['calibration']}", style="dim")
+    if move := found.get("nextPool"):
+        out.line(f"  {move['sentence']}")
     if found["holders"]:
         out.line()
         out.table(found["holders"], HOLDERS)

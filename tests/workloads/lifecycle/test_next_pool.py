@@ -1,33 +1,52 @@
 """A workload of several pools: the next one has its turn where the first does not let it start."""
 
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
-from clusters.inventory.models import NodePool
+from clusters.inventory.models import Cluster, NodePool
 from clusters.watch.models import ObservedPod
 from portal.kit.security.actors import SYSTEM
+from tenants.access.models import Role, User
 from tenants.organisation.models import Project
+from tenants.quotas.models import TimeLimit
+from tests.factories.cast import acting
 from tests.factories.clusters import NodePoolFactory
-from tests.factories.tenants import GPU, DepartmentQuotaFactory, ProjectQuotaFactory
+from tests.factories.tenants import GPU, DepartmentQuotaFactory, ProjectQuotaFactory, UserFactory
 from tests.factories.workloads import pytorch_job, spec_of
+from tests.support.rest_clients import Robot
 from tests.workloads.sandbox_lab import Lab, fresh
+from workloads.forecast.rules.estimates import ExpectedMove
 from workloads.forecast.rules.forecast import Verdict
+from workloads.forecast.selectors.alternatives import waiting_alternatives
 from workloads.forecast.selectors.preview import forecast
+from workloads.forecast.selectors.start_estimate import expected_move, start_estimate
+from workloads.forecast.services.start_estimates import shown_estimate
 from workloads.lifecycle.services.relocation import try_next_pools
 from workloads.state.models import Phase, Workload
 
 pytestmark = pytest.mark.django_db
+Clients = Callable[[User], Client]
 BOTH = ("h100", "a100")
+
+
+@pytest.fixture
+def admin() -> User:
+    found: User = UserFactory(is_superuser=True)
+    return found
 
 
 class Pools(Lab):
     """One node of 8 GPUs in each of the pools h100 and a100."""
 
-    def __init__(self, flavour: str) -> None:
-        super().__init__(flavour)
+    def __init__(self, flavour: str, *, name: str = "lab") -> None:
+        super().__init__(flavour, name=name)
         self.second: NodePool = NodePoolFactory(cluster=self.cluster, name="a100")
         DepartmentQuotaFactory(department=self.department, node_pool=self.second, gpu_deserved=64 * GPU)
         self.node("other", **{"rung.dev/node-pool": "a100"})
@@ -85,6 +104,84 @@ def test_the_next_pool_takes_it_after_a_while_as_foretold(lab: Pools) -> None:
     assert (event.detail["from"], event.detail["to"]) == ("h100", "a100")
     assert "8 GPUs" in event.message
     assert "it starts there now" in event.message
+
+
+def card_of(client: Client, workload: Workload) -> str:
+    return " ".join(client.get(f"/workloads/{workload.pk}/waiting/").content.decode().split())
+
+
+def waiting_in_h100(lab: Pools, **asked: Any) -> Workload:
+    """It has waited 10 s behind a workload whose time limit is known, so that there would be an estimate of h100."""
+    team = lab.team(deserved=16)
+    TimeLimit.objects.create(project=team, category=full(lab, team, "h100").category, minutes=135, notice_minutes=5)
+    workload = lab.submit(team, "second", gpus=8, node_pools=BOTH, **asked)
+    lab.settle()
+    lab.waits(workload, 10)
+    assert fresh(workload).phase == Phase.PENDING
+    return fresh(workload)
+
+
+def test_the_next_pool_stands_in_for_an_estimate_and_an_alternative(
+    lab: Pools, admin: User, client_of: Clients
+) -> None:
+    """Those would be of the first pool alone, and "Use node pool a100" would delete the workload for it."""
+    workload = waiting_in_h100(lab)
+    found = shown_estimate(workload)
+    assert found is not None
+    assert (found.code, found.is_known) == ("next_pool", False)
+    assert start_estimate(workload, seconds=10).is_known, "of h100 alone there is one"
+    card = card_of(client_of(admin), workload)
+    assert "No estimate: Rung tries a100 before it would start in h100." in card
+    assert re.search(r"Rung tries a100 in 1\d s: by the model, it starts there now\.", card)
+    ways = waiting_alternatives(workload=workload, actor=acting(admin))
+    assert not [each for each in ways if each.pool]
+    said = Robot("robot", role=Role.PLATFORM_ADMIN).get(f"v1/workloads/{workload.pk}/waiting").json()
+    assert (said["startEstimate"]["median"], said["startEstimate"]["code"]) == (None, "next_pool")
+    assert (said["nextPool"]["nodePool"], said["nextPool"]["nodePools"]) == ("a100", ["a100"])
+    assert 0 < said["nextPool"]["inSeconds"] <= 20
+    assert said["nextPool"]["sentence"].startswith("Rung tries a100 in ")
+
+
+def test_an_estimate_of_one_pool_says_that_the_others_are_tried(lab: Pools, admin: User, client_of: Clients) -> None:
+    """None of its other pools lets it start now."""
+    workload = waiting_in_h100(lab)
+    full(lab, workload.project, "a100")
+    card = card_of(client_of(admin), fresh(workload))
+    assert "Starts within 2 h" in card
+    assert "Rung also tries a100 and moves it when it can start there. The estimate is of h100 alone." in card
+
+
+def test_what_evicts_in_its_pool_has_its_estimate_and_no_next_pool(lab: Pools) -> None:
+    workload = waiting_in_h100(lab, priority="high", preemptibility="preemptible")
+    found = shown_estimate(workload)
+    assert found is not None
+    assert found.is_known
+    assert found.move is None, "a node is promised to it, so Rung leaves it there"
+
+
+def test_a_pool_that_lets_it_start_gets_more_time_and_its_estimate() -> None:
+    now = timezone.now()
+    move = ExpectedMove(
+        "h100", ("a100",), now, "a100", "it starts there now", now + timedelta(seconds=290), starts_here=True
+    )
+    assert move.sentence == (
+        "Rung tries a100 in 4 min, unless it starts in h100 before: by the model, it starts there now."
+    )
+    assert not move.comes_before(now + timedelta(minutes=1))
+    assert move.comes_before(now + timedelta(minutes=5))
+    assert not move.comes_before(None), "why there is no estimate of h100 is worth more"
+    late = replace(move, at=now - timedelta(seconds=3), starts_here=False)
+    assert late.sentence == "Rung tries a100 at its next check: by the model, it starts there now."
+    assert late.comes_before(None)
+
+
+def test_a_pool_that_rung_does_not_try_is_an_alternative(lab: Pools, admin: User) -> None:
+    """Its cluster was not observed lately enough to move anything."""
+    workload = waiting_in_h100(lab)
+    Cluster.objects.update(observed_at=timezone.now() - timedelta(minutes=3))
+    ways = waiting_alternatives(workload=fresh(workload), actor=acting(admin))
+    assert [each.pool for each in ways if each.pool] == ["a100"]
+    assert expected_move(fresh(workload)) is None
 
 
 def test_it_stays_where_it_is_while_no_other_pool_lets_it_start(lab: Pools) -> None:

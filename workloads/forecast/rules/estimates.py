@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from portal.kit.pages.formatting import duration_text
 from workloads.forecast.rules.messages import gpu_time_text
 
 PERIOD: Final = timedelta(days=7)
@@ -252,10 +253,48 @@ LEAST_SECONDS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectedMove:
+    """Rung tries the other node pools of a workload by itself.
+
+    here: where it waits; others: its other pools. pool: the one that, by the model, lets it start now; empty: none
+    does, or the model took too long. how: in words, how it starts there. at: when Rung tries it. starts_here: by the
+    model, its present pool lets it start as well, and gets more time.
+    """
+
+    here: str
+    others: tuple[str, ...]
+    now: datetime
+    pool: str = ""
+    how: str = ""
+    at: datetime | None = None
+    starts_here: bool = False
+
+    @property
+    def seconds(self) -> int | None:
+        """Until Rung tries it; 0: at its next check."""
+        return None if self.at is None else max(int((self.at - self.now).total_seconds()), 0)
+
+    @property
+    def sentence(self) -> str:
+        """ "Rung tries a100 in 20 s: by the model, it starts there now."."""
+        if self.seconds is None:
+            others = " or ".join(self.others)
+            return f"Rung also tries {others} and moves it when it can start there."
+        when = f"in {duration_text(timedelta(seconds=self.seconds))}" if self.seconds else "at its next check"
+        unless = f", unless it starts in {self.here} before" if self.starts_here else ""
+        return f"Rung tries {self.pool} {when}{unless}: by the model, {self.how}."
+
+    def comes_before(self, start: datetime | None) -> bool:
+        """Whether Rung tries another pool before it starts here. start: as estimated for this pool, where it was."""
+        return self.at is not None and (not self.starts_here or (start is not None and self.at < start))
+
+
+@dataclass(frozen=True, slots=True)
 class StartEstimate:
     """When a waiting workload starts: half of the model's runs by `median`, nine of ten by `p90`.
 
     None of both: there is no estimate, and `why` says so. data_at: when the cluster had been observed.
+    move: it has other node pools that Rung tries by itself.
     """
 
     at: datetime
@@ -265,6 +304,7 @@ class StartEstimate:
     why: str = ""
     code: str = ""
     basis: EstimateBasis = field(default_factory=EstimateBasis)
+    move: ExpectedMove | None = None
 
     @property
     def median_in(self) -> float:

@@ -31,9 +31,9 @@ WAIT_FOR_START: Final = timedelta(minutes=5)
 """How long it stays where, by the model, it starts: longer than victims usually take to end."""
 
 
-def its_turn_is_over(*, waited: timedelta, starts_here: bool) -> bool:
-    """Has its present pool had the time it gets?"""
-    return waited >= (WAIT_FOR_START if starts_here else WAIT_IN_POOL)
+def time_in_pool(*, starts_here: bool) -> timedelta:
+    """How long it waits in its present pool before Rung tries another one."""
+    return WAIT_FOR_START if starts_here else WAIT_IN_POOL
 
 
 def waited_in_pool(*, now: datetime, waits_since: datetime, pool_since: datetime | None) -> timedelta:

@@ -37,6 +37,7 @@ from workloads.forecast.selectors.pool_selection import (
     queue_labels,
     quota_hold_for,
     quota_hold_of,
+    tried_pools,
 )
 from workloads.forecast.selectors.runtime_rules import expected_deferral
 from workloads.forecast.selectors.snapshot import observed_cluster, snapshot_of
@@ -76,6 +77,8 @@ class AlternativeTrial:
     """The victims as the reader may know them; None: a higher priority does not help."""
     refused: bool = False
     """Cap, quota or capacity refused it before the scheduler's model was asked."""
+    tried: tuple[str, ...] = ()
+    """Node pools that Rung tries by itself."""
 
     def outcome(self) -> Outcome | None:
         """What the model makes of it; None where quota, cap or policy forbids it, or Rung would hold it back."""
@@ -264,7 +267,7 @@ def with_at_most(spec: WorkloadSpec, most: Resources) -> WorkloadSpec:
 
 def _elsewhere(trial: AlternativeTrial) -> Iterator[Alternative]:
     for pool in trial.project.cluster.node_pools.all():
-        if pool != trial.pool and replace(trial, pool=pool).starts():
+        if pool != trial.pool and pool.name not in trial.tried and replace(trial, pool=pool).starts():
             yield Alternative(f"Use node pool {pool.name}: it starts now.", pool=pool.name)
 
 
@@ -375,5 +378,6 @@ def _tried(workload: Workload, actor: Actor) -> Iterator[Alternative]:
         policy=policy_for(spec.type_name, workload.project),
         short=tuple(name for name in DIMENSIONS if name in short),
         named=partial(named_victims, cluster, actor, timezone.now()),
+        tried=tried_pools(workload),
     )
     yield from alternatives(trial)

@@ -11,17 +11,21 @@ look at the same moment cannot both hand over.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import ClassVar, Final
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, Q, QuerySet, Sum
+from django.utils import timezone
 
 from clusters.flavours.registry import flavour_for
-from clusters.inventory.models import NodePool
+from clusters.inventory.models import ClusterState, NodePool
 from clusters.ports.flavour import DesiredState
+from clusters.watch.models import ObservedPod
 from portal.kit.db.read_cache import cached_read
 from portal.kit.errors import Problem, ValidationFailed
+from scheduling.forecast.cycle import FLAVOURS
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility, as_scheduled
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import DIMENSIONS, ZERO, Limit, Resources, per_dimension
@@ -29,6 +33,7 @@ from scheduling.state.queue_usage import QueueUsage, fits_quota, over_guarantee
 from tenants.organisation.models import Project
 from tenants.quotas.models import PriorityCap, ProjectQuota
 from workloads.dictionary.rules.resolution import Effective
+from workloads.forecast.rules.forecast import waited_in_pool
 from workloads.forecast.rules.messages import allowed_text, needed_text
 from workloads.forecast.rules.reasons import DEPARTMENT
 from workloads.forecast.selectors.observed_groups import namespace_queue
@@ -268,6 +273,43 @@ def _cluster_counts(wanted: PodGroupRequest) -> bool:
     paths = queue_paths(wanted.project, pools)
     others = [paths[pool.pk][0].deserved for pool in pools if pool.pk != wanted.pool.pk]
     return wanted.value >= THRESHOLD and not any(deserved.gpu != 0 for deserved in others)
+
+
+OBSERVED_LATELY: Final = timedelta(minutes=2)
+"""Nothing is moved by older data."""
+
+
+def movable(now: datetime) -> QuerySet[Workload]:
+    """What Rung moves to another of its node pools by itself, unless it has a pod on a node."""
+    return Workload.objects.filter(
+        phase=Phase.PENDING,
+        desired_phase=DesiredPhase.RUNNING,
+        deleted_at=None,
+        allocated_gpu_milli=0,
+        running_pods=0,
+        node_pools__1__isnull=False,
+        project__cluster__state=ClusterState.ACTIVE,
+        project__cluster__observed_at__gte=now - OBSERVED_LATELY,
+        project__cluster__flavour__in=list(FLAVOURS),
+    )
+
+
+def has_a_node(workload: Workload) -> bool:
+    """Whether a pod of it has a node, or one is promised to it: it is about to start, and is not moved."""
+    pods = ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at=None)
+    return pods.exclude(node_name="", nominated_node="").exists()
+
+
+def tried_pools(workload: Workload) -> tuple[str, ...]:
+    """Its other node pools, where Rung tries them by itself."""
+    if len(workload.node_pools) < 2 or not movable(timezone.now()).filter(pk=workload.pk).exists():
+        return ()
+    return () if has_a_node(workload) else tuple(name for name in workload.node_pools if name != workload.pool_name)
+
+
+def waited_here(workload: Workload, now: datetime) -> timedelta:
+    """How long it waits in its present node pool."""
+    return waited_in_pool(now=now, waits_since=workload.phase_at, pool_since=workload.pool_since)
 
 
 def queue_labels(state: DesiredState) -> dict[str, str]:

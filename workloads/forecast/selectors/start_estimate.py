@@ -7,7 +7,7 @@ limit. What has neither history nor limit is taken to go on, as are pods that Ru
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -18,8 +18,9 @@ from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import Cluster, NodePool
 from clusters.watch.models import ObservedPod
 from portal.kit.db.read_cache import cached_reads
-from scheduling.forecast.cycle import FLAVOURS, empty_pools, never_fits_empty
+from scheduling.forecast.cycle import FLAVOURS, empty_pools, never_fits_empty, preview
 from scheduling.forecast.start_times import GRACE, AwaitedStart, RunSample, start_times
+from scheduling.model.decisions import Outcome, OutcomeKind
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.workspace import OutOfTime
 from tenants.organisation.models import Project
@@ -30,6 +31,7 @@ from workloads.forecast.rules.estimates import (
     HORIZON,
     SAMPLES,
     EstimateBasis,
+    ExpectedMove,
     RunClass,
     RunHistory,
     RunKind,
@@ -38,13 +40,17 @@ from workloads.forecast.rules.estimates import (
     quantile,
     size_class,
 )
+from workloads.forecast.rules.forecast import time_in_pool
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pod_groups import groups_of, pod_group_request
+from workloads.forecast.selectors.pool_selection import quota_hold_of, tried_pools, waited_here
+from workloads.forecast.selectors.runtime_rules import expected_deferral, is_deferred
 from workloads.forecast.selectors.snapshot import observed_cluster
 from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget, too_long
 from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import HELD, HOLDING, NO_CONTROLLER
+from workloads.state.selectors.usage import could_hold
 from workloads.state.selectors.workloads import workload_ids
 
 SECOND: Final = 1_000_000  # microseconds, the unit of time stamps in a snapshot
@@ -85,6 +91,66 @@ def start_estimates(workloads: Sequence[Workload], *, seconds: float | None = No
 
 HELD_BACK: Final = "it is not with the scheduler yet"
 NEVER_FITS: Final = "it does not fit the nodes of its pool even if nothing else runs there"
+
+
+def without(snapshot: Snapshot, workload: Workload) -> Snapshot:
+    """The cluster without the pods of the workload."""
+    own = str(workload.pk)
+    return snapshot.without_groups(each.name for each in snapshot.groups if workload_of(each.name) == own)
+
+
+def outcome_in(snapshot: Snapshot, workload: Workload, pool: NodePool) -> Outcome:
+    """What the model makes of it in this node pool. snapshot: `without` it."""
+    flavour = workload.project.cluster.flavour
+    return preview(snapshot, *groups_of(pod_group_request(workload, pool), flavour), flavour=flavour)
+
+
+def starts_here(workload: Workload, here: Outcome) -> bool:
+    """Whether its present node pool lets it start, as far as Rung does not defer it there."""
+    return here.kind is not OutcomeKind.PENDING and not is_deferred(workload)
+
+
+def elsewhere(
+    snapshot: Snapshot, workload: Workload, chain: Sequence[NodePool], present: NodePool
+) -> tuple[NodePool, Outcome] | None:
+    """The first other pool, in its order, that could hold it by quota and lets it start by the model."""
+    for pool in chain:
+        if pool != present and could_hold(workload, pool):
+            outcome = outcome_in(snapshot, workload, pool)
+            held = quota_hold_of(workload, pool) or expected_deferral(outcome, workload.project)
+            if outcome.kind is not OutcomeKind.PENDING and not held:
+                return pool, outcome
+    return None
+
+
+HOW: Final = {
+    OutcomeKind.PLACED: "it starts there now",
+    OutcomeKind.PREEMPTS: "it starts there after an eviction",
+    OutcomeKind.RECLAIMS: "it reclaims its share there",
+    OutcomeKind.CONSOLIDATES: "it starts there after other workloads are moved",
+    OutcomeKind.PREEMPTS_AND_RECLAIMS: "it starts there after an eviction",
+}
+
+
+def expected_move(workload: Workload) -> ExpectedMove | None:
+    """Which of its other node pools Rung tries by itself, and when. None: it has no other, or Rung leaves it there."""
+    now, cluster = timezone.now(), workload.project.cluster
+    pools = {pool.name: pool for pool in cluster.node_pools.all()}
+    present, others = pools.get(workload.pool_name), [each for each in tried_pools(workload) if each in pools]
+    if present is None or not others:
+        return None
+    move = ExpectedMove(present.name, tuple(others), now)
+    try:
+        with time_budget():
+            snapshot = without(observed_cluster(cluster).snapshot, workload)
+            here = starts_here(workload, outcome_in(snapshot, workload, present))
+            found = elsewhere(snapshot, workload, [pools[each] for each in others], present)
+    except OutOfTime:
+        return move
+    if found is None:
+        return move
+    at = now - waited_here(workload, now) + time_in_pool(starts_here=here)
+    return replace(move, pool=found[0].name, how=HOW[found[1].kind], at=at, starts_here=here)
 
 
 def _no_model(cluster: Cluster, pool: str, now: datetime) -> tuple[str, str] | None:

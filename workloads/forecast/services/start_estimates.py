@@ -14,8 +14,8 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from workloads.forecast.models import ComputedStarts, ForecastQuestion, StartResult, StoredStartEstimate
-from workloads.forecast.rules.estimates import EstimateBasis, StartEstimate
-from workloads.forecast.selectors.start_estimate import OUT_OF_TIME, start_estimate, start_estimates
+from workloads.forecast.rules.estimates import EstimateBasis, ExpectedMove, StartEstimate
+from workloads.forecast.selectors.start_estimate import OUT_OF_TIME, expected_move, start_estimate, start_estimates
 from workloads.forecast.services.scoring import AT_ONCE, RETENTION, UNWATCHED, count_result
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 from workloads.state.rules import HOLDING
@@ -29,6 +29,7 @@ SHOWN: Final = timedelta(minutes=15)
 CLAIM: Final = timedelta(minutes=2)
 """For so long no other worker takes what a worker has begun."""
 KEPT: Final = timedelta(days=1)
+NEXT_POOL: Final = "next_pool"
 COMPUTING: Final = "computing"
 COMPUTING_WHY: Final = (
     "the model needs more than 3 s for this cluster, and a worker was asked to compute it: look again in a minute"
@@ -36,7 +37,26 @@ COMPUTING_WHY: Final = (
 
 
 def estimated_start(workload: Workload) -> StartEstimate | None:
-    """By the model now, or by a worker in the last minutes. None: it does not wait for its scheduler."""
+    """By the model now, or by a worker in the last minutes. None: it does not wait for its scheduler.
+
+    None is given where Rung tries another of its node pools before.
+    """
+    move = expected_move(workload)
+    if move and move.comes_before(None):
+        return _none_before(move, workload.project.cluster.observed_at)
+    found = _in_its_pool(workload)
+    if found and move and move.comes_before(found.p90):
+        return _none_before(move, found.data_at)
+    return found and replace(found, move=move)
+
+
+def _none_before(move: ExpectedMove, data_at: datetime | None) -> StartEstimate:
+    why = f"Rung tries {move.pool} before it would start in {move.here}"
+    return StartEstimate(move.now, data_at, code=NEXT_POOL, why=why, move=move)
+
+
+def _in_its_pool(workload: Workload) -> StartEstimate | None:
+    """As if it stayed there."""
     now = timezone.now()
     row = ComputedStarts.objects.filter(cluster=workload.project.cluster_id, pool_name=workload.pool_name).first()
     found = start_estimate(workload, seconds=0 if row and (_is_shown(row, now) or _is_awaited(row, now)) else None)

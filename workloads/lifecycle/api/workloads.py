@@ -45,6 +45,7 @@ from workloads.forecast.serializers import (
     WaitingSchema,
     alternatives_json,
     holder_json,
+    next_pool_json,
     rank_json,
     start_estimate_json,
 )
@@ -185,6 +186,7 @@ class WorkloadWaiting(Route):
                 "startEstimate": start_estimate_json(cluster, found, project_names(actor, cluster), calibration)
                 if found
                 else None,
+                "nextPool": next_pool_json(found.move) if found else None,
             }
         )
 

@@ -7,7 +7,7 @@ A workload with a pod on a node, or with a node promised to one, is never moved:
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -16,40 +16,31 @@ from django.db.models import F, Q, QuerySet, Sum
 from django.utils import timezone
 
 from clusters.connection.services.scheduler_config import unmanaged_because
-from clusters.inventory.models import Cluster, ClusterState, NodePool
+from clusters.inventory.models import Cluster, NodePool
 from clusters.inventory.services.workload_hooks import HeldOtherwise, SwitchEffect, WorkloadSample
 from clusters.ports.flavour import SchedulerFlavour
 from clusters.sync.selectors import desired_state
-from clusters.watch.models import ObservedObject, ObservedPod
+from clusters.watch.models import ObservedObject
 from portal.kit.pages.formatting import duration_text
-from scheduling.forecast.cycle import FLAVOURS, cycle, preview
-from scheduling.model.decisions import Evict, Outcome, OutcomeKind
-from scheduling.model.snapshot import Snapshot
+from scheduling.forecast.cycle import FLAVOURS, cycle
+from scheduling.model.decisions import Evict, Outcome
 from scheduling.state.workspace import OutOfTime
-from workloads.forecast.rules.forecast import WAIT_IN_POOL, its_turn_is_over, waited_in_pool
+from workloads.forecast.rules.forecast import WAIT_IN_POOL, time_in_pool
 from workloads.forecast.rules.messages import pend_sentence
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pod_groups import groups_of, pod_group_request
-from workloads.forecast.selectors.pool_selection import queue_labels, quota_hold_of
-from workloads.forecast.selectors.runtime_rules import expected_deferral, is_deferred
+from workloads.forecast.selectors.pool_selection import has_a_node, movable, queue_labels, waited_here
+from workloads.forecast.selectors.runtime_rules import is_deferred
 from workloads.forecast.selectors.snapshot import snapshot_after, snapshot_of
+from workloads.forecast.selectors.start_estimate import HOW, elsewhere, outcome_in, starts_here, without
 from workloads.forecast.selectors.time_budget import time_budget
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 from workloads.state.rules import ENDED, HELD, HOLDING
-from workloads.state.selectors.usage import could_hold
 from workloads.state.selectors.workloads import named_object, workload_ids
 from workloads.state.services import note, notify_apply
 
-STALE: Final = timedelta(seconds=120)
 MOST_SECONDS: Final = 20.0
 """For the model on one cluster; who is not decided by then waits for the next round."""
-WORDS: Final = {
-    OutcomeKind.PLACED: "it starts there now",
-    OutcomeKind.PREEMPTS: "it starts there after an eviction",
-    OutcomeKind.RECLAIMS: "it reclaims its share there",
-    OutcomeKind.CONSOLIDATES: "it starts there after other workloads are moved",
-    OutcomeKind.PREEMPTS_AND_RECLAIMS: "it starts there after an eviction",
-}
 
 
 def try_next_pools() -> int:
@@ -63,32 +54,12 @@ def try_next_pools() -> int:
 
 def _waiting(now: datetime) -> Iterator[Workload]:
     """Most important first, as a scheduler would take them."""
-    rows = Workload.objects.filter(
-        Q(applied_generation=F("generation")) | Q(phase_reason__in=HELD),
-        phase=Phase.PENDING,
-        desired_phase=DesiredPhase.RUNNING,
-        deleted_at=None,
-        allocated_gpu_milli=0,
-        running_pods=0,
-        phase_at__lte=now - WAIT_IN_POOL,
-        node_pools__1__isnull=False,
-        project__cluster__state=ClusterState.ACTIVE,
-        project__cluster__observed_at__gte=now - STALE,
-        project__cluster__flavour__in=list(FLAVOURS),
-    )
+    handed_over = Q(applied_generation=F("generation")) | Q(phase_reason__in=HELD)
+    rows = movable(now).filter(handed_over, phase_at__lte=now - WAIT_IN_POOL)
     rows = rows.select_related("project__cluster", "project__department", "priority")
     for workload in rows.order_by("-priority_value", "created_at"):
-        if _waited(workload, now) >= WAIT_IN_POOL and not _has_a_node(workload):
+        if waited_here(workload, now) >= WAIT_IN_POOL and not has_a_node(workload):
             yield workload
-
-
-def _waited(workload: Workload, now: datetime) -> timedelta:
-    return waited_in_pool(now=now, waits_since=workload.phase_at, pool_since=workload.pool_since)
-
-
-def _has_a_node(workload: Workload) -> bool:
-    pods = ObservedPod.objects.filter(owner_id=str(workload.pk), gone_at=None)
-    return pods.exclude(node_name="", nominated_node="").exists()
 
 
 @time_budget(MOST_SECONDS)
@@ -102,11 +73,11 @@ def _in_cluster(cluster: Cluster, workloads: Iterable[Workload], now: datetime) 
         present = pools.get(workload.pool_name)
         if present is None:
             continue
-        others = _without(snapshot, workload)
+        others = without(snapshot, workload)
         try:
             with time_budget():
-                here = _outcome(others, workload, present)
-                found = _elsewhere(others, workload, chain, present) if _may_go(workload, here, now) else None
+                here = outcome_in(others, workload, present)
+                found = elsewhere(others, workload, chain, present) if _may_go(workload, here, now) else None
         except OutOfTime:
             continue
         if found and _move(workload, here, *found, now=now):
@@ -116,36 +87,12 @@ def _in_cluster(cluster: Cluster, workloads: Iterable[Workload], now: datetime) 
 
 
 def _may_go(workload: Workload, here: Outcome, now: datetime) -> bool:
-    starts_here = here.kind is not OutcomeKind.PENDING and not is_deferred(workload)
-    return its_turn_is_over(waited=_waited(workload, now), starts_here=starts_here)
-
-
-def _without(snapshot: Snapshot, workload: Workload) -> Snapshot:
-    own = str(workload.pk)
-    return snapshot.without_groups(each.name for each in snapshot.groups if workload_of(each.name) == own)
-
-
-def _outcome(snapshot: Snapshot, workload: Workload, pool: NodePool) -> Outcome:
-    flavour = workload.project.cluster.flavour
-    return preview(snapshot, *groups_of(pod_group_request(workload, pool), flavour), flavour=flavour)
-
-
-def _elsewhere(
-    snapshot: Snapshot, workload: Workload, chain: Sequence[NodePool], present: NodePool
-) -> tuple[NodePool, Outcome] | None:
-    """The first other pool, in its order, that could hold it by quota and lets it start by the model."""
-    for pool in chain:
-        if pool != present and could_hold(workload, pool):
-            outcome = _outcome(snapshot, workload, pool)
-            held = quota_hold_of(workload, pool) or expected_deferral(outcome, workload.project)
-            if outcome.kind is not OutcomeKind.PENDING and not held:
-                return pool, outcome
-    return None
+    return waited_here(workload, now) >= time_in_pool(starts_here=starts_here(workload, here))
 
 
 def _move(workload: Workload, here: Outcome, pool: NodePool, there: Outcome, *, now: datetime) -> bool:
     """False: the row has changed meanwhile."""
-    left, why, waited = workload.pool_name, _why(workload, here), duration_text(_waited(workload, now))
+    left, why, waited = workload.pool_name, _why(workload, here), duration_text(waited_here(workload, now))
     changes = {
         "pool_name": pool.name,
         "pool_since": now,
@@ -161,7 +108,7 @@ def _move(workload: Workload, here: Outcome, pool: NodePool, there: Outcome, *, 
         if placed.update(generation=F("generation") + 1, **changes) != 1:
             return False
         workload.pool_name, workload.generation = pool.name, workload.generation + 1
-        message = f"After {waited} in {left}, where it {why}, it moves to {pool.name}: {WORDS[there.kind]}."
+        message = f"After {waited} in {left}, where it {why}, it moves to {pool.name}: {HOW[there.kind]}."
         detail = {"from": left, "to": pool.name, "because": _because(workload, here)}
         note(workload=workload, at=now, type_=EventType.SCHEDULING, reason="NextPool", message=message, detail=detail)
         notify_apply(workload.project.cluster_id)
