@@ -11,6 +11,7 @@ from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot
 from scheduling.rules.kai.cycle import KaiRules
+from scheduling.rules.kai.order import job_key
 from scheduling.rules.kube.gangs import KubeGangsRules
 from scheduling.rules.kube.preemption import KubeRules
 from scheduling.rules.kueue.admission import KueueRules
@@ -181,11 +182,11 @@ def cycle(
     return rules.decide(snapshot, about, until)
 
 
-def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str) -> Outcome:
+def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str, explain: bool = False) -> Outcome:
     """What the next cycle would do with the pod groups of one workload, beside all other waiting groups.
 
-    For schedulers that do not reserve freed capacity for the preemptor, the following cycles are included. Raises
-    ValueError as `cycle` does.
+    For schedulers that do not reserve freed capacity for the preemptor, the following cycles are included.
+    explain: find `behind` of the reason, which may take another preview. Raises ValueError as `cycle` does.
     """
     own, pools = {each.name for each in candidates}, {each.pool for each in candidates}
     if flavour in SHARDED and len(pools) == 1:
@@ -193,14 +194,56 @@ def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str) -> Outcome:
     there = snapshot.with_groups(candidates)
     decisions = cycle(there, flavour=flavour, about=own, until=Until.DECIDED)
     found = _outcome(snapshot, candidates, decisions, alone=flavour == Flavour.KUBE)
-    if flavour not in WITHOUT_NOMINATION or not found.victims:
-        return found
+    if flavour in WITHOUT_NOMINATION and found.victims and _may_lose(there, own, pools, decisions):
+        again = partial(cycle, flavour=flavour, about=own, until=Until.PLACED)
+        found = _final_outcome(found, sequel(there, own, decisions, again))
+    return _explained(snapshot, candidates, decisions, found, flavour) if explain else found
+
+
+def _may_lose(there: Snapshot, own: Collection[str], pools: Collection[str], decisions: Sequence[Decision]) -> bool:
+    """Whether another group may take the capacity that is freed for these."""
     if not any(each.pool in pools and each.name not in own for each in there.waiting):
+        return False
+    return not all(each.kept for each in decisions if isinstance(each, Wait) and each.group.name in own)
+
+
+def _explained(
+    snapshot: Snapshot, candidates: Sequence[PodGroup], decisions: Sequence[Decision], found: Outcome, flavour: str
+) -> Outcome:
+    """The same, its reason with what the decisions do not say."""
+    pend = found.pend
+    if pend is None or found.kind is not OutcomeKind.PENDING or found.starting or found.coming or pend.never_fits:
         return found
-    if all(each.kept for each in decisions if isinstance(each, Wait) and each.group.name in own):
-        return found
-    again = partial(cycle, flavour=flavour, about=own, until=Until.PLACED)
-    return _final_outcome(found, sequel(there, own, decisions, again))
+    if flavour == Flavour.KAI and pend.reason in {Reason.NO_ROOM, Reason.NO_DOMAIN}:
+        return replace(found, pend=replace(pend, behind=_behind(snapshot, candidates, decisions)))
+    return found
+
+
+def _behind(snapshot: Snapshot, candidates: Sequence[PodGroup], decisions: Sequence[Decision]) -> tuple[str, ...]:
+    """KAI's waiting groups ahead of the candidate in its queue, if others would be evicted for it without them ahead.
+
+    It is moved to the front, with the priority of the first if that is higher: what it then preempts does not count.
+    """
+    mine, ahead = candidates[0], _ahead(candidates, decisions)
+    if not ahead:
+        return ()
+    priority, created = max(ahead[0].priority, mine.priority), ahead[0].created - 1
+    at_front = (replace(each, priority=priority, created=created) for each in candidates)
+    then = preview(snapshot, *at_front, flavour=Flavour.KAI)
+    by_priority = ahead[0].priority > mine.priority and any(each.cause is Cause.PREEMPT for each in then.victims)
+    helps = then.victims and then.kind is not OutcomeKind.PENDING and not by_priority
+    return tuple(each.name for each in ahead) if helps else ()
+
+
+def _ahead(candidates: Sequence[PodGroup], decisions: Sequence[Decision]) -> list[PodGroup]:
+    """Groups of its queue that KAI serves before the candidate and gives nothing, the next one first."""
+    mine, own = candidates[0], {each.name for each in candidates}
+    waits = (each.group for each in decisions if isinstance(each, Wait) and not each.nominated)
+    before = job_key(mine, len(mine.holding))
+    rivals = {
+        job_key(each, len(each.holding)): each for each in waits if each.queue == mine.queue and each.name not in own
+    }
+    return [rivals[key] for key in sorted(rivals) if key < before]
 
 
 def _final_outcome(found: Outcome, later: EvictionSequel) -> Outcome:

@@ -39,6 +39,8 @@ class PendingReason:
     topology: the node label that must have one value; domain: the value with most free capacity, largest_domain.
     fitting: how many of its pods would fit, in the best topology domain (Kueue only).
     second: with a limit, the deserved quota that refuses its non-preemptible work as well.
+    behind: pod groups that wait ahead of it in its queue, the next one first, where others would be evicted for it if
+    it were the first (KAI: the first group decides the turn of its queue).
     """
 
     reason: Final[Reason]
@@ -58,6 +60,7 @@ class PendingReason:
     fitting: Final[int] = 0
     also: Final[tuple[Reason, ...]] = field(default=())
     second: "Final[PendingReason | None]" = None
+    behind: Final[tuple[str, ...]] = ()
 
     @property
     def never_fits(self) -> bool:
@@ -85,4 +88,6 @@ class PendingReason:
             shown |= {"topology": self.topology, "domain": self.domain, "largest_domain": self.largest_domain}
         if self.short:
             shown |= {"short": ", ".join(self.short)}
+        if self.behind:
+            shown |= {"behind": self.behind[0]}
         return {name: str(value) for name, value in shown.items()}

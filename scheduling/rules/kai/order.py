@@ -143,9 +143,14 @@ class KaiQueueShares:
 
     def job_key(self, group: PodGroup) -> JobKey:
         """Sort key: the smallest is served first, the largest is the first victim."""
-        above = self.state.active[group.name] - group.min_member
-        state = (above >= 0) + (above > 0)
-        return (-group.priority, state, group.created, group.name)
+        return job_key(group, self.state.active[group.name])
+
+
+def job_key(group: PodGroup, active: int) -> JobKey:
+    """The same for a group with that many active pods."""
+    above = active - group.min_member
+    state = (above >= 0) + (above > 0)
+    return (-group.priority, state, group.created, group.name)
 
 
 def _allocatable(deserved: int | None, fair: int, limit: int | None) -> int | None:

@@ -7,7 +7,7 @@ from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Limit, Resources
 from workloads.forecast.rules.messages import pend_sentence
 
-LABELS = {"q": "project llm-team"}
+LABELS = {"q": "project llm-team", "g": "large (32 GPUs)"}
 EIGHT = Resources.of(gpu=8)
 FOUR = Resources.of(gpu=4)
 ONE = Resources.of(cpu=1)
@@ -66,6 +66,22 @@ LACKING = ("gpu",)
             "needs 8 GPUs in h100; 8 GPUs free, at most 4 on one node, and the scheduler finds no "
             "evictions that would free enough for it",
             id="no room",
+        ),
+        pytest.param(
+            PendingReason(
+                Reason.NO_ROOM, EIGHT, pool="h100", free=FOUR, largest_free=FOUR, lacking=("gpu",), behind=("g",)
+            ),
+            "needs 8 GPUs in h100; 4 GPUs free, at most 4 on one node, and it is behind large (32 GPUs) in its queue, "
+            "which waits too. First in its queue, it would start after evictions",
+            id="behind one in its queue",
+        ),
+        pytest.param(
+            PendingReason(
+                Reason.NO_ROOM, EIGHT, pool="h100", free=FOUR, largest_free=FOUR, lacking=("gpu",), behind=("x", "g")
+            ),
+            "needs 8 GPUs in h100; 4 GPUs free, at most 4 on one node, and it is behind another workload and 1 more in "
+            "its queue, which wait too. First in its queue, it would start after evictions",
+            id="behind several in its queue",
         ),
         pytest.param(
             PendingReason(

@@ -11,17 +11,24 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from clusters.inventory.models import Cluster
+from portal.kit.security.actors import SYSTEM
 from tenants.access.models import User
 from tenants.organisation.models import Project
+from tenants.quotas.models import DepartmentQuota
 from tests.factories.cast import acting
-from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
+from tests.factories.tenants import GPU
+from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, pytorch_job, spec_of
 from tests.support.rest_clients import Robot
+from tests.workloads.sandbox_lab import Lab, fresh
 from workloads.forecast.models import ForecastCount, StoredStartEstimate
 from workloads.forecast.rules.estimates import EstimateBasis, RunClass, StartEstimate
 from workloads.forecast.selectors.accuracy import start_calibration
-from workloads.forecast.selectors.waiting import holders, pool_rank, queue_rank
+from workloads.forecast.selectors.preview import forecast
+from workloads.forecast.selectors.waiting import holders, pool_rank, queue_rank, why_waiting
 from workloads.forecast.services.start_estimates import score_starts, shown_estimate
 from workloads.lifecycle.services import actions
+from workloads.preemption.models import PreemptionRecord
+from workloads.preemption.selectors import eviction_timeline
 from workloads.state.models import EventType, Phase, Workload
 from workloads.state.services import note
 
@@ -245,3 +252,48 @@ def test_metrics_count_start_estimates_by_result(calibrated: Cluster, client: Cl
     said = client.get("/metrics", headers={"Authorization": "Bearer only-for-this-test"}).content.decode()
     assert 'rung_start_estimates_total{cluster="lab",scheduler="kai",result="by_p90"} 20' in said
     assert "rung_forecasts_total{" not in said
+
+
+def behind_a_large_one() -> tuple[Lab, Workload]:
+    """Another project uses all 8 GPUs, half of them this one's. Its small workload is behind one that needs all."""
+    lab = Lab()
+    DepartmentQuota.objects.update(gpu_deserved=8 * GPU)
+    lender, owner = lab.project("llm-team", deserved=4), lab.project("speech", deserved=4)
+    lab.submit(lender, "captioner", gpus=8, priority="low")
+    lab.settle()
+    lab.submit(owner, "asr-large", gpus=8, priority="low")
+    lab.settle()
+    small = lab.submit(owner, "small", gpus=2, priority="low")
+    lab.settle()
+    return lab, fresh(small)
+
+
+def test_the_card_and_the_preview_name_who_is_ahead_in_the_queue_so_that_no_others_are_evicted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab, small = behind_a_large_one()
+    owner = small.project
+    headline = why_waiting(small)
+    why = (
+        "needs 2 GPUs in h100; 0 GPUs free, at most 0 on one node, and it is behind asr-large (8 GPUs) in its queue, "
+        "which waits too. First in its queue, it would start after evictions."
+    )
+    assert headline
+    assert headline.sentence.endswith(f": {why}")
+    assert headline.numbers["behind"] == "asr-large (8 GPUs)"
+    monkeypatch.setattr("workloads.forecast.selectors.preview.timezone.now", lambda: lab.now + timedelta(seconds=1))
+    spec = spec_of(pytorch_job("another", gpus=2), namespace=owner.namespace, priority="low")
+    assert "it is behind asr-large (8 GPUs) and 1 more in its queue, which wait too." in (
+        forecast(spec=spec, project=owner, actor=SYSTEM).sentence
+    )
+
+
+def test_what_a_higher_priority_then_reclaims_is_no_story_in_which_priority_did_not_matter() -> None:
+    lab, small = behind_a_large_one()
+    actions.change_priority(workload=small, priority="medium-low", actor=SYSTEM)
+    lab.settle(45)
+    (record,) = PreemptionRecord.objects.select_related("victim", "preemptor").filter(first=None)
+    assert (fresh(small).phase, record.victim.name, record.cause) == (Phase.RUNNING, "captioner", "reclaim")
+    assert "A reclaim does not need a higher priority; priority orders the workloads inside a queue." in (
+        eviction_timeline([record], SYSTEM).sentence
+    )

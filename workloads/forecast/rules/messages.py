@@ -68,7 +68,7 @@ def pend_sentence(pend: PendingReason, *, pool: str, labels: Mapping[str, str]) 
     if pend.reason is Reason.WAITING_FOR_QUOTA:
         unused = amount_text(pend.needed - pend.missing, _named(pend))
         return f"needs {needed} in {pool}; {who} has {unused} of quota free, and {_spared(pend)}"
-    return _by_nodes(pend, needed, pool)
+    return _by_nodes(pend, needed, pool, labels)
 
 
 def _deserved(pend: PendingReason, who: str) -> str:
@@ -78,15 +78,23 @@ def _deserved(pend: PendingReason, who: str) -> str:
     )
 
 
-def _by_nodes(pend: PendingReason, needed: str, pool: str) -> str:
+def _by_nodes(pend: PendingReason, needed: str, pool: str, labels: Mapping[str, str]) -> str:
     if pend.topology is not None:
-        return f"needs {needed} in {pool} on nodes with the same {pend.topology}; {_in_domains(pend)}"
+        return f"needs {needed} in {pool} on nodes with the same {pend.topology}; {_in_domains(pend, labels)}"
     if pend.reason is Reason.NEVER_FITS:
         return _never(pend, needed, pool)
     if not pend.short:
         return f"needs {needed} in {pool}, where no node that it may use is ready"
-    because = _BECAUSE.get(pend.reason, _NO_EVICTIONS)
-    return f"needs {needed} in {pool}; {_free(pend)}, and {because}"
+    return f"needs {needed} in {pool}; {_free(pend)}, and {_unhelped(pend, labels)}"
+
+
+def _unhelped(pend: PendingReason, labels: Mapping[str, str]) -> str:
+    """Why nothing is evicted for it."""
+    if not pend.behind:
+        return _BECAUSE.get(pend.reason, _NO_EVICTIONS)
+    first, more = labels.get(pend.behind[0], "another workload"), len(pend.behind) - 1
+    who = f"{first} and {more} more in its queue, which wait too" if more else f"{first} in its queue, which waits too"
+    return f"it is behind {who}. First in its queue, it would start after evictions"
 
 
 _NO_EVICTIONS: Final = "the scheduler finds no evictions that would free enough for it"
@@ -157,13 +165,14 @@ def _node(pend: PendingReason) -> str:
     return "a node that fits its other requests" if pend.beside else "one node"
 
 
-def _in_domains(pend: PendingReason) -> str:
+def _in_domains(pend: PendingReason, labels: Mapping[str, str]) -> str:
     """What is free, and how much of it close together."""
     if not pend.domain:
         return "no ready node has this label"
     names = _named(pend)
     never = "no domain is large enough even when empty"
-    because = never if pend.never_fits else "nothing is evicted for it"
+    stays = _unhelped(pend, labels) if pend.behind else "nothing is evicted for it"
+    because = never if pend.never_fits else stays
     free, held = (amount_text(each, names) for each in (pend.free, pend.largest_domain))
     return f"{free} free, at most {held} in one domain ({pend.domain}), and {because}"
 

@@ -25,6 +25,7 @@ from clusters.ports.flavour import DesiredState
 from clusters.watch.models import ObservedPod
 from portal.kit.db.read_cache import cached_read
 from portal.kit.errors import Problem, ValidationFailed
+from portal.kit.pages.formatting import gpus_text
 from scheduling.forecast.cycle import FLAVOURS
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility, as_scheduled
 from scheduling.model.reasons import PendingReason, Reason
@@ -36,12 +37,13 @@ from workloads.dictionary.rules.resolution import Effective
 from workloads.forecast.rules.forecast import waited_in_pool
 from workloads.forecast.rules.messages import allowed_text, needed_text
 from workloads.forecast.rules.reasons import DEPARTMENT
-from workloads.forecast.selectors.observed_groups import namespace_queue
+from workloads.forecast.selectors.observed_groups import namespace_queue, workload_of
 from workloads.forecast.selectors.pod_groups import PodGroupRequest, pod_group_request
 from workloads.intake import WorkloadSpec
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import HELD_FOR_QUOTA, LIVE
 from workloads.state.selectors.usage import queue_paths
+from workloads.state.selectors.workloads import workload_ids
 
 
 def pools_for(spec: WorkloadSpec, project: Project) -> list[NodePool]:
@@ -318,6 +320,15 @@ def queue_labels(state: DesiredState) -> dict[str, str]:
     for project in state.projects:
         labels |= {queue.name: f"project {project.name}" for queue in project.queues}
         labels[namespace_queue(project.namespace)] = f"project {project.name}"
+    return labels
+
+
+def pend_labels(state: DesiredState, pend: PendingReason | None) -> dict[str, str]:
+    """`queue_labels`, and the workload that waits ahead of it: of the same project, so its readers may see it."""
+    labels = queue_labels(state)
+    for name in pend.behind[:1] if pend else ():
+        found = Workload.objects.filter(pk__in=workload_ids([workload_of(name)])).first()
+        labels[name] = f"{found.name} ({gpus_text(found.gpu_milli)})" if found else "another workload"
     return labels
 
 

@@ -66,9 +66,9 @@ from workloads.forecast.selectors.pool_selection import (
     QuotaHold,
     check_kind_served,
     check_priority_cap,
+    pend_labels,
     pools_for,
     pools_with_quota,
-    queue_labels,
     quota_hold_for,
 )
 from workloads.forecast.selectors.runtime_rules import (
@@ -214,7 +214,7 @@ def _foreseen(stage: _Stage, pools: Sequence[NodePool]) -> Forecast:
             later = _outcome(stage, pool, snapshot)
             if _may_start(stage, pool, snapshot, later):
                 found = _build_forecast(replace(stage, when=LATER_POOL), pool, observed, later)
-                return _later(stage, found, first, outcome, queue_labels(observed.state))
+                return _later(stage, found, first, outcome, pend_labels(observed.state, outcome.pend))
     return _build_forecast(stage, first, observed, outcome)
 
 
@@ -231,7 +231,7 @@ def _deferral(stage: _Stage, pool: NodePool, outcome: Outcome) -> Deferral | Quo
 
 
 def _outcome(stage: _Stage, pool: NodePool, snapshot: Snapshot) -> Outcome:
-    return preview(snapshot, *_candidates(stage, pool), flavour=stage.project.cluster.flavour)
+    return preview(snapshot, *_candidates(stage, pool), flavour=stage.project.cluster.flavour, explain=True)
 
 
 def _later(stage: _Stage, found: Forecast, first: NodePool, outcome: Outcome, labels: Mapping[str, str]) -> Forecast:
@@ -262,7 +262,7 @@ def _in_pool(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: 
         return replace(base, reason=str(Reason.NEVER_FITS), numbers=missing.numbers, odds=None)
     verdict = _verdict(stage, outcome)
     victims = named_victims(stage.project.cluster, stage.actor, stage.now, outcome)
-    labels = queue_labels(observed.state)
+    labels = pend_labels(observed.state, outcome.pend)
     preemptible = stage.counted != Preemptibility.NON_PREEMPTIBLE
     sentence = _sentence(verdict, pool, outcome, victims, labels, preemptible=preemptible, when=stage.when)
     base = stage.answer(verdict, sentence, pool.name)

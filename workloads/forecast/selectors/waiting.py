@@ -30,7 +30,7 @@ from workloads.forecast.rules.reasons import short_of_department_quota, short_of
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.placement_validation import configured_so, missing_on_nodes
 from workloads.forecast.selectors.pod_groups import groups_of, pod_group_request
-from workloads.forecast.selectors.pool_selection import queue_labels
+from workloads.forecast.selectors.pool_selection import pend_labels
 from workloads.forecast.selectors.runtime_rules import min_runtime_sentences
 from workloads.forecast.selectors.snapshot import observed_cluster
 from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget
@@ -189,7 +189,7 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
         never = {"reason": str(Reason.NEVER_FITS), "source": "model", "numbers": missing.numbers}
         return {"doing": missing.why, **never}
     snapshot, groups = _apart(snapshot, groups_of(wanted, cluster.flavour))
-    outcome = preview(snapshot, *groups, flavour=cluster.flavour)
+    outcome = preview(snapshot, *groups, flavour=cluster.flavour, explain=True)
     cautions = shard_forecast_warnings(cluster, pool.name)
     if outcome.pend is None:
         known = {
@@ -202,7 +202,7 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
         pod.terminating for each in snapshot.groups for pod in each.pods
     ):
         return None
-    labels = queue_labels(observed.state)
+    labels = pend_labels(observed.state, outcome.pend)
     doing = pend_sentence(outcome.pend, pool=pool.name, labels=labels)
     until = min_runtime_sentences(snapshot, groups, cluster.flavour)
     return {
@@ -255,7 +255,7 @@ def _apart(snapshot: Snapshot, wanted: Sequence[PodGroup]) -> tuple[Snapshot, Se
 
 
 def _named(numbers: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
-    return {name: labels.get(text, text) if name == "queue" else text for name, text in numbers.items()}
+    return {name: labels.get(text, text) for name, text in numbers.items()}
 
 
 def queue_position(workload: Workload) -> int | None:

@@ -38,6 +38,47 @@ def test_a_queues_turn_is_that_of_whoever_is_next_in_it() -> None:
     assert foretold(department_at_its_limit(before_it), candidate) == (OutcomeKind.PENDING, [])
 
 
+def lender_in_full_use(*waiting: PodGroup) -> Snapshot:
+    """One project uses all 4 GPUs, of which 2 are the other's."""
+    return snapshot(
+        node("only", 4),
+        queue("department", deserved=4),
+        queue("lender", "department", deserved=2, created=1),
+        queue("owner", "department", deserved=2, created=2),
+        running("all", "only", gpus=4, queue="lender", priority=90),
+        *waiting,
+    )
+
+
+def behind(found: Snapshot, candidate: PodGroup) -> tuple[str, ...]:
+    pend = preview(found, candidate, flavour="kai", explain=True).pend
+    return pend.behind if pend else ()
+
+
+def test_the_reason_names_who_is_ahead_in_the_queue_where_evictions_would_help_the_first_of_it() -> None:
+    candidate = gang("x", gpus=2, queue="owner", priority=125, created=LATER)
+    larger = gang("larger", gpus=6, queue="owner", priority=125, created=2)
+    large = gang("large", gpus=4, queue="owner", priority=125, created=1)
+    weaker = gang("weaker", gpus=4, queue="owner", priority=90, created=0)
+    elsewhere = gang("elsewhere", gpus=4, queue="lender", priority=125, created=0)
+    assert behind(lender_in_full_use(larger, large, weaker, elsewhere), candidate) == ("large", "larger")
+    assert foretold(lender_in_full_use(weaker, elsewhere), candidate) == (OutcomeKind.RECLAIMS, ["all"])
+
+
+def test_nobody_ahead_is_named_where_the_first_of_the_queue_would_wait_as_well() -> None:
+    large = gang("large", gpus=4, queue="owner", priority=125, created=1)
+    candidate = gang("x", gpus=4, queue="owner", priority=125, created=LATER)
+    assert foretold(lender_in_full_use(large), candidate) == (OutcomeKind.PENDING, [])
+    assert behind(lender_in_full_use(large), candidate) == ()
+
+
+def test_what_only_the_priority_of_those_ahead_would_preempt_does_not_count() -> None:
+    weak = running("weak", "only", gpus=2, queue="full", priority=65)
+    ahead = gang("ahead", gpus=8, queue="full", priority=90)
+    found = snapshot(node("only", 2), queue("full", deserved=8), weak, ahead)
+    assert behind(found, gang("x", gpus=2, queue="full", priority=65, created=LATER)) == ()
+
+
 def test_whoever_waits_behind_the_candidate_is_no_hindrance() -> None:
     behind = gang("behind", gpus=4, queue="owner", priority=40, created=1)
     candidate = gang("x", gpus=2, queue="owner", priority=125, created=LATER)
