@@ -241,9 +241,15 @@ def _sentences(records: Sequence[PreemptionRecord], *, shown: bool, newest: bool
     pods = f" in {len(records)} pods" if len(records) > 1 else ""
     yield f"It had run {ran} on {held}{pods}. {_loss(records)}"
     if record.cause == PreemptionCause.RECLAIM:
-        yield "Its queue was over its share and the other queue reclaimed its own. Priority did not matter."
+        yield RECLAIMED
     if newest and record.victim.deleted_at is None and (place := queue_position(record.victim)):
         yield f"It is waiting again, {ordinal(place)} in the queue."
+
+
+RECLAIMED: Final = (
+    "Its queue was over its share and the other queue reclaimed its own. A reclaim does not need a higher priority; "
+    "priority orders the workloads inside a queue."
+)
 
 
 def ordinal(number: int) -> str:
