@@ -1,8 +1,10 @@
-"""Which resources are short: the fewest that would have to grow for the pods to start."""
+"""Which resources are short: the fewest that would have to grow for the pods to start; moves that free one node."""
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, combinations
+from functools import cached_property
+from itertools import accumulate, combinations, islice
 from typing import Final
 
 from scheduling.model.resources import DIMENSIONS, ZERO, Resources, sum_of
@@ -82,3 +84,80 @@ def _fit(spaces: Sequence[Space], pods: Sequence[Resources], without: tuple[str,
 
 def _slots(free: Resources, more: int, asked: Resources) -> int:
     return max(min(slots(free, asked), more) if asked else more, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGpus:
+    """GPUs of one pod on a node. `at_risk`: GPU-seconds of work lost if it restarts. `movable`: it may restart."""
+
+    workload: str
+    gpu_milli: int
+    at_risk: int = 0
+    movable: bool = True
+
+
+@dataclass(frozen=True)
+class NodeGpus:
+    """A node that takes pods, and what is on it."""
+
+    name: str
+    pool: str
+    gpu_milli: int
+    held: tuple[HeldGpus, ...] = ()
+
+    @cached_property
+    def free(self) -> int:
+        return max(0, self.gpu_milli - sum(each.gpu_milli for each in self.held))
+
+
+@dataclass(frozen=True, slots=True)
+class PodMove:
+    """A pod that would have to restart on another node."""
+
+    pod: HeldGpus
+    source: str
+    target: str
+
+
+MOST_MOVES: Final = 3
+
+
+def helpful_moves(nodes: Sequence[NodeGpus], need: int) -> tuple[PodMove, ...]:
+    """The moves that give one of these nodes room for a pod: least work lost, then fewest moves. Empty: none do.
+
+    One pod moves where one is enough, else up to three. GPUs are counted; CPU, memory and topology are not.
+    """
+    rooms = sorted((node.free, number) for number, node in enumerate(nodes))
+    large = (number for number, node in enumerate(nodes) if node.gpu_milli >= need > node.free)
+    plans = [plan for number in large if (plan := _clear(number, nodes, rooms, need))]
+    return min(plans, key=lambda plan: (sum(move.pod.at_risk for move in plan), len(plan)), default=())
+
+
+Room = tuple[int, int]
+"""Free GPU thousandths of a node, and its place in the list of nodes."""
+
+
+def _clear(number: int, nodes: Sequence[NodeGpus], rooms: Sequence[Room], need: int) -> tuple[PodMove, ...]:
+    """The cheapest pods of a node that fit elsewhere; each goes where it leaves least free."""
+    node = nodes[number]
+    missing, taken = need - node.free, {number: node.free}  # on itself there is no room for its own pods
+    pods = sorted((pod for pod in node.held if pod.movable and pod.gpu_milli), key=lambda pod: pod.at_risk)
+    largest = max((room for room, other in rooms[-2:] if other != number), default=0)
+    enough = [pod for pod in pods if missing <= pod.gpu_milli <= largest]
+    moves: list[PodMove] = []
+    for pod in enough[:1] or pods:
+        target = _tightest(rooms, taken, nodes, pod.gpu_milli)
+        if missing > 0 and target is not None and len(moves) < MOST_MOVES:
+            moves.append(PodMove(pod, node.name, nodes[target].name))
+            taken[target] = taken.get(target, 0) + pod.gpu_milli
+            missing -= pod.gpu_milli
+    return tuple(moves) if missing <= 0 else ()
+
+
+def _tightest(rooms: Sequence[Room], taken: Mapping[int, int], nodes: Sequence[NodeGpus], need: int) -> int | None:
+    """The node with the least room that is enough, after what is `taken` of some nodes; of equal ones the first."""
+    left = ((nodes[number].free - amount, number) for number, amount in taken.items())
+    found = [room for room in left if room[0] >= need]
+    start = bisect_left(rooms, (need, 0))
+    found += islice((room for room in islice(rooms, start, None) if room[1] not in taken), 1)
+    return min(found)[1] if found else None

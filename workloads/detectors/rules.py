@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from portal.kit.pages.formatting import duration_text, gpus_text
-from scheduling.forecast.headroom import NodeGpus, PodMove, helpful_moves
+from scheduling.state.shortage import NodeGpus, PodMove, helpful_moves
 from workloads.forecast.rules.messages import gpu_time_text
 from workloads.state.rules import HOLDING, WAITING
 

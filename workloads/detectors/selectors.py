@@ -16,8 +16,8 @@ from clusters.watch.models import ObservedPod
 from clusters.watch.selectors import allocated_by_node
 from clusters.watch.services.usage import LATE, idle_since
 from portal.kit.security.actors import Actor
-from scheduling.forecast.headroom import HeldGpus, NodeGpus
 from scheduling.model.preemptibility import Preemptibility
+from scheduling.state.shortage import HeldGpus, NodeGpus
 from tenants.access.rules import Permission
 from tenants.access.selectors import access_for, visible_among
 from tenants.quotas.models import DepartmentQuota, ProjectQuota

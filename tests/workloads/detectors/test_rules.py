@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduling.forecast.headroom import HeldGpus, NodeGpus
+from scheduling.state.shortage import HeldGpus, NodeGpus
 from workloads.detectors import rules
 from workloads.detectors.rules import Detection, EvictionFacts, JobFacts, PinnedQueue, PoolGpus
 
