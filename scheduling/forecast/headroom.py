@@ -47,7 +47,8 @@ SHARING: Final = {
     Flavour.VOLCANO: Sharing.RECLAIMED_BY_QUEUES,
     Flavour.KUEUE: Sharing.LENT,
 }
-
+COUNTS_FIXED_APART: Final = frozenset({Flavour.KUBE, Flavour.KUBE_GANGS, Flavour.KAI})
+"""Non-preemptible work starts while its own sum is within the deserved quotas. Elsewhere all work counts alike."""
 
 BESIDE: Final = ("cpu", "memory")
 SCARCE: Final = 2

@@ -105,7 +105,7 @@ class ForecastSchema(serializers.Serializer[Any]):
     scheduler = serializers.CharField()
     simulated = serializers.BooleanField(help_text="The cluster itself is simulated.")
     snapshotAgeSeconds = serializers.FloatField(allow_null=True)
-    overQuota = serializers.BooleanField()
+    overQuota = serializers.BooleanField(help_text="The workload starts over quota, as the sentence says.")
     reason = serializers.CharField(allow_blank=True, help_text="Machine-readable code.")
     numbers = serializers.DictField(child=serializers.CharField())
     victims = VictimSchema(many=True)

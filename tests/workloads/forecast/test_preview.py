@@ -31,7 +31,8 @@ from tests.factories.workloads import (
     pytorch_job,
     spec_of,
 )
-from tests.workloads.sandbox_lab import Lab, fresh
+from tests.support.repository import ROOT
+from tests.workloads.sandbox_lab import Lab, configure, fresh
 from workloads.dictionary.models import Priority
 from workloads.dictionary.services.changes import change_priority_entry
 from workloads.forecast.rules.forecast import Forecast, Verdict
@@ -40,6 +41,7 @@ from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.selectors.snapshot import snapshot_of
 from workloads.forecast.selectors.start_estimate import start_estimate
 from workloads.forecast.selectors.waiting import why_waiting
+from workloads.forecast.serializers import forecast_json
 from workloads.state.models import Phase, Workload
 
 pytestmark = pytest.mark.django_db
@@ -206,13 +208,37 @@ def test_over_quota_is_said(kai: Lab) -> None:
     assert "over quota: it may be evicted" in answer.sentence
 
 
-def test_what_is_safe_itself_is_not_told_that_it_may_be_evicted(kai: Lab) -> None:
-    team = kai.project("llm-team", deserved=2)
-    kai.submit(team, "borrows", gpus=4)
-    kai.settle()
-    answer = ask(team, gpus=2, preemptibility="non-preemptible")
-    assert (answer.verdict, answer.over_quota) == (Verdict.STARTS, True)
-    assert "Other preemptible workloads of the project may be evicted" in answer.sentence
+OTHERS = "Other preemptible workloads of the project may be evicted when others reclaim their share."
+
+
+@pytest.mark.parametrize(
+    ("flavour", "preemptibility", "said"),
+    [
+        pytest.param("kai", "preemptible", "over quota: it may be evicted when others reclaim their share.", id="kai"),
+        pytest.param("kai", "non-preemptible", f"within quota. {OTHERS}", id="KAI counts what it never evicts apart"),
+        pytest.param("kube", "preemptible", "over quota.", id="kube reclaims nothing"),
+        pytest.param("kube", "non-preemptible", "within quota.", id="kube counts priorities from 100 apart"),
+        pytest.param(
+            "kueue",
+            "non-preemptible",
+            "over quota: it may be evicted when others reclaim their share.",
+            id="Kueue reclaims any work",
+        ),
+        pytest.param("volcano", "non-preemptible", "over quota.", id="Volcano without the action reclaim"),
+        pytest.param("volcano-reclaims", "non-preemptible", f"over quota. {OTHERS}", id="Volcano with it"),
+    ],
+)
+def test_whether_it_starts_over_quota_is_one_answer(flavour: str, preemptibility: str, said: str) -> None:
+    """The project deserves 4 GPUs and has 4 in use."""
+    lab = Lab(flavour.partition("-")[0])
+    if "reclaims" in flavour:
+        configure(lab, (ROOT / "lab" / "volcano.conf").read_text(encoding="utf-8"))
+    team = lab.project("llm-team", deserved=4)
+    lab.submit(team, "uses-the-quota", gpus=4)
+    lab.settle()
+    answer = ask(team, gpus=2, priority="high", preemptibility=preemptibility)
+    assert (answer.verdict, answer.sentence) == (Verdict.STARTS, f"Starts now in h100, {said}")
+    assert forecast_json(answer)["overQuota"] is said.startswith("over quota")
 
 
 def test_the_forecast_of_an_eviction_comes_true(lab: Lab) -> None:

@@ -9,9 +9,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from clusters.flavours.registry import KEEPS_NON_PREEMPTIBLE
 from clusters.ports.flavour import Guarantee
 from portal.kit.errors import Problem
 from portal.kit.pages.formatting import gpus_text
+from scheduling.forecast.headroom import COUNTS_FIXED_APART
 from scheduling.forecast.quota_only import UnplacedPods, unplaced_pods
 from scheduling.model.decisions import Outcome
 from scheduling.model.reasons import Reason
@@ -219,20 +221,38 @@ class PartialStart:
         return f"{self.waiting} {'pod waits' if self.waiting == 1 else 'pods wait'}: {self.why}"
 
 
-def start_sentence(
-    pool: str, *, over_quota: bool, preemptible: bool, part: PartialStart | None = None, when: str = AT_ONCE
-) -> str:
-    """It fits. `over_quota`: the project is, once it runs; what others take back is taken from what is preemptible."""
-    starts = f"Starts {part.starts if part else when} in {pool}"
+@dataclass(frozen=True, slots=True)
+class QuotaEffect:
+    """A start beside the quota of its project. over: the workload runs over quota. at_risk: it may be reclaimed then.
+
+    others_at_risk: other preemptible workloads of the project may be.
+    """
+
+    over: bool = False
+    at_risk: bool = False
+    others_at_risk: bool = False
+
+
+def quota_effect(flavour: str, *, project_over: bool, preemptible: bool, reclaims: bool) -> QuotaEffect:
+    """project_over: the project is over quota, once it runs. reclaims: its scheduler takes such GPUs back.
+
+    Where non-preemptible work is counted apart, it starts within quota or not at all.
+    """
+    over = project_over and (preemptible or flavour not in COUNTS_FIXED_APART)
+    at_risk = over and reclaims and (preemptible or flavour not in KEEPS_NON_PREEMPTIBLE)
+    return QuotaEffect(over, at_risk, project_over and reclaims and not at_risk)
+
+
+def start_sentence(pool: str, effect: QuotaEffect, part: PartialStart | None = None, *, when: str = AT_ONCE) -> str:
+    """It fits."""
+    starts = f"Starts {part.starts if part else when} in {pool}, {'over' if effect.over else 'within'} quota"
     rest = f" {part.rest}." if part else ""
-    if over_quota and preemptible:
-        return f"{starts}, over quota: it may be evicted when others reclaim their share.{rest}"
-    if over_quota:
-        return (
-            f"{starts}, within quota. Other preemptible workloads of the project may be evicted when others "
-            f"reclaim their share.{rest}"
-        )
-    return f"{starts}, within quota.{rest}"
+    if effect.at_risk:
+        return f"{starts}: it may be evicted when others reclaim their share.{rest}"
+    if effect.others_at_risk:
+        others = "Other preemptible workloads of the project may be evicted when others reclaim their share."
+        return f"{starts}. {others}{rest}"
+    return f"{starts}.{rest}"
 
 
 def holding_sentence(pool: str, part: PartialStart) -> str:

@@ -15,14 +15,16 @@ from clusters.inventory.models import Cluster
 from clusters.watch.models import ObservedPod
 from portal.kit.security.actors import Actor
 from scheduling.forecast.cycle import preview
+from scheduling.forecast.headroom import Sharing
 from scheduling.model.decisions import Evict, Outcome
 from scheduling.model.preemptibility import Preemptibility
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.min_runtime import any_min_runtime
 from scheduling.state.workspace import OutOfTime
 from tenants.access.selectors import Access, access_for, visible_among
+from tenants.quotas.selectors.headroom import sharing_on
 from workloads.forecast.rules.estimates import PERIOD, WITHIN, CheaperVictim, EvictionOdds, RunOdds
-from workloads.forecast.rules.forecast import ForecastBasis, ForecastVictim
+from workloads.forecast.rules.forecast import ForecastBasis, ForecastVictim, QuotaEffect, quota_effect
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.state.models import Workload
@@ -52,6 +54,16 @@ def eviction_odds(cluster: Cluster, pool: str, preemptibility: str) -> EvictionO
     fates = [*_evicted_runs(cluster, runs, now), *_other_runs(cluster, runs, now)]
     over, within = (_odds([cause for cause, was in fates if was is wanted]) for wanted in (True, False))
     return EvictionOdds(pool, over, within, _odds([cause for cause, _over in fates]), preemptible=not fixed)
+
+
+def quota_effect_of(cluster: Cluster, outcome: Outcome, preemptibility: Preemptibility) -> QuotaEffect:
+    """Whether it starts over quota, and who may then be reclaimed."""
+    return quota_effect(
+        cluster.flavour,
+        project_over=outcome.over_quota,
+        preemptible=preemptibility is not Preemptibility.NON_PREEMPTIBLE,
+        reclaims=sharing_on(cluster) is not Sharing.TAKEN,
+    )
 
 
 def _odds(causes: Sequence[str]) -> RunOdds:

@@ -42,6 +42,7 @@ from workloads.forecast.rules.forecast import (
     ForecastBasis,
     ForecastVictim,
     PartialStart,
+    QuotaEffect,
     Verdict,
     eviction_sentence,
     holding_sentence,
@@ -52,7 +53,7 @@ from workloads.forecast.rules.forecast import (
 )
 from workloads.forecast.rules.messages import Doubt, DoubtCode, doubt, pend_sentence
 from workloads.forecast.selectors.alternatives import AlternativeTrial, alternatives
-from workloads.forecast.selectors.eviction_risk import cheaper_victim, eviction_odds, named_victims
+from workloads.forecast.selectors.eviction_risk import cheaper_victim, eviction_odds, named_victims, quota_effect_of
 from workloads.forecast.selectors.placement_validation import (
     check_gang_capacity,
     check_kind_scheduled,
@@ -263,8 +264,8 @@ def _in_pool(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: 
     verdict = _verdict(stage, outcome)
     victims = named_victims(stage.project.cluster, stage.actor, stage.now, outcome)
     labels = pend_labels(observed.state, outcome.pend)
-    preemptible = stage.counted != Preemptibility.NON_PREEMPTIBLE
-    sentence = _sentence(verdict, pool, outcome, victims, labels, preemptible=preemptible, when=stage.when)
+    effect = quota_effect_of(stage.project.cluster, outcome, stage.counted)
+    sentence = _sentence(verdict, pool, outcome, victims, labels, effect, when=stage.when)
     base = stage.answer(verdict, sentence, pool.name)
     pend, protected = outcome.pend, list[str]()
     if verdict is Verdict.WAITS:
@@ -280,7 +281,7 @@ def _in_pool(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: 
             *base.doubts,
             *until_out_of_time(_doubts(stage, pool, observed, outcome), doubt(DoubtCode.OUT_OF_TIME, INCOMPLETE)),
         ),
-        over_quota=outcome.over_quota,
+        over_quota=effect.over,
         assurances=(*base.assurances, *protected),
         nodes=tuple(sorted(set(outcome.placements.values()))),
         starting=outcome.starting,
@@ -350,8 +351,8 @@ def _sentence(
     outcome: Outcome,
     victims: tuple[ForecastVictim, ...],
     labels: dict[str, str],
+    effect: QuotaEffect,
     *,
-    preemptible: bool,
     when: str,
 ) -> str:
     why = pend_sentence(outcome.pend, pool=pool.name, labels=labels) if outcome.pend else ""
@@ -361,7 +362,7 @@ def _sentence(
         else None
     )
     if verdict is Verdict.STARTS:
-        return start_sentence(pool.name, over_quota=outcome.over_quota, preemptible=preemptible, part=part, when=when)
+        return start_sentence(pool.name, effect, part, when=when)
     if verdict in {Verdict.EVICTS, Verdict.RECLAIMS}:
         return eviction_sentence(verdict, pool.name, victims, part=part)
     if part:
