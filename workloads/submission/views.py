@@ -33,6 +33,8 @@ from tenants.access.rules import Permission
 from tenants.access.selectors import access_for
 from tenants.organisation.models import Project
 from workloads.dictionary.selectors import workload_types
+from workloads.forecast.rules.forecast import Forecast
+from workloads.forecast.selectors.pod_groups import counts_above
 from workloads.forecast.services.storage import foretell
 from workloads.intake import IntakeRefused, WorkloadSpec, read_native
 from workloads.intake.serializers import SubmitTarget, as_manifest, document_of, of_form, of_manifests
@@ -223,7 +225,9 @@ def _forecasts(form: SubmitBase, actor: Actor, specs: Sequence[WorkloadSpec]) ->
     project = form.chosen_project
     check_names(specs, project)
     types = workload_types().filter(name__in={spec.type_name for spec in specs[:MOST_FORECASTS]})
-    found = [(spec, foretell(spec=spec, project=project, actor=actor)) for spec in specs[:MOST_FORECASTS]]
+    found = list[tuple[WorkloadSpec, Forecast]]()
+    for spec in specs[:MOST_FORECASTS]:
+        found.append((spec, foretell(spec=spec, project=project, actor=actor, above=tuple(found))))
     objects = [
         each
         for spec, seen in found
@@ -232,6 +236,7 @@ def _forecasts(form: SubmitBase, actor: Actor, specs: Sequence[WorkloadSpec]) ->
     return {
         "titles": {row.name: row.title for row in types},
         "forecasts": found,
+        "together": counts_above(project.cluster),
         "rest": len(specs) - MOST_FORECASTS,
         "objects": "---\n".join(map(as_yaml, objects)),
     }

@@ -35,6 +35,7 @@ from tests.support.repository import ROOT
 from tests.workloads.sandbox_lab import Lab, configure, fresh
 from workloads.dictionary.models import Priority
 from workloads.dictionary.services.changes import change_priority_entry
+from workloads.forecast.models import StoredForecast
 from workloads.forecast.rules.forecast import Forecast, Verdict
 from workloads.forecast.rules.messages import DoubtCode
 from workloads.forecast.selectors.preview import forecast
@@ -42,6 +43,8 @@ from workloads.forecast.selectors.snapshot import snapshot_of
 from workloads.forecast.selectors.start_estimate import start_estimate
 from workloads.forecast.selectors.waiting import why_waiting
 from workloads.forecast.serializers import forecast_json
+from workloads.forecast.services.storage import foretell
+from workloads.intake import WorkloadSpec
 from workloads.state.models import Phase, Workload
 
 pytestmark = pytest.mark.django_db
@@ -121,6 +124,38 @@ def test_what_fits_starts_and_the_forecast_says_on_what_it_was_made(lab: Lab) ->
     assert answer.flavour in {"KAI Scheduler", "kube-scheduler"}
     assert answer.effective.priority.name == "low"
     assert answer.alternatives == ()
+
+
+def test_of_several_previewed_together_as_many_start_as_do_once_all_are_submitted(kai: Lab) -> None:
+    team = kai.project("llm-team")
+    kai.submit(team, "running", gpus=8)
+    kai.settle()
+    row = Project.objects.select_related("cluster", "department").get(pk=team.pk)
+    found: list[tuple[WorkloadSpec, Forecast]] = []
+    for number in range(4):
+        spec = spec_of(job(f"job-{number}", gpus=4), namespace=team.namespace, priority="high")
+        found.append((spec, forecast(spec=spec, project=row, actor=SYSTEM, above=tuple(found))))
+    sentences = [each.sentence for _spec, each in found]
+    assert sentences[:2] == [
+        "Starts in h100 after evicting 1 workload (8 GPUs), 0 GPU-minutes at risk.",
+        "Waits: it has its place in h100 and waits for evicted pods to stop.",
+    ]
+    assert all("0 GPUs free" in each for each in sentences[2:])
+    assert [len(each.victims) for _spec, each in found] == [1, 0, 0, 0], "one eviction serves two of them"
+    made = [kai.submit(team, spec.name, manifest=job(spec.name, gpus=4), priority="high") for spec, _ in found]
+    kai.settle(8, seconds=20)
+    phases = [fresh(each).phase for each in made]  # of which two: they were created within one second
+    assert sorted(phases) == [Phase.PENDING, Phase.PENDING, Phase.RUNNING, Phase.RUNNING]
+
+
+def test_a_forecast_that_counts_others_as_submitted_is_not_compared_with_what_happens(kai: Lab) -> None:
+    team = kai.project("llm-team")
+    kai.settle()
+    row = Project.objects.select_related("cluster", "department").get(pk=team.pk)
+    spec = spec_of(job("job", gpus=4), namespace=team.namespace)
+    first = foretell(spec=spec, project=row, actor=SYSTEM)
+    foretell(spec=spec, project=row, actor=SYSTEM, above=((spec, first),))
+    assert StoredForecast.objects.count() == 1
 
 
 def test_a_limit_and_a_deserved_quota_that_block_it_are_both_named(kai: Lab) -> None:

@@ -115,6 +115,30 @@ def test_the_panel_says_when_too_many_previews_were_asked_for(
     assert client_of(alice).post(FORM, filled()).status_code == 302
 
 
+def documents(*names: str) -> dict[str, Any]:
+    """One Job of 4 non-preemptible GPUs each: as much as the project deserves."""
+    texts = [json.dumps(job(name, gpus=4)) for name in names]
+    return {"project": "llm-team", "text": "\n---\n".join(texts), "priority": "high"}
+
+
+def test_a_preview_of_several_documents_counts_those_above_each(client_of: Clients, alice: User) -> None:
+    text = panel(client_of(alice), TEXT, documents("one", "two"))
+    assert text.count("Each workload is previewed as if those above it were submitted before it.") == 1
+    assert text.count("Starts now in h100") == 1
+    assert "Waits: it needs 4 GPUs in h100; 0 of the 4 GPUs that project llm-team deserves are free" in text
+    assert "previewed as if" not in panel(client_of(alice), TEXT, documents("one"))
+
+
+@pytest.mark.parametrize("flavour", ["kube", "kueue"])
+def test_a_preview_that_cannot_count_the_documents_above_says_so(
+    client_of: Clients, alice: User, cluster: Cluster, flavour: str
+) -> None:
+    Cluster.objects.update(flavour=flavour)
+    text = panel(client_of(alice), TEXT, documents("one", "two"))
+    assert "Each document is previewed alone, as if the others were not submitted." in text
+    assert "Together they may not all start." in text
+
+
 def test_the_form_names_the_nodes_that_exist(client_of: Clients, alice: User) -> None:
     assert "The largest node has 8 GPUs." in client_of(alice).get(FORM).content.decode()
 

@@ -30,7 +30,7 @@ from workloads.forecast.rules.messages import GIB, amount_text, gpu_time_text, p
 from workloads.forecast.selectors.eviction_risk import named_victims
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.placement_validation import missing_on_nodes
-from workloads.forecast.selectors.pod_groups import PodGroupRequest, groups_of, pod_group_request
+from workloads.forecast.selectors.pod_groups import PodGroupRequest, candidate_request, groups_of, pod_group_request
 from workloads.forecast.selectors.pool_selection import (
     check_priority_cap,
     pick_pool,
@@ -99,16 +99,7 @@ class AlternativeTrial:
 
     @property
     def _wanted(self) -> PodGroupRequest:
-        return PodGroupRequest(
-            name="candidate",
-            spec=self.spec,
-            project=self.project,
-            pool=self.pool,
-            value=self.effective.priority.value,
-            preemption_policy=self.effective.priority.preemption_policy,
-            preemptibility=self.effective.preemptibility,
-            created=self.now,
-        )
+        return candidate_request(self.spec, self.effective, self.project, self.pool, self.now)
 
     def has_room(self) -> bool:
         """Whether its pods find nodes beside all others: takes a part of the time of the model's answer."""

@@ -26,6 +26,7 @@ from tenants.quotas.selectors.headroom import sharing_on
 from workloads.forecast.rules.estimates import PERIOD, WITHIN, CheaperVictim, EvictionOdds, RunOdds
 from workloads.forecast.rules.forecast import ForecastBasis, ForecastVictim, QuotaEffect, quota_effect
 from workloads.forecast.selectors.observed_groups import workload_of
+from workloads.forecast.selectors.pod_groups import ABOVE, ABOVE_IN_FILE
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.state.models import Workload
 from workloads.state.rules import CheckpointMedians, cost_at_risk
@@ -133,7 +134,8 @@ def _victim(
     hours = _at_risk(now, row, group, gpus, medians)
     moved = _moved(evicts)
     if row is None or row.project_id not in visible:
-        return ForecastVictim(None, OTHERS, "", "", group.priority, gpus, hours, moved)
+        label = ABOVE_IN_FILE if group.name.startswith(ABOVE) else OTHERS
+        return ForecastVictim(None, label, "", "", group.priority, gpus, hours, moved)
     return ForecastVictim(row, row.name, row.project.name, row.priority.name, row.priority_value, gpus, hours, moved)
 
 

@@ -4,9 +4,9 @@ A Job whose pod has failed or was evicted gets the next one after a pause, ten s
 whom a quota refused is tried again with growing pauses. Until then no scheduler sees any of them.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Final
 
@@ -21,8 +21,11 @@ from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.pods import needs_of_pods
 from clusters.watch.models import ObservedPod
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility, as_scheduled
+from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import Pod, PodGroup
 from tenants.organisation.models import Project
+from workloads.dictionary.rules.resolution import Effective
+from workloads.forecast.rules.forecast import Forecast
 from workloads.forecast.selectors.observed_groups import (
     ANY_POOL,
     as_gang,
@@ -68,6 +71,28 @@ def pod_group_request(workload: Workload, pool: NodePool) -> PodGroupRequest:
         preemption_policy=workload.priority.preemption_policy,
         preemptibility=workload.preemptibility,
         created=workload.created_at,
+    )
+
+
+def candidate_request(
+    spec: WorkloadSpec,
+    effective: Effective,
+    project: Project,
+    pool: NodePool,
+    at: datetime,
+    *,
+    name: str = "candidate",
+) -> PodGroupRequest:
+    """A submission that is only previewed as what a pod group is made from."""
+    return PodGroupRequest(
+        name=name,
+        spec=spec,
+        project=project,
+        pool=pool,
+        value=effective.priority.value,
+        preemption_policy=effective.priority.preemption_policy,
+        preemptibility=effective.preemptibility,
+        created=at,
     )
 
 
@@ -126,6 +151,31 @@ def _wanted_pods(wanted: PodGroupRequest, *, filled_in: bool) -> Iterator[Pod]:
 
 OUT_OF_TURN: Final = (*HELD, NO_CONTROLLER, LEFT_OUT)
 """Why a workload waits that no scheduler has before it."""
+
+
+ABOVE: Final = "above."
+"""Names of pod groups start so whose workloads are previewed together with a later one of the same file."""
+ABOVE_IN_FILE: Final = "a workload above it in the file"
+
+
+Above = Sequence[tuple[WorkloadSpec, Forecast]]
+"""Previewed workloads of one file, each with its forecast, in the order of submission."""
+
+
+def counts_above(cluster: Cluster) -> bool:
+    """Can a preview count what is above it in a file? Only where the model alone decides about quota and nodes."""
+    traits = flavour_for(cluster.flavour).traits
+    return traits.queues_by_pool and not traits.queues_jobs
+
+
+def groups_above(above: Above, project: Project, now: datetime) -> Iterator[PodGroup]:
+    """What the scheduler would have before it of previewed workloads, were they submitted in this order until now."""
+    pools = {pool.name: pool for pool in project.cluster.node_pools.all()} if above else {}
+    for place, (spec, found) in enumerate(above):
+        if found.basis and found.reason not in {*OUT_OF_TURN, Reason.NO_SUCH_POOL} and counts_above(project.cluster):
+            at, name = now - timedelta(microseconds=len(above) - place), f"{ABOVE}{place}"
+            wanted = candidate_request(spec, found.effective, project, pools[found.pool], at, name=name)
+            yield from groups_of(wanted, project.cluster.flavour)
 
 
 @dataclass(frozen=True, slots=True)

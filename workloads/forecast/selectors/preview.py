@@ -12,8 +12,6 @@ from clusters.connection.services.scheduler_config import (
     domain_warnings,
     guarantees_on,
     kind_warnings,
-    shard_forecast_warnings,
-    shard_settings_warnings,
     unserved_because,
 )
 from clusters.flavours.registry import flavour_for
@@ -58,11 +56,10 @@ from workloads.forecast.selectors.placement_validation import (
     check_gang_capacity,
     check_kind_scheduled,
     check_placement,
-    configured_so,
     missing_on_nodes,
     no_controller_of,
 )
-from workloads.forecast.selectors.pod_groups import PodGroupRequest, groups_of
+from workloads.forecast.selectors.pod_groups import Above, PodGroupRequest, candidate_request, groups_above, groups_of
 from workloads.forecast.selectors.pool_selection import (
     QuotaHold,
     check_kind_served,
@@ -82,6 +79,7 @@ from workloads.forecast.selectors.runtime_rules import (
 from workloads.forecast.selectors.snapshot import ObservedCluster, observed_cluster
 from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget, until_out_of_time
 from workloads.forecast.selectors.uncertainties import (
+    configuration_doubts,
     outcome_warnings,
     overtaken,
     rivals,
@@ -115,6 +113,7 @@ class _Stage:
     project: Project
     actor: Actor
     now: datetime
+    above: tuple[PodGroup, ...]
     when: str = AT_ONCE
 
     @property
@@ -162,8 +161,10 @@ class _Stage:
         )
 
 
-def forecast(*, spec: WorkloadSpec, project: Project, actor: Actor) -> Forecast:
+def forecast(*, spec: WorkloadSpec, project: Project, actor: Actor, above: Above = ()) -> Forecast:
     """What would happen now. Refused (as submission would) where priority or pool cannot be resolved.
+
+    `above`: what is previewed before it, which counts as submitted where `counts_above` says so.
 
     1. resolve, and check what can never come true: that is the verdict `refused`, with the numbers
     2. run one cycle of the cluster's scheduler model with this workload beside everything observed
@@ -171,7 +172,8 @@ def forecast(*, spec: WorkloadSpec, project: Project, actor: Actor) -> Forecast:
     """
     require(actor, Permission.SUBMIT, project=project)
     project = with_current_cluster(project)
-    stage = _Stage(spec, resolve_for(spec, project), project, actor, timezone.now())
+    now = timezone.now()
+    stage = _Stage(spec, resolve_for(spec, project), project, actor, now, tuple(groups_above(above, project, now)))
     check_kind_served(spec, project)
     check_kind_scheduled(spec, project)
     check_placement(spec, project)
@@ -208,6 +210,8 @@ def _refused_forecast(stage: _Stage, pools: list[NodePool], refusal: RungError) 
 def _foreseen(stage: _Stage, pools: Sequence[NodePool]) -> Forecast:
     """In the first of its pools; where that one does not let it start, in the next one that does."""
     observed = observed_cluster(stage.project.cluster)
+    if stage.above:
+        observed = replace(observed, snapshot=observed.snapshot.with_groups(stage.above))
     snapshot = observed.snapshot
     first, outcome = pools[0], _outcome(stage, pools[0], snapshot)
     if not (outcome.starting or _may_start(stage, first, snapshot, outcome)):  # what has a node is tried nowhere else
@@ -315,15 +319,9 @@ def _deferred_forecast(stage: _Stage, pool: NodePool, snapshot: Snapshot, hold: 
 
 
 def _doubts(stage: _Stage, pool: NodePool, observed: ObservedCluster, outcome: Outcome) -> Iterator[Doubt]:
-    cluster, candidates, snapshot = stage.project.cluster, _candidates(stage, pool), observed.snapshot
+    candidates, snapshot = _candidates(stage, pool), observed.snapshot
     yield from rivals(pool, stage.actor, snapshot, candidates, outcome)
-    for each in configured_so(cluster, outcome):
-        yield doubt(DoubtCode.SCHEDULER_CONFIGURATION, each)
-    if outcome.kind is not OutcomeKind.PLACED:
-        for each in shard_settings_warnings(cluster, pool.name):
-            yield doubt(DoubtCode.SCHEDULER_CONFIGURATION, each)
-    for each in shard_forecast_warnings(cluster, pool.name):
-        yield doubt(DoubtCode.SCHEDULER_SHARED, each)
+    yield from configuration_doubts(pool, outcome)
     yield from uncertainties(pool, stage.actor, observed, candidates, outcome)
     yield from unmodelled(ForecastSubject(stage.spec, stage.project, pool, snapshot, candidates, outcome))
 
@@ -333,16 +331,7 @@ def _candidates(stage: _Stage, pool: NodePool) -> tuple[PodGroup, ...]:
 
 
 def _wanted(stage: _Stage, pool: NodePool) -> PodGroupRequest:
-    return PodGroupRequest(
-        name="candidate",
-        spec=stage.spec,
-        project=stage.project,
-        pool=pool,
-        value=stage.effective.priority.value,
-        preemption_policy=stage.effective.priority.preemption_policy,
-        preemptibility=stage.effective.preemptibility,
-        created=stage.now,
-    )
+    return candidate_request(stage.spec, stage.effective, stage.project, pool, stage.now)
 
 
 def _sentence(

@@ -6,19 +6,21 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from clusters.connection.services.scheduler_config import shard_forecast_warnings, shard_settings_warnings
 from clusters.flavours.registry import flavour_for
 from clusters.inventory.models import NodePool
 from portal.kit.pages.formatting import duration_text
 from portal.kit.security.actors import Actor
 from scheduling.forecast.cycle import WITHOUT_NOMINATION, Flavour, cycle, preview
-from scheduling.model.decisions import Evict, Outcome, Start
+from scheduling.model.decisions import Evict, Outcome, OutcomeKind, Start
 from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import Pod, PodGroup, Snapshot
 from tenants.access.selectors import access_for, visible_among
 from workloads.forecast.rules.forecast import absent_sentence, instead_sentence, overtaken_sentence, turning_sentence
 from workloads.forecast.rules.messages import Doubt, DoubtCode, doubt
 from workloads.forecast.selectors.observed_groups import workload_of
-from workloads.forecast.selectors.pod_groups import WaitingWorkload, waiting_workload
+from workloads.forecast.selectors.placement_validation import configured_so
+from workloads.forecast.selectors.pod_groups import ABOVE, ABOVE_IN_FILE, WaitingWorkload, waiting_workload
 from workloads.forecast.selectors.snapshot import ObservedCluster
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.selectors.workloads import workload_ids
@@ -63,6 +65,17 @@ MOST_FIRST: Final = 8
 """Of so many victims it is tried what follows if one is the first to leave."""
 Others = Mapping[str, WaitingWorkload]
 """By id."""
+
+
+def configuration_doubts(pool: NodePool, outcome: Outcome) -> Iterator[Doubt]:
+    """What the scheduler's own settings change that the model does not take from them."""
+    for each in configured_so(pool.cluster, outcome):
+        yield doubt(DoubtCode.SCHEDULER_CONFIGURATION, each)
+    if outcome.kind is not OutcomeKind.PLACED:
+        for each in shard_settings_warnings(pool.cluster, pool.name):
+            yield doubt(DoubtCode.SCHEDULER_CONFIGURATION, each)
+    for each in shard_forecast_warnings(pool.cluster, pool.name):
+        yield doubt(DoubtCode.SCHEDULER_SHARED, each)
 
 
 def snapshot_age_doubts(observed: datetime | None, now: datetime) -> Iterator[Doubt]:
@@ -245,7 +258,9 @@ def _known(groups: Collection[str], actor: Actor) -> list[str]:
     ids = workload_ids({workload_of(each) for each in groups})
     rows = Workload.objects.filter(pk__in=ids, project__in=access_for(actor).projects()).order_by("name")
     names = list(rows.values_list("name", flat=True))
-    if more := len({workload_of(each) or each for each in groups}) - len(names):
+    owners = {workload_of(each) or each for each in groups}
+    names += [ABOVE_IN_FILE for each in owners if each.startswith(ABOVE)]
+    if more := len(owners) - len(names):
         names.append(f"{more} workload{'' if more == 1 else 's'} of others")
     return names
 
