@@ -105,6 +105,17 @@ def test_a_submission_shows_what_the_model_expected_before_it(signed_in: Rung) -
     assert not {"forecast", "preview"} & plain.keys()
 
 
+def test_several_forecasts_are_said_once_to_be_made_alone(signed_in: Rung) -> None:
+    alone = "Each document is previewed alone, as if the others were not submitted. Together they may not all start."
+    two = f"{job('one')}---\n{job('two')}"
+    for command in (("explain", "-"), ("submit", "-f", "-", "--dry-run"), ("submit", "-f", "-")):
+        ended = signed_in(*command, stdin=two)
+        assert " ".join(ended.out.split()).count(alone) == 1, command
+        assert alone not in signed_in("explain", "-", stdin=job("three")).out
+    data = signed_in("explain", "-", "-o", "json", stdin=two)
+    assert (len(data.data), data.err) == (2, f"{alone}\n")
+
+
 def test_a_repeated_submission_shows_no_preview_of_another_one(signed_in: Rung) -> None:
     asked = ("submit", "once", "-i", "docker.io/a/b:1", "--idempotency-key", "build-18")
     assert "Preview before" in signed_in(*asked).out

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rung_cli.output.formats import Columns, Format, Output, TableColumn
+from rung_cli.output.stderr import note
 from rung_cli.output.units import amount, gpu_time, gpus
 
 COLOURS: Final[Mapping[str, str]] = {
@@ -17,6 +18,7 @@ COLOURS: Final[Mapping[str, str]] = {
 BEGINNINGS: Final[Mapping[str, str]] = {"refused": "Never as requested", "unknown": "No forecast"}
 PREVIEW: Final = "preview"
 """Key of a forecast that was made before the submission whose answer it is part of."""
+ALONE: Final = "Each document is previewed alone, as if the others were not submitted. Together they may not all start."
 VICTIMS: Final[Columns] = (
     TableColumn("  EVICTED", lambda row: f"  {row['name']}"),
     TableColumn("PROJECT", lambda row: row["projectName"]),
@@ -38,6 +40,16 @@ def show_submitted(out: Output, answers: Sequence[Mapping[str, Any]], *, project
                 out.line()
             out.line(f"{'Would submit' if dry_run else 'Submitted'} {project}/{name_in(each)}", style="bold")
             _show_values(out, each)
+    _note_alone(out, [each for each in answers if each.get("forecast") or each.get(PREVIEW)])
+
+
+def _note_alone(out: Output, previews: Sequence[Mapping[str, Any]]) -> None:
+    """Once for several forecasts: each is the answer to a request of its own."""
+    if len(previews) > 1 and out.format is Format.TABLE:
+        out.line()
+        out.line(ALONE, style="yellow")
+    elif len(previews) > 1 and out.format is not Format.NAME:
+        note(ALONE)
 
 
 def with_preview(answer: Mapping[str, Any], dry_run: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -172,6 +184,7 @@ def show_explained(out: Output, found: Sequence[tuple[str, Mapping[str, Any]]]) 
             if place:
                 out.line()
             _show_explanation(out, where, each)
+    _note_alone(out, answers)
 
 
 def _show_explanation(out: Output, where: str, found: Mapping[str, Any]) -> None:

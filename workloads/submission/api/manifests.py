@@ -265,7 +265,8 @@ class Explain(ManifestRoute):
         "explain_workload",
         "Explain a manifest without submitting it",
         ExplanationSchema,
-        description="Beyond Run:ai. Returns effective values with sources, ignored values and a forecast.",
+        description="Beyond Run:ai. Returns effective values with sources, ignored values and a forecast: of this "
+        "manifest alone, as if no other one were submitted with it.",
         request=WorkloadCreate,
     )
     def post(self, request: Request) -> Response:
