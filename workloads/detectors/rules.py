@@ -40,7 +40,7 @@ IDLE_WHILE_OTHERS_WAIT, IDLE_ALWAYS = timedelta(hours=1), timedelta(hours=8)
 
 SHORT_OF_ROOM: Final = frozenset(
     {"", "NoRoom", "Unschedulable", "NoDomain", "PreemptionNever", "WaitingForQuota", "Queued", "HandedOver"}
-    | {"Preempted", "Reclaimed", "Evicted", "PreemptionByScheduler", "LargerThanDeserved"}
+    | {"Preempted", "Reclaimed", "Evicted", "PreemptionByScheduler", "LargerThanDeserved", "NextPool"}
 )
 """Reasons of a workload that would start if there were room. Any other reason is its own: a quota, an image, a hold."""
 

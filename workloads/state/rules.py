@@ -26,6 +26,7 @@ NO_CONTROLLER: Final = "NoController"  # the reason of what nothing in its clust
 HELD_BACK: Final = "HeldBack"  # not handed over yet: it would evict workloads inside their minimum runtime
 HELD_FOR_QUOTA: Final = "HeldForQuota"  # the same, since non-preemptible work would exceed its pool's deserved quota
 HELD: Final = (HELD_BACK, HELD_FOR_QUOTA)
+NEXT_POOL: Final = "NextPool"  # it was moved to another of its node pools, whose scheduler has not said anything yet
 
 REFUSED_PODS: Final = frozenset(
     {"OverLimit", "NonPreemptibleOverQuota", "OverPriorityCap", "ExceededQuota", "FailedCreate"}

@@ -14,7 +14,7 @@ from clusters.ports.flavour import PodStatusReason
 from scheduling.model.reasons import Reason
 from workloads.forecast.rules.reasons import CODES, sentence, short
 from workloads.preemption.services import POD_DELETED, POD_FAILED
-from workloads.state.rules import HELD, NO_CONTROLLER, REFUSED_PODS
+from workloads.state.rules import HELD, NEXT_POOL, NO_CONTROLLER, REFUSED_PODS
 
 FOLDER = Path(flavours.__file__).parent
 NAMES = {"project.5.h100": "project llm-team", "project.5": "project llm-team"}
@@ -79,7 +79,7 @@ def emitted() -> Iterator[str]:
 
 def test_every_code_that_can_be_given_has_words() -> None:
     codes = {*map(str, Reason), *emitted(), *REFUSED_PODS, *OF_PODS, *OF_DISRUPTIONS, *OF_NODES, *OF_JOBS}
-    codes |= {*HELD, NO_CONTROLLER, POD_DELETED, POD_FAILED, "HandedOver", "BetweenRuns", "Moved"}
+    codes |= {*HELD, NO_CONTROLLER, NEXT_POOL, POD_DELETED, POD_FAILED, "HandedOver", "BetweenRuns", "Moved"}
     assert {"WaitingForQuota", "PreemptionPending", "Misconfigured", "NoMatchingFlavor", "OverPriorityCap"} <= codes
     assert codes - set(CODES) == set()
     assert all(words.short and words.short != code for code, words in CODES.items())

@@ -184,6 +184,21 @@ def test_a_pool_that_rung_does_not_try_is_an_alternative(lab: Pools, admin: User
     assert expected_move(fresh(workload)) is None
 
 
+def test_a_move_takes_back_what_was_said_of_the_pool_that_it_leaves(lab: Pools) -> None:
+    team = lab.team(deserved=16)
+    full(lab, team, "h100")
+    workload = lab.submit(team, "second", gpus=8, node_pools=BOTH)
+    lab.settle()
+    assert fresh(workload).phase_reason == "Unschedulable"
+    lab.waits(workload, 40)
+    assert try_next_pools() == 1
+    said = ("NextPool", "Moved from h100 to a100: it starts there now.")
+    lab.look()  # its pod in h100 is still there
+    assert (fresh(workload).phase_reason, fresh(workload).phase_message) == said
+    lab.settle(rounds=1)
+    assert (fresh(workload).phase_reason, fresh(workload).phase_message) == said
+
+
 def test_it_stays_where_it_is_while_no_other_pool_lets_it_start(lab: Pools) -> None:
     team = lab.team(deserved=16)
     full(lab, team, "h100")

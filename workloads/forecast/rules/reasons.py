@@ -100,6 +100,7 @@ CODES: Final[Mapping[str, ReasonText]] = {
     "HeldForQuota": ReasonText("deferred: the deserved quota of its node pool is in use"),
     "NoController": ReasonText("no controller for its kind"),
     "HandedOver": ReasonText("queued in the cluster"),
+    "NextPool": ReasonText("moved to its next node pool"),
     "PodFailed": ReasonText("a pod failed"),
     "PodDeleted": ReasonText("its pod was deleted"),
     # of kubelets

@@ -43,7 +43,16 @@ from workloads.preemption.services import (
     record_evictions,
 )
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
-from workloads.state.rules import ENDED, HOLDING, NO_CONTROLLER, REFUSED_PODS, WAITING, PodCounts, next_phase
+from workloads.state.rules import (
+    ENDED,
+    HOLDING,
+    NEXT_POOL,
+    NO_CONTROLLER,
+    REFUSED_PODS,
+    WAITING,
+    PodCounts,
+    next_phase,
+)
 from workloads.state.selectors.usage import is_over_quota
 from workloads.state.selectors.workloads import workload_ids
 from workloads.state.services import move, note, notify_apply
@@ -166,8 +175,13 @@ def _advance(
     reading = in_words(workload, _reading(workload, pods, job, observation.readings)) if waits else PodStatusReason()
     if following != workload.phase:
         _move(workload, following, pods, job, reading, observation.at)
-    elif following in WAITING and reading.reason and (pods or not is_deferred(workload)):
+    elif following in WAITING and reading.reason and (pods or not is_deferred(workload)) and not _moves(workload):
         keep_reason(workload, reading, observation.at)
+
+
+def _moves(workload: Workload) -> bool:
+    """What is on the cluster is still its object in the node pool that it leaves."""
+    return workload.phase_reason == NEXT_POOL and workload.applied_generation != workload.generation
 
 
 def _reading(

@@ -35,7 +35,7 @@ from workloads.forecast.selectors.snapshot import snapshot_after, snapshot_of
 from workloads.forecast.selectors.start_estimate import HOW, elsewhere, outcome_in, starts_here, without
 from workloads.forecast.selectors.time_budget import time_budget
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
-from workloads.state.rules import ENDED, HELD, HOLDING
+from workloads.state.rules import ENDED, HELD, HOLDING, NEXT_POOL
 from workloads.state.selectors.workloads import named_object, workload_ids
 from workloads.state.services import note, notify_apply
 
@@ -100,6 +100,8 @@ def _move(workload: Workload, here: Outcome, pool: NodePool, there: Outcome, *, 
         "attempts": 0,
         "refusals": 0,
         "apply_error": "",
+        "updated_at": now,
+        **_new_reason(workload, left, pool, there),
     }
     with transaction.atomic():
         placed = Workload.objects.filter(
@@ -110,9 +112,17 @@ def _move(workload: Workload, here: Outcome, pool: NodePool, there: Outcome, *, 
         workload.pool_name, workload.generation = pool.name, workload.generation + 1
         message = f"After {waited} in {left}, where it {why}, it moves to {pool.name}: {HOW[there.kind]}."
         detail = {"from": left, "to": pool.name, "because": _because(workload, here)}
-        note(workload=workload, at=now, type_=EventType.SCHEDULING, reason="NextPool", message=message, detail=detail)
+        note(workload=workload, at=now, type_=EventType.SCHEDULING, reason=NEXT_POOL, message=message, detail=detail)
         notify_apply(workload.project.cluster_id)
     return True
+
+
+def _new_reason(workload: Workload, left: str, pool: NodePool, there: Outcome) -> dict[str, str]:
+    """Instead of what was said of the nodes and queues of the pool that it leaves. What is held back stays so until it
+    is handed over.
+    """
+    message = f"Moved from {left} to {pool.name}: {HOW[there.kind]}."
+    return {"phase_message": message} | ({} if workload.phase_reason in HELD else {"phase_reason": NEXT_POOL})
 
 
 def _because(workload: Workload, here: Outcome) -> str:
