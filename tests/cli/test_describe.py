@@ -115,6 +115,32 @@ def test_one_workload_by_name_by_project_and_name_or_by_id(signed_in: Rung, runn
     assert "Running" in signed_in("events", "finetune").out
 
 
+def test_one_that_waits_says_why_now_and_what_its_scheduler_said_when(
+    signed_in: Rung, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = account_of("admin", Role.PLATFORM_ADMIN)
+    monkeypatch.setenv("RUNG_CLIENT_ID", admin.client_id)
+    monkeypatch.setenv("RUNG_CLIENT_SECRET", admin.secret)
+    lab = Lab(name="queues")
+    team = lab.project("queued")
+    lab.submit(team, "ahead", gpus=8)
+    lab.settle()
+    workload = lab.submit(team, "mine", gpus=8)
+    lab.settle()
+    said = "No node fits it: 10 node(s) didn't have enough resources: GPUs."
+    old = timezone.now() - timedelta(minutes=30, seconds=5)
+    Workload.objects.filter(pk=workload.pk).update(phase_message=said)
+    WorkloadEvent.objects.create(workload=workload, at=old, type=EventType.SCHEDULING, message=said)
+    out = " ".join(signed_in("describe", "queued/mine").out.split())
+    now, _, then = out.partition("Scheduler's last message (30 min ago): ")
+    assert "needs 8 GPUs in h100; 0 GPUs free" in now
+    assert then.startswith(said)
+    assert said not in now
+    waiting = signed_in("describe", "queued/mine", "-o", "json").data["waiting"]
+    assert waiting["schedulerMessage"] == said
+    assert waiting["schedulerMessageAt"] == old.isoformat().replace("+00:00", "Z")
+
+
 def test_a_terminating_pod_is_not_called_running(signed_in: Rung, running: Workload) -> None:
     until = timezone.now() + timedelta(seconds=30)
     ObservedPod.objects.filter(owner_id=str(running.pk)).update(deletion_at=until)

@@ -279,6 +279,11 @@ class WaitingSchema(serializers.Serializer[Any]):
 
     sentence = serializers.CharField(allow_blank=True, help_text="Why it waits; empty: it does not.")
     reason = serializers.CharField(allow_blank=True)
+    schedulerMessage = serializers.CharField(
+        allow_blank=True,
+        help_text="What the scheduler reported last, if the sentence is the model's; empty: the sentence is from it.",
+    )
+    schedulerMessageAt = serializers.DateTimeField(allow_null=True, help_text="Since when it has reported that.")
     nodePool = serializers.CharField(allow_blank=True)
     projectQueue = QueueRankSchema(allow_null=True, help_text="Among what waits in its project's queue of the pool.")
     poolQueue = QueueRankSchema(

@@ -1,6 +1,7 @@
 """`list`, `describe`, `events`: what there is, and why it is so."""
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
@@ -292,7 +293,7 @@ def _status(found: Mapping[str, Any]) -> list[tuple[str, object]]:
     why = [each["userMessage"] for each in found.get("pendingSchedulingMessages") or []]
     return [
         ("Phase", f"{found['phase']} since {clock(found['phaseUpdatedAt'])}"),
-        ("Why", "\n".join(why) or found["phaseMessage"]),
+        ("Why", _waits_because(found["waiting"] or {}) or "\n".join(why) or found["phaseMessage"]),
         ("Type", f"{found['type']} ({found['category']})" if found["category"] else found["type"]),
         ("Department", found["departmentName"]),
         ("Submitted", f"{clock(found['createdAt'])} by {found['submittedBy']}"),
@@ -301,6 +302,13 @@ def _status(found: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("Sync", sync["status"] + (f": {sync['message']}" if sync["message"] else "")),
         ("Id", found["id"]),
     ]
+
+
+def _waits_because(waiting: Mapping[str, Any]) -> str:
+    """The sentence of its page; below it what the scheduler reported last, with its age."""
+    said, at = waiting.get("schedulerMessage"), moment(waiting.get("schedulerMessageAt"))
+    since = f" ({span((datetime.now(UTC) - at).total_seconds())} ago)" if at else ""
+    return "\n".join(filter(None, (waiting.get("sentence"), said and f"Scheduler's last message{since}: {said}")))
 
 
 def _values(found: Mapping[str, Any]) -> list[tuple[str, object]]:

@@ -1,5 +1,6 @@
 """Home: what needs me, my newest work, and nobody else's."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -12,7 +13,7 @@ from tenants.access.models import User
 from tenants.organisation.models import Project
 from tests.factories.workloads import QuotaRequestFactory, WorkloadFactory
 from workloads.preemption.models import PreemptionRecord
-from workloads.state.models import Phase
+from workloads.state.models import EventType, Phase, Workload
 
 pytestmark = pytest.mark.django_db
 Clients = Callable[[User], Client]
@@ -45,6 +46,25 @@ def test_what_needs_me_is_named(
     since = timezone.now() - timedelta(minutes=int(str(row.pop("age", 0))))
     WorkloadFactory(name="one", phase_at=since, **mine, **row)
     assert needs(client_of(alice)) == ({"one": why} if why else {})
+
+
+def test_what_the_scheduler_said_has_its_age_and_leads_to_why_it_waits_now(
+    client_of: Clients, alice: User, mine: dict[str, object]
+) -> None:
+    now = timezone.now()
+    said = "No node fits it: 10 node(s) didn't have enough resources: GPUs."
+    since = now - timedelta(minutes=40)
+    row = WorkloadFactory(name="one", phase_at=since, phase_message=said, **mine)
+    row.timeline.create(at=now - timedelta(minutes=12), type=EventType.SCHEDULING, message=said)
+    page = " ".join(client_of(alice).get("/").content.decode().split())
+    told = page[page.index("Long wait") :]
+    assert re.search(r'12 min ago</time>: No node fits it: .* <a href="(.+?)">Why it waits now</a>', told)[1] == (
+        f"/workloads/{row.pk}/"
+    )
+    later = "No node fits it: 9 node(s) didn't have enough resources: GPUs."
+    Workload.objects.filter(pk=row.pk).update(phase_message=later, updated_at=now - timedelta(minutes=7))
+    page = " ".join(client_of(alice).get("/").content.decode().split())
+    assert "7 min ago</time>: No node fits it: 9" in page, "the same reason with other numbers is no new entry"
 
 
 def test_somebody_elses_wait_is_theirs(client_of: Clients, bob: User, mine: dict[str, object]) -> None:

@@ -36,7 +36,7 @@ from workloads.forecast.selectors.snapshot import observed_cluster
 from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import HELD, NO_CONTROLLER, REFUSED_PODS, WAITING
-from workloads.state.selectors.workloads import visible_workloads
+from workloads.state.selectors.workloads import REPORTED_AT, visible_workloads
 
 FRESH: Final = timedelta(minutes=2)
 """An older answer is of another queue: those before it may have been let go since."""
@@ -89,6 +89,8 @@ class Headline:
     numbers: Mapping[str, str] = field(default_factory=dict)
     observed_at: datetime | None = None
     simulated: bool = False
+    reported: str = ""
+    """Beside a sentence of the model: what the scheduler reported last, which may be old."""
 
     @property
     def short_of_quota(self) -> bool:
@@ -156,7 +158,13 @@ def _headline(
         numbers=numbers or {},
         observed_at=cluster.observed_at,
         simulated=cluster.is_simulated,
+        reported=workload.phase_message if source == "model" else "",
     )
+
+
+def reported_at(workload: Workload) -> datetime | None:
+    """When what the scheduler reported last was new."""
+    return Workload.objects.filter(pk=workload.pk).values_list(REPORTED_AT, flat=True).first()
 
 
 def _by_scheduler(workload: Workload, *more: str) -> Headline:

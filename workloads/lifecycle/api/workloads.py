@@ -22,6 +22,7 @@ from portal.kit.api.lists import (
     ordering,
     part_of,
 )
+from portal.kit.api.parsers import rfc3339
 from portal.kit.api.routes import Route, RoutePermission, count_route
 from portal.kit.api.serializers import FILTERS, operation, validated_body
 from portal.kit.errors import RungError
@@ -39,7 +40,14 @@ from tenants.access.selectors import (
 from workloads.dictionary.models import Category, Priority, WorkloadType
 from workloads.forecast.selectors.accuracy import CALIBRATION_WEEKS, start_calibration
 from workloads.forecast.selectors.alternatives import waiting_alternatives
-from workloads.forecast.selectors.waiting import holders, pool_rank, project_names, queue_rank, why_waiting
+from workloads.forecast.selectors.waiting import (
+    holders,
+    pool_rank,
+    project_names,
+    queue_rank,
+    reported_at,
+    why_waiting,
+)
 from workloads.forecast.serializers import (
     AlternativesSchema,
     WaitingSchema,
@@ -129,7 +137,7 @@ class WorkloadDetail(Route):
 
 
 def _why_pending(workload: Workload) -> list[dict[str, str]] | None:
-    """As their model has it: for the two reasons that it knows. Every other reason is in `phaseMessage`."""
+    """As their model has it: for the two reasons that it knows. Of every other one `/waiting` has the sentence."""
     headline = why_waiting(workload) if workload.phase_reason in PENDING_REASONS else None
     if headline is None:
         return None
@@ -173,12 +181,14 @@ class WorkloadWaiting(Route):
         actor = actor_of(request)
         workload = workload_or_404(actor, workload_id)
         cluster, headline = workload.project.cluster, why_waiting(workload)
-        found = shown_estimate(workload)
+        found, reported = shown_estimate(workload), headline.reported if headline else ""
         calibration = start_calibration(cluster, weeks=CALIBRATION_WEEKS).sentence
         return Response(
             {
                 "sentence": headline.sentence if headline else "",
                 "reason": headline.reason if headline else "",
+                "schedulerMessage": reported,
+                "schedulerMessageAt": rfc3339(reported_at(workload)) if reported else None,
                 "nodePool": workload.pool_name,
                 "projectQueue": rank_json(queue_rank(workload)),
                 "poolQueue": rank_json(pool_rank(workload)),

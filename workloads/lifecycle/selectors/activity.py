@@ -6,7 +6,7 @@ as it refreshes itself: the reason is the scheduler's own; the workload's page r
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -34,6 +34,7 @@ from workloads.preemption.selectors import decisions_among
 from workloads.quota_requests.models import QuotaRequest, QuotaRequestState
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import NO_CONTROLLER, WAITING
+from workloads.state.selectors.workloads import REPORTED_AT
 
 EVICTIONS: Final = 25
 """Records on a page of evictions."""
@@ -205,11 +206,12 @@ ALERTED_PHASES: Final = (Phase.PENDING, Phase.CREATING, Phase.INITIALIZING, Phas
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One workload, why it is listed, and the sentence that explains its state."""
+    """One workload, why it is listed, and the last message about it. at: of what its scheduler reported, since when."""
 
     workload: Workload
     why: str
     sentence: str
+    at: datetime | None = None
 
 
 def alerts_for(rows: QuerySet[Workload]) -> list[Alert]:
@@ -218,12 +220,16 @@ def alerts_for(rows: QuerySet[Workload]) -> list[Alert]:
     long_ago = timezone.now() - LONG_WAIT
     unanswered = Q(phase_reason=NO_CONTROLLER)
     chosen = wanted.filter(Q(preempted_count__gt=0) | Q(phase_at__lte=long_ago) | ~Q(apply_error="") | unanswered)
-    return list(_needs(chosen.order_by("phase_at", "id")[:MOST_ALERTS]))
+    rows = chosen.annotate(reported_at=REPORTED_AT).order_by("phase_at", "id")
+    return list(_needs(rows[:MOST_ALERTS]))
 
 
-def _needs(rows: QuerySet[Workload]) -> Iterator[Alert]:
+def _needs(rows: Iterable[Any]) -> Iterator[Alert]:
     for workload in rows:
-        yield Alert(workload, _why(workload), workload.apply_error or workload.phase_message)
+        if workload.apply_error or not workload.phase_message:
+            yield Alert(workload, _why(workload), workload.apply_error)
+        else:
+            yield Alert(workload, _why(workload), workload.phase_message, workload.reported_at)
 
 
 def _why(workload: Workload) -> str:

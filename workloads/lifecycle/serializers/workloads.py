@@ -35,7 +35,10 @@ class WorkloadSchema(serializers.Serializer[Any]):
     waitingReason = serializers.CharField(
         allow_null=True, help_text="Why the workload waits: Unschedulable, WaitingForQuota, OverLimit, …"
     )
-    phaseMessage = serializers.CharField(allow_blank=True)
+    phaseMessage = serializers.CharField(
+        allow_blank=True,
+        help_text="Of a waiting workload the scheduler's last message, which may be old. See also `/waiting`.",
+    )
     category = serializers.CharField(allow_blank=True)
     priorityClassName = serializers.CharField()
     priority = serializers.IntegerField()

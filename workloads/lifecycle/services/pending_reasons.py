@@ -26,7 +26,7 @@ def keep_reason(workload: Workload, reading: PodStatusReason, at: datetime) -> N
     if (workload.phase_reason, workload.phase_message) == (reading.reason[:64], reading.message):
         return
     changed = workload.phase_reason != reading.reason[:64]
-    values = {"phase_reason": reading.reason[:64], "phase_message": reading.message}
+    values = {"phase_reason": reading.reason[:64], "phase_message": reading.message, "updated_at": at}
     if Workload.objects.filter(pk=workload.pk, phase=workload.phase).update(**values) == 1 and changed:
         note(
             workload=workload,

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from clusters.connection.services.gateways import gateway_for
@@ -126,6 +127,17 @@ def failure_of(workload: Workload) -> ApplyFailure | None:
     ends = workload.timeline.filter(type=EventType.PHASE, phase=Phase.FAILED).order_by("-at", "-pk")
     pointer = next((str(end.detail.get("pointer") or "") for end in ends[:1]), "")
     return ApplyFailure(workload.apply_error, pointer)
+
+
+REPORTED_AT: Final = Coalesce(
+    Subquery(
+        WorkloadEvent.objects.filter(workload=OuterRef("pk"), message=OuterRef("phase_message"))
+        .order_by("-at")
+        .values("at")[:1]
+    ),
+    "updated_at",
+)
+"""When the message of its phase was reported: the timeline has those with a new reason, only the row has later ones."""
 
 
 def object_name(workload: Workload) -> str:
