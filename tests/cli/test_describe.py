@@ -115,6 +115,20 @@ def test_one_workload_by_name_by_project_and_name_or_by_id(signed_in: Rung, runn
     assert "Running" in signed_in("events", "finetune").out
 
 
+def test_a_history_that_is_cut_says_of_how_many_entries(signed_in: Rung, running: Workload) -> None:
+    assert "entries" not in signed_in("describe", "finetune").out
+    for number in range(6):
+        at = running.created_at + timedelta(seconds=number)
+        WorkloadEvent.objects.create(workload=running, at=at, type=EventType.SCHEDULING, message=f"step {number}")
+    out = signed_in("describe", "finetune").out
+    assert out.endswith("Latest 5 of 7 entries. For more, run: rung events llm-team/finetune\n")
+    assert ("step 5" in out, "step 0" in out) == (True, False)
+    WorkloadEvent.objects.bulk_create(
+        WorkloadEvent(workload=running, at=running.created_at, type=EventType.SCHEDULING) for _ in range(50)
+    )
+    assert "Latest 5 of 50+ entries." in signed_in("describe", "finetune").out
+
+
 def test_one_that_waits_says_why_now_and_what_its_scheduler_said_when(
     signed_in: Rung, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,13 +182,15 @@ def describe(ctx: typer.Context, name: WorkloadName, *, project: ProjectFlag = "
     submitted = held.api.get(f"v2/workloads/{found['id']}")
     state = held.api.get(path)
     pending = state["phase"] == "Pending"
+    happened = held.api.get(f"{path}/history", limit=FEW)
     whole = {
         **state,
         "submitted": submitted["workload"],
         "syncInfo": submitted["syncInfo"],
         "cautions": submitted["cautions"],
         "pods": held.api.get(f"{path}/pods", limit=50)["pods"],
-        "history": held.api.get(f"{path}/history", limit=LATEST)["records"],
+        "history": happened["records"][:LATEST],
+        "historyEntries": f"{len(happened['records'])}{'+' if happened.get('next') else ''}",
         "alternatives": held.api.get(f"{path}/alternatives")["alternatives"] if pending else [],
         "waiting": held.api.get(f"{path}/waiting") if pending else None,
     }
@@ -264,6 +266,9 @@ def _describe(out: Output, found: Mapping[str, Any]) -> None:
     if found["history"]:
         out.line()
         out.table([_record(each) for each in reversed(found["history"])], EVENTS)
+        if found["historyEntries"] != str(len(found["history"])):
+            name = f"{found['projectName']}/{found['name']}"
+            out.line(f"Latest {LATEST} of {found['historyEntries']} entries. For more, run: rung events {name}")
 
 
 def _waiting(out: Output, found: Mapping[str, Any]) -> None:
