@@ -55,6 +55,16 @@ def test_a_plan_of_a_priority_names_who_can_evict_whom_on_each_cluster(admin: Ru
     assert lines[lines.index(last) + 1] == "  no pair of priorities changes"
 
 
+def test_a_plan_of_a_scheduler_names_the_pairs_that_evict_other_workloads(admin: Rung, llm_team: Project) -> None:
+    plan = plan_change(kind="scheduler", change={"cluster": "lab", "flavour": "kueue"}, actor=SYSTEM)
+    lines = admin("plan", "show", str(plan.pk)).out.splitlines()
+    (first,) = (line for line in lines if line.startswith("Evictions on lab (Kueue):"))
+    reach = "within one queue, preemptible workloads only -> within one queue, including non-preemptible workloads."
+    assert reach in first
+    assert "  low can now evict non-preemptible workloads, too, of very-low" in lines
+    assert "  no pair of priorities changes" not in lines
+
+
 def test_a_discarded_plan_is_not_applied(admin: Rung, plan: Plan) -> None:
     assert "Nothing was changed" in admin("plan", "discard", str(plan.pk)).out
     refused = admin("plan", "apply", str(plan.pk), "--yes")

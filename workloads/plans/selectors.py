@@ -256,7 +256,7 @@ def blank_effect() -> Effect:
         "objects": [],
         "workloads": {group: {"count": 0, "examples": []} for group in GROUPS},
         "gpu_hours_at_risk": 0,
-        "victims": {"new": [], "lost": [], "scopes": []},
+        "victims": {"new": [], "lost": [], "changed": [], "scopes": []},
         "reclaims": {"new": 0, "lost": 0, "rows": [], "left_out": 0},
         "types": [],
         "quotas": [],

@@ -12,6 +12,11 @@ from tenants.quotas.serializers import GpuField
 
 _TEXT: Final = serializers.CharField()
 _PAIRS: Final = serializers.ListField(child=serializers.ListField(child=serializers.CharField()))
+_CHANGED_PAIRS: Final = serializers.ListField(
+    child=serializers.ListField(child=serializers.CharField()),
+    required=False,
+    help_text="Evict before and after; only preemptible workloads before, or only those after.",
+)
 _FIELD_CHANGES: Final = serializers.ListField(
     child=serializers.ListField(child=serializers.JSONField(allow_null=True)), help_text="[field, before, after]."
 )
@@ -57,9 +62,10 @@ PlanPrioritySchema = schema(
 )
 PlanCellSchema = schema(
     "PlanCellSchema",
-    "May workloads of the row's priority evict those of this one? + gained, - lost.",
+    "May workloads of the row's priority evict those of this one? + gained, - lost, ~ other workloads than before.",
     whom=_TEXT,
-    evicts=serializers.CharField(allow_blank=True),
+    before=serializers.CharField(required=False, help_text="As `evicts`, before the change."),
+    evicts=serializers.CharField(allow_blank=True, help_text="all, preemptible or none."),
     mark=serializers.CharField(allow_blank=True),
 )
 PlanMatrixRowSchema = schema(
@@ -73,7 +79,8 @@ PlanVictimScopeSchema = schema(
     "PlanVictimScopeSchema",
     "Clusters where evictions are alike.",
     clusters=PlanSchedulerSchema(many=True),
-    reach=_TEXT,
+    reach_before=serializers.CharField(required=False, help_text="How far a higher priority evicts now."),
+    reach=serializers.CharField(help_text="The same after the change."),
     foreign=serializers.CharField(allow_blank=True),
     assumption=serializers.CharField(
         allow_blank=True, required=False, help_text="What is assumed because the scheduler's configuration is unknown."
@@ -83,12 +90,17 @@ PlanVictimScopeSchema = schema(
     rules=serializers.ListField(child=serializers.CharField()),
     new=_PAIRS,
     lost=_PAIRS,
+    changed=_CHANGED_PAIRS,
+    elsewhere=serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="What changes for victims in other projects."
+    ),
 )
 PlanVictimsSchema = schema(
     "PlanVictimsSchema",
-    "Pairs of priorities [who, whom] of which the first may evict the second from now on, or no longer.",
+    "Pairs of priorities [who, whom] of which the first may evict the second from now on, no longer, or otherwise.",
     new=_PAIRS,
     lost=_PAIRS,
+    changed=_CHANGED_PAIRS,
     scopes=PlanVictimScopeSchema(many=True),
 )
 PlanTypeValuesSchema = schema(

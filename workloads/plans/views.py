@@ -94,6 +94,7 @@ QUOTA_LABELS: Final = {
     "memory_weight": _lazy("Over-quota weight of memory"),
     "rank": _lazy("Rank"),
 }
+EVICTS_WORDS: Final = {"all": _lazy("yes"), "preemptible": _lazy("preemptible")}
 STATE_WORDS: Final = {
     "open": _lazy("Open"),
     "expired": _lazy("Expired"),
@@ -134,6 +135,7 @@ def plan_detail(request: HttpRequest, plan_id: UUID) -> HttpResponse:
         "is_open": state == "open",
         "outdated": outdated.message if outdated else "",
         "marks": MARKS,
+        "evicts_words": EVICTS_WORDS,
         "quota_labels": QUOTA_LABELS,
         "recipes": snippets_for(portal_address(request), kind.requests(plan)) if state == "open" else [],
         "rollbacks": plan.rollbacks.all(),

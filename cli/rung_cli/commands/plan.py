@@ -237,14 +237,28 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _eviction_lines(scope: Mapping[str, Any]) -> Iterator[str]:
-    """On the clusters where evictions are alike: how far they go, and which pairs of priorities are new or lost."""
+    """On the clusters where evictions are alike: how far they go, and which pairs of priorities change."""
     where = ", ".join(f"{each['name']} ({each['scheduler']})" for each in scope["clusters"])
     notes = filter(None, (scope["foreign"], scope.get("assumption")))
-    yield " ".join((f"Evictions on {where}: {scope['reach']}.", *notes))
+    before = scope.get("reach_before", scope["reach"])
+    reach = scope["reach"] if before == scope["reach"] else f"{before} -> {scope['reach']}"
+    yield " ".join((f"Evictions on {where}: {reach}.", *notes))
+    yield from (f"  {sentence}" for sentence in scope.get("elsewhere", ()))
     for verb, words in (("new", "can now"), ("lost", "can no longer")):
         yield from (f"  {who} {words} evict {whom}" for who, whom in scope[verb])
-    if not (scope["new"] or scope["lost"]):
+    changed = list(_changed_lines(scope))
+    yield from changed
+    if before == scope["reach"] and not (scope["new"] or scope["lost"] or changed or scope.get("elsewhere")):
         yield "  no pair of priorities changes"
+
+
+def _changed_lines(scope: Mapping[str, Any]) -> Iterator[str]:
+    """Pairs of priorities that evict other workloads than before, a line for each of those that evict."""
+    for row in scope["matrix"]:
+        for kind, words in (("all", "non-preemptible workloads, too, of"), ("preemptible", "only preemptible ones of")):
+            whom = [each["whom"] for each in row["cells"] if (each["mark"], each["evicts"]) == ("~", kind)]
+            if whom:
+                yield f"  {row['who']} can now evict {words} {', '.join(whom)}"
 
 
 def _reclaim_line(each: Mapping[str, Any]) -> tuple[str, str]:

@@ -52,9 +52,15 @@ class MatrixTable:
         return first if alike else None
 
     @property
+    def evicts(self) -> dict[tuple[str, str], Evictable]:
+        """What each (candidate, victim) evicts; only the pairs in which anything is evicted."""
+        cells = (cell for row in self.rows for cell in row)
+        return {(cell.candidate, cell.victim): cell.evicts for cell in cells if cell.evicts is not Evictable.NONE}
+
+    @property
     def pairs(self) -> set[tuple[str, str]]:
         """(candidate, victim) of the cells in which anything is evicted."""
-        return {(cell.candidate, cell.victim) for row in self.rows for cell in row if cell.evicts is not Evictable.NONE}
+        return set(self.evicts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,10 @@ class EvictionMatrix:
     def own(self) -> MatrixTable:
         """Inside a project."""
         return self.tables[0]
+
+    def table_of(self, place: VictimPlace) -> MatrixTable:
+        """Against victims there."""
+        return next(table for table in self.tables if place in table.places)
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -197,21 +207,68 @@ def reach_of(matrix: EvictionMatrix) -> str:
     return f"{place}, {ANY_WORK if Evictable.ALL in found else PREEMPTIBLE}"
 
 
-def difference(before: MatrixTable, after: MatrixTable, priorities: Iterable[DraftEntry]) -> list[dict[str, Any]]:
-    """The table afterwards as rows of `{who, value, cells: [{whom, evicts, mark}]}`; mark: "+" gained, "-" lost, "".
+@dataclass(frozen=True, slots=True)
+class PairChanges:
+    """Pairs (candidate, victim) that evict from now on, no longer, and other workloads than before."""
 
+    new: frozenset[tuple[str, str]]
+    lost: frozenset[tuple[str, str]]
+    other: frozenset[tuple[str, str]]
+
+    @property
+    def any(self) -> bool:
+        """Does any pair change?"""
+        return bool(self.new or self.lost or self.other)
+
+
+def changed_pairs(before: MatrixTable, after: MatrixTable) -> PairChanges:
+    """By what is evicted, not by the rules behind it."""
+    old, new = before.evicts, after.evicts
+    return PairChanges(
+        new=frozenset(new.keys() - old.keys()),
+        lost=frozenset(old.keys() - new.keys()),
+        other=frozenset(pair for pair in old.keys() & new.keys() if old[pair] is not new[pair]),
+    )
+
+
+ELSEWHERE: Final[Mapping[VictimPlace, str]] = {
+    VictimPlace.OVER: "In another project above its deserved quota",
+    VictimPlace.WITHIN: "In another project within its deserved quota",
+}
+
+
+def changes_elsewhere(before: EvictionMatrix, after: EvictionMatrix) -> Iterable[str]:
+    """A sentence for each place outside the project where other pairs evict than before."""
+    for place, words in ELSEWHERE.items():
+        old, new = before.table_of(place), after.table_of(place)
+        changes = changed_pairs(old, new)
+        widened = sum(new.evicts[pair] is Evictable.ALL for pair in changes.other)
+        counts = (
+            (len(changes.new), "gained"),
+            (len(changes.lost), "lost"),
+            (widened, "extended to non-preemptible workloads"),
+            (len(changes.other) - widened, "restricted to preemptible workloads"),
+        )
+        parts = [f"{number} {'pair' if number == 1 else 'pairs'} {what}" for number, what in counts if number]
+        if parts:
+            yield f"{words}: {', '.join(parts)}."
+
+
+def difference(before: MatrixTable, after: MatrixTable, priorities: Iterable[DraftEntry]) -> list[dict[str, Any]]:
+    """The table as rows of `{who, value, cells: [{whom, before, evicts, mark}]}`.
+
+    mark: "+" gained, "-" lost, "~" other workloads than before, "" unchanged.
     priorities: of both dictionaries, in the order of rows and columns. A priority that is gone evicts nothing any more.
     """
-    old, new = before.pairs, after.pairs
-    evicts = {(cell.candidate, cell.victim): str(cell.evicts) for row in after.rows for cell in row}
+    changes, old, new = changed_pairs(before, after), before.evicts, after.evicts
     named = list(priorities)
 
-    def cell(candidate: str, victim: str) -> dict[str, str]:
-        pair = (candidate, victim)
-        mark = "+" if pair in new - old else "-" if pair in old - new else ""
-        return {"whom": victim, "evicts": evicts.get(pair, str(Evictable.NONE)), "mark": mark}
+    def cell(pair: tuple[str, str]) -> dict[str, str]:
+        mark = "+" if pair in changes.new else "-" if pair in changes.lost else "~" if pair in changes.other else ""
+        then, now = (str(table.get(pair, Evictable.NONE)) for table in (old, new))
+        return {"whom": pair[1], "before": then, "evicts": now, "mark": mark}
 
     return [
-        {"who": row.name, "value": row.value, "cells": [cell(row.name, column.name) for column in named]}
+        {"who": row.name, "value": row.value, "cells": [cell((row.name, column.name)) for column in named]}
         for row in named
     ]

@@ -17,7 +17,14 @@ from scheduling.forecast.cycle import Flavour
 from scheduling.forecast.eviction_matrix import EvictionSettings
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
 from workloads.dictionary.rules.drafts import Draft, DraftEntry
-from workloads.dictionary.rules.eviction_matrix import EvictionMatrix, difference, eviction_matrix, reach_of
+from workloads.dictionary.rules.eviction_matrix import (
+    EvictionMatrix,
+    changed_pairs,
+    changes_elsewhere,
+    difference,
+    eviction_matrix,
+    reach_of,
+)
 from workloads.dictionary.rules.resolution import Source
 from workloads.dictionary.selectors import current_draft, current_priority_classes, priority_classes_of
 from workloads.plans.selectors import (
@@ -55,7 +62,7 @@ def victims_of(clusters: Iterable[Cluster], before: Draft, after: Draft) -> dict
             known[settings] = pairs.index(pair)
         alike[known[settings], _foreign(cluster), eviction_assumption(cluster)].append(cluster)
     scopes = [_scope(rows, *pairs[number], before) for (number, *_notes), rows in alike.items()]
-    changes = any(each["new"] or each["lost"] for each in scopes)
+    changes = any(each["new"] or each["lost"] or each["changed"] for each in scopes)
     return {**_changed(*matrices(before, after, BY_VALUE)), "scopes": scopes if changes else []}
 
 
@@ -66,8 +73,8 @@ def victims_of_switch(cluster: Cluster, target: Cluster) -> dict[str, Any]:
     """
     draft = current_draft()
     old, new = (eviction_matrix(draft, eviction_settings(each)) for each in (cluster, target))
-    differs = old.tables != new.tables
-    return {**_changed(old, new), "scopes": [_scope([target], old, new, draft)] if differs else []}
+    scope = {**_scope([target], old, new, draft), "elsewhere": list(changes_elsewhere(old, new))}
+    return {**_changed(old, new), "scopes": [scope] if old.tables != new.tables else []}
 
 
 def matrices(before: Draft, after: Draft, settings: EvictionSettings) -> tuple[EvictionMatrix, EvictionMatrix]:
@@ -83,6 +90,7 @@ def _scope(clusters: Sequence[Cluster], old: EvictionMatrix, new: EvictionMatrix
     priorities = sorted([*new.priorities, *gone], key=lambda priority: -priority.value)
     return {
         "clusters": [{"name": each.name, "scheduler": flavour_for(each.flavour).title} for each in clusters],
+        "reach_before": reach_of(old),
         "reach": reach_of(new),
         "foreign": _foreign(clusters[0]),
         "assumption": eviction_assumption(clusters[0]),
@@ -94,8 +102,12 @@ def _scope(clusters: Sequence[Cluster], old: EvictionMatrix, new: EvictionMatrix
 
 
 def _changed(old: EvictionMatrix, new: EvictionMatrix) -> dict[str, list[list[str]]]:
-    before, after = old.own.pairs, new.own.pairs
-    return {"new": sorted(map(list, after - before)), "lost": sorted(map(list, before - after))}
+    pairs = changed_pairs(old.own, new.own)
+    return {"new": _listed(pairs.new), "lost": _listed(pairs.lost), "changed": _listed(pairs.other)}
+
+
+def _listed(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
+    return sorted(map(list, pairs))
 
 
 NUMBERS: Final = (
