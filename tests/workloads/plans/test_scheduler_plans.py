@@ -27,6 +27,16 @@ def text_of(client: Client, plan: Plan) -> str:
     return " ".join(strip_tags(client.get(f"/plans/{plan.pk}/").content.decode()).split())
 
 
+def test_a_warning_says_that_a_guarantee_ends_before_it_says_why(llm_team: Project, as_admin: Actor) -> None:
+    warnings = switch(as_admin, "kube").effect["warnings"]
+    assert (
+        "No longer enforced: non-preemptible workloads are never evicted. The kube-scheduler has no preemptibility: "
+        "a higher priority may evict any lower one."
+    ) in warnings
+    partly = "Only partly enforced: a department's limit caps its projects. Kubernetes has no departments."
+    assert any(each.startswith(partly) for each in warnings)
+
+
 class TestWhoEvictsWhom:
     """A scheduler that evicts other workloads than the one before, by the same priorities."""
 

@@ -299,12 +299,16 @@ def _switched(plan: SwitchPlan) -> dict[str, Any]:
     }
 
 
+_WORSE: Final = {"no": "No longer enforced", "partly": "Only partly enforced"}
+
+
 def _switch_warnings(plan: SwitchPlan) -> Iterable[str]:
     yield from plan.conflicts
     yield from plan.hindrances.warnings
     for change in plan.guarantees:
         if change.is_worse:
-            yield f"{change.after.title}: {change.after.explanation}"
+            kept, title = change.after, change.after.title
+            yield f"{_WORSE[kept.enforced]}: {title[:1].lower()}{title[1:]}. {kept.explanation}"
     if plan.work.evicted is None:
         yield "What the new scheduler would evict is not known: there is no model of it."
     if plan.work.uncounted:
