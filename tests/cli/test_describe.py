@@ -51,6 +51,7 @@ def test_quota_per_pool_in_the_unit_that_was_asked_for(signed_in: Rung) -> None:
     (h100, _a100) = signed_in("quota", "-o", "json").data
     assert [h100[name] for name in ("pool", "deserved", "limit", "allocated")] == ["h100", 4.0, 12.0, 0.0]
     out = signed_in("quota").out
+    assert "NON-PREEMPTIBLE" in out
     assert "In GPUs" in out
     assert "h100" in out
     assert h100["canStart"] == 12.0

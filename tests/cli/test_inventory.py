@@ -47,6 +47,7 @@ def test_quotas_are_a_table_of_departments_and_projects_with_the_sums_of_their_p
         ["research", "h100", "8", "10", "(over"],
         ["llm-team", "h100", "10", "-", "12"],
     ]
+    assert "NON-PREEMPTIBLE" in out
     assert "lab/h100 has 16 GPUs: departments deserve 16, projects deserve 14." in out
     rows = admin("quotas", "--cluster", "lab", "--department", "research", "-o", "json").data
     assert [(each["nodePool"]["name"], each["name"]) for each in rows] == [

@@ -38,7 +38,7 @@ QUOTA: Final[Columns] = (
     TableColumn("DESERVED", lambda row: amount(row["deserved"]), right=True),
     TableColumn("LIMIT", lambda row: limit(row["limit"]), right=True),
     TableColumn("IN USE", lambda row: amount(row["allocated"]), right=True),
-    TableColumn("NEVER EVICTED", lambda row: amount(row["nonPreemptible"]), right=True, wide=75),
+    TableColumn("NON-PREEMPTIBLE", lambda row: amount(row["nonPreemptible"]), right=True, wide=75),
     TableColumn("WAITING", lambda row: amount(row["waiting"]), right=True),
     TableColumn("BORROWED", lambda row: amount(row["borrowed"]) if row["borrowed"] else "", right=True, wide=80,
                 style=lambda row: "yellow" if row["borrowed"] else ""),
@@ -65,7 +65,9 @@ TREE: Final[Columns] = (
     TableColumn("PROJECTS DESERVE", _sum_text, right=True, style=lambda row: "yellow" if row["overCommitted"] else ""),
     TableColumn("LIMIT", lambda row: limit(row["gpu"]["limit"]), right=True),
     TableColumn("IN USE", lambda row: amount(row["use"]["allocated"]["gpu"]), right=True),
-    TableColumn("NEVER EVICTED", lambda row: amount(row["use"]["allocatedNonPreemptible"]["gpu"]), right=True, wide=85),
+    TableColumn(
+        "NON-PREEMPTIBLE", lambda row: amount(row["use"]["allocatedNonPreemptible"]["gpu"]), right=True, wide=85
+    ),
     TableColumn("SHARE", lambda row: amount(row["share"]), right=True, wide=95),
     TableColumn("WEIGHT", lambda row: amount(row["gpu"]["overQuotaWeight"]), right=True, wide=105),
     TableColumn("RANK", lambda row: row["rank"], wide=105),
