@@ -9,7 +9,7 @@ from django.db.models import F, QuerySet, Sum
 from django.utils.translation import gettext as _
 
 from clusters.connection.services.scheduler_config import guarantee_on
-from clusters.flavours.registry import flavour_for
+from clusters.flavours.registry import KEEPS_NON_PREEMPTIBLE, flavour_for
 from clusters.inventory.models import Node, NodePool
 from clusters.inventory.services.inventory import mark_dirty
 from clusters.ports.flavour import RECLAIM
@@ -326,7 +326,7 @@ NAMED: Final = 10
 def newly_reclaimable(
     *, node_pool: NodePool, projects: Collection[int], allocated: Resources, before: Limit, after: Limit
 ) -> Iterator[Problem]:
-    """What is above the deserved quota of these projects only once it is lowered; nothing where nothing is reclaimed.
+    """What can be reclaimed of these projects only once their deserved quota is lowered; nothing where nothing is.
 
     Reads what runs only where something is.
     """
@@ -335,9 +335,11 @@ def newly_reclaimable(
     for dimension in DIMENSIONS:
         used = getattr(allocated, dimension)
         was, over = (_over(used, getattr(limit, dimension)) for limit in (before, after))
-        if over > was:
-            work = _taken(evictable_work(projects, node_pool.name), dimension, was, over)
-            yield _problem(node_pool, dimension, over=over, deserved=used - over, work=work)
+        work = evictable_work(projects, node_pool.name) if over > was else ()
+        held = min(sum(getattr(each.held, dimension) for each in work), over)
+        if held > was:
+            amounts = {"used": used, "over": over, "deserved": used - over, "reclaimable": held}
+            yield _problem(node_pool, dimension, amounts, _taken(work, dimension, was, over))
 
 
 def _over(used: int, deserved: int | None) -> int:
@@ -358,18 +360,19 @@ def _taken(work: Sequence[EvictableWork], dimension: str, was: int, over: int) -
 
 
 def _problem(
-    node_pool: NodePool, dimension: str, *, over: int, deserved: int, work: Sequence[EvictableWork]
+    node_pool: NodePool, dimension: str, amounts: Mapping[str, int], work: Sequence[EvictableWork]
 ) -> QuotaWarning:
-    numbers = {"over": amount_text(dimension, over), "deserved": amount_text(dimension, deserved)}
+    numbers = {name: amount_text(dimension, amount) for name, amount in amounts.items()}
     named = ", ".join(
         f"{each.label} ({amount_text(dimension, getattr(each.held, dimension))})" for each in work[:NAMED]
     )
     more = _(" and %(count)d more") % {"count": len(work) - NAMED} if len(work) > NAMED else ""
     order = _(" Lowest priority and newest first: %(named)s%(more)s.") % {"named": named, "more": more} if work else ""
-    text = _("In %(pool)s %(over)s in use would exceed the deserved %(deserved)s. Others can reclaim them.")
+    text = _("In %(pool)s the use of %(used)s exceeds the deserved %(deserved)s by %(over)s. Of that, %(reclaimable)s ")
+    keeps = node_pool.cluster.flavour in KEEPS_NON_PREEMPTIBLE
+    text += _("can be reclaimed from preemptible workloads.") if keeps else _("can be reclaimed.")
     message = text % {**numbers, "pool": node_pool.name} + order
-    pointer = f"/{dimension}/deserved"
-    return QuotaWarning(pointer, "becomes_reclaimable", message, numbers=numbers, work=tuple(work))
+    return QuotaWarning(f"/{dimension}/deserved", "becomes_reclaimable", message, numbers=numbers, work=tuple(work))
 
 
 def planned_quota(

@@ -175,8 +175,8 @@ class TestWhatASaveBringsWithIt:
 
     def test_who_becomes_reclaimable_is_named(self, console: Client, quota: ProjectQuota, train: None) -> None:
         assert self._shown(console, quota, gpu_deserved="3")[0] == (
-            "llm-team: In h100 1 GPU in use would exceed the deserved 3 GPUs. Others can reclaim them. Lowest priority "
-            "and newest first: llm-team/young, low 40 (2 GPUs)."
+            "llm-team: In h100 the use of 4 GPUs exceeds the deserved 3 GPUs by 1 GPU. Of that, 1 GPU can be reclaimed "
+            "from preemptible workloads. Lowest priority and newest first: llm-team/young, low 40 (2 GPUs)."
         )
 
     def test_who_was_reclaimable_before_is_not_named_again(

@@ -39,9 +39,9 @@ def test_who_becomes_reclaimable_stands_in_the_pools_entry(
     entries = {each["nodePool"]["name"]: each for each in (body["resources"] if query else body)}
     (warning,) = entries["h100"]["warnings"]
     assert warning["code"] == "becomes_reclaimable"
-    assert "3 GPUs in use would exceed the deserved 1 GPU" in warning["message"]
+    assert "the use of 4 GPUs exceeds the deserved 1 GPU by 3 GPUs" in warning["message"]
     assert (warning["pointer"], warning["nodePool"]["name"]) == ("/gpu/deserved", "h100")
-    assert warning["numbers"] == {"over": "3 GPUs", "deserved": "1 GPU"}
+    assert warning["numbers"] == {"used": "4 GPUs", "over": "3 GPUs", "deserved": "1 GPU", "reclaimable": "3 GPUs"}
     held = {"gpu": 4.0, "cpu": 0, "memory": 0.0}
     assert warning["workloads"] == [{"id": WORK.workload_id, "name": WORK.label, "held": held}]
     assert entries["a100"]["warnings"] == []

@@ -150,8 +150,16 @@ class TestWhatIf:
 
     def test_who_becomes_reclaimable(self, client_of: Clients, admin: User, llm_team: Project) -> None:
         text = words(edit(client_of(admin), {cell(llm_team, "gpu_deserved"): "2"}))
-        assert "In h100 8 GPUs in use would exceed the deserved 2 GPUs. Others can reclaim them." in text
+        assert "the use of 10 GPUs exceeds the deserved 2 GPUs by 8 GPUs. Of that, 8 GPUs can be reclaimed" in text
         assert "Non-preemptible overhang None." in text
+
+    def test_only_preemptible_use_can_be_reclaimed(
+        self, client_of: Clients, admin: User, llm_team: Project, vision_team: Project
+    ) -> None:
+        text = words(edit(client_of(admin), {cell(llm_team, "gpu_deserved"): "0"}))
+        assert "the use of 10 GPUs exceeds the deserved 0 GPUs by 10 GPUs. Of that, 8 GPUs can be reclaimed" in text
+        text = words(edit(client_of(admin), {cell(vision_team, "gpu_deserved"): "1"}))
+        assert "Becomes reclaimable Nothing that is not reclaimable already." in text
 
     def test_the_non_preemptible_overhang(self, client_of: Clients, admin: User, vision_team: Project) -> None:
         text = words(edit(client_of(admin), {cell(vision_team, "gpu_deserved"): "1"}))

@@ -58,7 +58,7 @@ def test_a_plan_shows_the_effect_of_a_quota_and_stores_nothing_else(
         "Project llm-team in h100: GPUs deserved 4 GPUs → 1 GPU. 1 object changed on 1 cluster; "
         "2 running workloads become reclaimable (1 GPU-hours at risk); 1 waiting workload no longer fits."
     )
-    assert any("Others can reclaim them" in warning for warning in plan.effect["warnings"])
+    assert any("2 GPUs can be reclaimed from preemptible workloads" in warning for warning in plan.effect["warnings"])
     assert ProjectQuota.objects.get().gpu_deserved == 4 * GPU
     assert ProjectQuota.history.count() == versions
     assert list(AuditRecord.objects.values_list("action", flat=True)) == ["plan.create"]
@@ -175,7 +175,8 @@ def test_a_warning_names_the_project_or_department_that_it_is_about(
     warnings = plan_change(kind="quotas", change={"quotas": entries, "reason": ""}, actor=as_admin).effect["warnings"]
     in_use = "2 GPUs are in use. With a limit of 1 GPU nothing is evicted, but nothing else starts."
     assert {f"{name} in h100: {in_use}" for name in ("llm-team", "vision-team")} <= set(warnings)
-    assert any(each.startswith("research: In h100 1 GPU in use would exceed the deserved 1 GPU.") for each in warnings)
+    over = "research: In h100 the use of 2 GPUs exceeds the deserved 1 GPU by 1 GPU."
+    assert any(each.startswith(over) for each in warnings)
 
 
 @pytest.mark.parametrize(
