@@ -112,7 +112,7 @@ PlanTypeValuesSchema = schema(
 )
 PlanTypeSchema = schema(
     "PlanTypeSchema",
-    "A changed workload type, and how many workloads have it.",
+    "A changed workload type, and how many workloads of it have not ended.",
     name=_TEXT,
     before=PlanTypeValuesSchema(),
     after=PlanTypeValuesSchema(),

@@ -251,6 +251,7 @@ def test_another_type_default_acts_at_once_and_keeps_the_plan_it_would_have_show
     llm_team: Project, as_admin: Actor
 ) -> None:
     old = WorkloadFactory(project=llm_team)
+    WorkloadFactory(project=llm_team, name="ended", phase=Phase.COMPLETED)
     row = update_type(workload_type=WorkloadType.objects.get(name="PyTorchJob"), priority="medium", actor=as_admin)
     assert (row.priority and row.priority.name, row.preemptibility, row.updated_by) == (
         "medium",

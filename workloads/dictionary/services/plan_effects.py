@@ -255,7 +255,7 @@ def _unfit(flips: Sequence[tuple[Workload, Preemptibility]]) -> Iterator[Workloa
 
 
 def _types(before: Draft, after: Draft) -> Iterator[dict[str, Any]]:
-    used = Workload.objects.filter(deleted_at__isnull=True)
+    used = Workload.objects.filter(deleted_at__isnull=True, phase__in=LIVE)  # as the page of types counts them
     for name, new in after.types.items():
         old = before.types[name]
         if new != old:
