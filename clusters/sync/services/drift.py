@@ -105,6 +105,9 @@ def stale_pods(cluster: Cluster, priorities: Sequence[PriorityClassSpec]) -> Ite
 
 
 def _stale(cluster: Cluster, priorities: Sequence[PriorityClassSpec], at: datetime) -> Iterator[Drift]:
+    """Nothing where the scheduler reads the class: new pods would change nothing there."""
+    if flavour_for(cluster.flavour).traits.counts_classes:
+        return
     seen: set[tuple[str, str]] = set()
     found = list(stale_pods(cluster, priorities))
     names = names_of(pod.owner_id for pod, _ in found)
@@ -120,8 +123,7 @@ def _stale(cluster: Cluster, priorities: Sequence[PriorityClassSpec], at: dateti
             namespace=pod.namespace,
             name=pod.name,
             message=f"Runs with value {pod.priority}; class {pod.priority_class} is {value} for new pods."
-            + (f" Workload: {workload}." if workload else "")
-            + _by_class(cluster),
+            + (f" Workload: {workload}." if workload else ""),
             changes=[["/spec/priority", pod.priority, value]],
             seen_at=at,
         )

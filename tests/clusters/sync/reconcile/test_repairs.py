@@ -141,5 +141,14 @@ def test_a_replaced_class_names_the_pods_that_keep_the_old_integer(
     assert "1 pods keep their old value" in message
     assert "runai-team/old (train-llm, 40)" in message
     assert "KAI Scheduler uses the value of the class" in message
-    stale = Drift.objects.get(category=DriftKind.STALE).message
-    assert "Workload: train-llm. KAI Scheduler uses the value of the class" in stale
+
+
+@pytest.mark.parametrize(("flavour", "found"), [("kai", []), ("kube", ["old"])])
+def test_a_pod_with_an_old_integer_differs_where_its_scheduler_counts_it(
+    synced: Cluster, flavour: str, found: list[str]
+) -> None:
+    Cluster.objects.update(flavour=flavour)
+    ObservedPodFactory.create(cluster=synced, name="old", priority_class="low", priority=39, owner_id="w1")
+    reconcile(Cluster.objects.get(), dry_run=True)
+    stale = Drift.objects.filter(category=DriftKind.STALE)
+    assert list(stale.values_list("name", flat=True)) == found
