@@ -812,7 +812,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "priority_value",
-                    models.IntegerField(help_text="The value when it was last applied; its pods carry this integer."),
+                    models.IntegerField(help_text="The value that its scheduler counts: of its class or of its pods."),
                 ),
                 ("priority_source", models.CharField(max_length=12)),
                 ("preemptibility", models.CharField(max_length=30)),

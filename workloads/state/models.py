@@ -68,7 +68,7 @@ class Workload(models.Model):
         max_length=40, blank=True, help_text="Category that was asked for, else that of its type; nothing goes by it."
     )
     priority = models.ForeignKey(Priority, on_delete=models.PROTECT, related_name="workloads")
-    priority_value = models.IntegerField(help_text="The value when it was last applied; its pods carry this integer.")
+    priority_value = models.IntegerField(help_text="The value that its scheduler counts: of its class or of its pods.")
     priority_source = models.CharField(max_length=12)
     preemptibility = models.CharField(max_length=30)
     preemptibility_source = models.CharField(max_length=12)

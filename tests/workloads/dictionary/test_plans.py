@@ -9,6 +9,7 @@ from clusters.flavours.registry import FLAVOURS
 from clusters.inventory.models import Cluster
 from clusters.sync.selectors import desired_state
 from clusters.watch.models import ObservedPod
+from clusters.watch.services.observations import Observation
 from portal.audit.models import AuditRecord
 from portal.kit.errors import Conflict, Forbidden, RungError, ValidationFailed
 from portal.kit.security.actors import Actor
@@ -27,6 +28,7 @@ from workloads.dictionary.services.changes import (
     update_type,
 )
 from workloads.dictionary.services.plans import plan_preset, plan_priority_change, plan_type_change
+from workloads.lifecycle.services.observe import on_observation
 from workloads.plans.models import Plan, PlanState
 from workloads.plans.services.plans import apply_plan, discard_plan, plan_inverse
 from workloads.state.models import Phase, Workload
@@ -155,7 +157,7 @@ def test_a_value_across_the_threshold_turns_what_waits_and_leaves_what_runs(llm_
     for row in rows:
         row.refresh_from_db()
     assert [row.preemptibility for row in rows] == ["non-preemptible", "non-preemptible", "preemptible", "preemptible"]
-    assert [row.priority_value for row in rows] == [100, 100, 80, 80]
+    assert [row.priority_value for row in rows] == [100] * 4
 
 
 def test_a_plan_is_refused_when_anything_moved_and_says_what(as_admin: Actor) -> None:
@@ -387,6 +389,29 @@ class TestWhoKeepsTheOldNumber:
         assert sorted(self._names(plan, "take_new_value")) == ["runs", "waits"]
         assert self._names(plan, "keep_old_value") == self._names(plan, "wait_with_old_value") == []
         assert "2 workloads take the new value immediately" in plan.effect["sentence"]
+
+    @pytest.mark.parametrize(("flavour", "waits"), [("kai", 41), ("kube", 40), ("kueue", 40)])
+    def test_a_workload_shows_the_value_that_its_scheduler_counts(
+        self, flavour: str, waits: int, waiting: Workload, as_admin: Actor
+    ) -> None:
+        Cluster.objects.update(flavour=flavour)
+        plan = plan_priority_change(change=change("low", value=41), actor=as_admin)
+        apply_plan(plan=plan, actor=as_admin)
+        assert dict(Workload.objects.values_list("name", "priority_value")) == {"waits": waits, "not-sent": 41}
+
+    def test_recreated_pods_bring_the_new_value(self, waiting: Workload, cluster: Cluster, as_admin: Actor) -> None:
+        Cluster.objects.update(flavour="kube")
+        change_priority_entry(name="low", value=41, actor=as_admin)
+        old = ObservedPod.objects.get()
+        new = ObservedPodFactory(workload=waiting, priority=41)
+        for pods, value in (([new], 40), ([old, new], 41)):
+            on_observation(Cluster.objects.get(pk=cluster.pk), Observation(at=timezone.now(), pods=tuple(pods)))
+            assert Workload.objects.get(pk=waiting.pk).priority_value == value
+            ObservedPod.objects.filter(pk=old.pk).update(gone_at=timezone.now())
+
+    def test_a_value_that_is_rolled_back_is_shown_again(self, waiting: Workload, as_admin: Actor) -> None:
+        rolled_back(plan_priority_change(change=change("low", value=41), actor=as_admin), as_admin)
+        assert set(Workload.objects.values_list("priority_value", flat=True)) == {40}
 
     def test_what_turns_with_the_threshold_is_recreated_and_keeps_nothing(
         self, llm_team: Project, as_admin: Actor

@@ -35,6 +35,13 @@ def test_stop_and_resume_change_what_is_wanted_and_make_it_due(running: Workload
     assert actions == ["workload.stop", "workload.resume"]
 
 
+def test_a_resumed_workload_has_the_present_value_of_its_priority(running: Workload, as_bob: Actor) -> None:
+    stop(workload=running, actor=as_bob)
+    Priority.objects.filter(name="low").update(value=41)
+    resume(workload=Workload.objects.select_related("priority").get(pk=running.pk), actor=as_bob)
+    assert Workload.objects.get(pk=running.pk).priority_value == 41
+
+
 def test_what_has_ended_is_not_resumed(llm_team: Project, as_alice: Actor) -> None:
     finished = WorkloadFactory(project=llm_team, phase=Phase.COMPLETED)
     with pytest.raises(Conflict) as refusal:

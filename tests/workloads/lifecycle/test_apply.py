@@ -306,6 +306,20 @@ def test_running_pods_keep_their_template_when_the_priority_changes(workload: Wo
     assert [each["spec"]["template"]["spec"]["priorityClassName"] for each in jobs(cluster)] == ["low"]
 
 
+@pytest.mark.parametrize(("flavour", "applied"), [("kai", 2), ("kube", 1)])
+def test_an_old_number_of_a_running_pod_delays_a_change_only_where_it_counts(
+    workload: Workload, cluster: Cluster, flavour: str, applied: int
+) -> None:
+    apply(workload.pk)
+    row = Workload.objects.select_related("priority").get(pk=workload.pk)
+    ObservedPodFactory(workload=row, priority=row.priority_value - 1)
+    Cluster.objects.update(flavour=flavour)
+    Workload.objects.filter(pk=workload.pk).update(generation=2)
+    apply(now_due(workload).pk)
+    workload.refresh_from_db()
+    assert (workload.applied_generation, objects(cluster)) == (applied, [f"train-{workload.pk.hex[:8]}"])
+
+
 def test_waiting_pods_are_made_anew_with_the_new_priority(workload: Workload, cluster: Cluster) -> None:
     apply(workload.pk)
     row = Workload.objects.select_related("priority").get(pk=workload.pk)

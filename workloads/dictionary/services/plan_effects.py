@@ -215,6 +215,15 @@ def _workloads(before: Draft, after: Draft) -> dict[str, Any]:
     }
 
 
+def with_new_value(name: str) -> QuerySet[Workload]:
+    """Workloads that count with another value of this priority immediately: their scheduler reads the class, or their
+    cluster holds nothing with the old number.
+    """
+    groups = _by_number([name], [])
+    old = (groups["keep_old_value"] | groups["wait_with_old_value"]).values("pk")
+    return _live().filter(priority__name=name).exclude(pk__in=old)
+
+
 def _by_number(moved: Iterable[str], flips: Iterable[tuple[Workload, Preemptibility]]) -> dict[str, QuerySet[Workload]]:
     """Workloads that the cluster holds with the old number: which of them go on with it, and which do not.
 

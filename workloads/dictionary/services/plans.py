@@ -31,7 +31,7 @@ from workloads.dictionary.rules.drafts import (
 )
 from workloads.dictionary.rules.presets import PRESETS, Preset
 from workloads.dictionary.selectors import current_draft, facts_of, plan_requests
-from workloads.dictionary.services.plan_effects import effect_of, flip_of, flipping
+from workloads.dictionary.services.plan_effects import effect_of, flip_of, flipping, with_new_value
 from workloads.plans.models import Plan, PlanScope
 from workloads.plans.selectors import Change, Effect, Facts, PlanKind
 from workloads.plans.services.plans import plan_change
@@ -89,6 +89,14 @@ def flip_waiting(before: Draft, after: Draft) -> int:
     return turned
 
 
+def store_new_values(before: Draft, after: Draft) -> None:
+    """Every view shows and sorts by the value that the scheduler counts; the others keep that of their pods."""
+    now = timezone.now()
+    for name, entry in after.entries.items():
+        if name in before.entries and entry.value != before.entries[name].value:
+            with_new_value(name).update(priority_value=entry.value, updated_at=now)
+
+
 def plan_priority_change(*, change: Change, actor: Actor) -> Plan:
     """Plan one change of the dictionary. `change["op"]` is add, change, rename or retire, with the fields of the verb.
 
@@ -140,6 +148,7 @@ def _apply(change: Change, actor: Actor) -> None:
     before = current_draft()
     after = draft_after(before, change)
     flip_waiting(before, after)
+    store_new_values(before, after)
     save_draft(before, after, by=actor.name)
     if before.entries != after.entries:
         for cluster in Cluster.objects.all():

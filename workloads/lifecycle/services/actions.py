@@ -60,7 +60,8 @@ def resume(*, workload: Workload, actor: Actor) -> Workload:
             raise Conflict(_not_resumable(workload), code="not_resumable")
         if workload.desired_phase == DesiredPhase.STOPPED:
             check_resumable(WorkloadSpec.from_json(workload.spec), workload.project)
-            _turn(workload, DesiredPhase.RUNNING, Phase.RESUMING, actor, started_at=None)
+            value = workload.priority.value  # its class may have got another one since its last pods were created
+            _turn(workload, DesiredPhase.RUNNING, Phase.RESUMING, actor, started_at=None, priority_value=value)
     return workload
 
 

@@ -129,9 +129,10 @@ def _stale_pods(workload: Workload, job: JobSpec) -> list[ObservedPod]:
         return pods
     if on_change_of(workload) in AT_ONCE:
         return []
-    return [
-        pod for pod in pods if pod.priority_class != workload.priority.name or pod.priority != workload.priority_value
-    ]
+    name, value = workload.priority.name, workload.priority_value
+    if flavour_for(workload.project.cluster.flavour).traits.counts_classes and any(pod.started_at for pod in pods):
+        return [pod for pod in pods if pod.priority_class != name]  # the scheduler ignores the number of the pods
+    return [pod for pod in pods if (pod.priority_class, pod.priority) != (name, value)]
 
 
 def _waits_elsewhere(pod: ObservedPod, job: JobSpec) -> bool:

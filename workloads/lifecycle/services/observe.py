@@ -132,11 +132,14 @@ def _delete_again(workload: Workload, pods: Sequence[ObservedPod], job: JobStatu
 
 
 def _store_allocation(workload: Workload, pods: Sequence[ObservedPod]) -> None:
-    """GPUs, pods and pool as they are, whatever the phase."""
+    """GPUs, pods and pool as they are, whatever the phase; a new value of its priority once all its pods have it."""
     held = allocation_of(pods)
     values: dict[str, Any] = {"allocated_gpu_milli": held.gpu_milli, "running_pods": held.running_pods}
     if held.pool:
         values["pool_name"] = held.pool
+    new = (workload.priority.name, workload.priority.value)
+    if pods and all((pod.priority_class, pod.priority) == new for pod in pods):
+        values["priority_value"] = workload.priority.value
     if any(getattr(workload, name) != value for name, value in values.items()):
         Workload.objects.filter(pk=workload.pk).update(**values)
         for name, value in values.items():
