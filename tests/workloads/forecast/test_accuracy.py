@@ -159,6 +159,35 @@ def test_a_submission_after_the_decision_overtakes_nothing(team: Asker) -> None:
     assert found(judged(team.lab, Workload.objects.get(name="mine"))) == (ForecastResult.UNEXPLAINED, "")
 
 
+def test_what_starts_although_it_was_to_wait_names_the_stop_and_no_later_submission(team: Asker) -> None:
+    first = team.submit("first", gpus=8, preemptibility="non-preemptible")
+    team.lab.settle(3)
+    said = team.ask("second", gpus=8)
+    workload = team.submit("second", gpus=8)
+    team.submit("third", gpus=1, priority="low")
+    stop(workload=fresh(first), actor=SYSTEM)
+    team.lab.settle(6, seconds=8)
+    row = judged(team.lab, workload)
+    assert (said.verdict, fresh(workload).phase) == (Verdict.WAITS, Phase.RUNNING)
+    assert (found(row), row.overtaken_by) == ((ForecastResult.OVERTAKEN, "stop"), first)
+
+
+def test_a_submission_while_its_victims_stop_overtakes_nothing(team: Asker) -> None:
+    team.submit("low", gpus=8, priority="low")
+    team.lab.settle(5, seconds=3)
+    team.ask("high", gpus=8, priority="high")
+    workload = team.submit("high", gpus=8, priority="high")
+    team.lab.settle(6, seconds=8)
+    StoredForecast.objects.update(victims=[])  # as if it had named none
+    team.submit("later", gpus=1)
+    evicted = PreemptionRecord.objects.get(preemptor=workload)
+    Workload.objects.get(name="later").timeline.update(at=evicted.at + timedelta(seconds=1))
+    row = judged(team.lab, workload, after=timedelta(minutes=10))
+    assert row.started_at is not None
+    assert row.started_at > evicted.at + timedelta(seconds=1)
+    assert found(row) == (ForecastResult.UNEXPLAINED, "")
+
+
 def test_a_change_of_quotas_in_between_overtakes_it(team: Asker) -> None:
     team.ask("mine", gpus=8)
     workload = sent(team.submit("mine", gpus=8))

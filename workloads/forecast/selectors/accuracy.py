@@ -19,7 +19,10 @@ from workloads.state.selectors.workloads import workload_ids
 MISSED: Final = (ForecastResult.OVERTAKEN, ForecastResult.DOUBTED, ForecastResult.UNEXPLAINED)
 OVERTAKEN: Final[Mapping[str, str]] = {
     "submission": "another submission",
+    "restart": "the restart of another workload",
     "action": "a change of another workload",
+    "stop": "the stop of another workload",
+    "deletion": "the deletion of another workload",
     "quotas": "a change of quotas",
     "nodes": "a change of nodes",
     "foreign_pod": "a pod that Rung did not create",

@@ -6,7 +6,7 @@ question is kept only of those that nothing explains.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
@@ -23,7 +23,7 @@ from workloads.forecast.models import ForecastCount, ForecastQuestion, ForecastR
 from workloads.forecast.selectors.snapshot import snapshot_of
 from workloads.forecast.services.storage import fingerprint_of
 from workloads.preemption.models import PreemptionRecord
-from workloads.state.models import DesiredPhase, EventType, Workload, WorkloadEvent
+from workloads.state.models import DesiredPhase, EventType, Phase, Workload, WorkloadEvent
 from workloads.state.rules import HELD, REFUSED_PODS
 
 FOLLOWED: Final = timedelta(minutes=5)
@@ -110,7 +110,7 @@ def _note(row: StoredForecast, changed: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ForecastFacts:
-    """What was observed of a workload until its forecast's horizon. decided: when its scheduler had first looked at it.
+    """What was observed of a workload until its forecast's horizon. decided: when its scheduler had decided about it.
 
     unnamed: workloads were evicted, for whom is not known.
     """
@@ -176,17 +176,29 @@ def _facts(
     mine = [*records, *(each for each in nameless if str(each.victim_id) in foretold)]
     mine = [each for each in mine if each.at <= until]
     foreign = ObservedPod.objects.filter(cluster=row.cluster, uid__in=[_uid(key) for key in foretold])
-    gone = foreign.filter(disrupted_at__range=(since, until)).values_list("uid", flat=True)
+    gone = dict(foreign.filter(disrupted_at__range=(since, until)).values_list("uid", "disrupted_at"))
     evicted = {*(str(each.victim_id) for each in mine), *(f"pod:{uid}" for uid in gone)}
     started = _started(workload, until)
+    evictions = [*(each.at for each in mine), *gone.values()]
     return ForecastFacts(
         until,
         started,
         frozenset(evicted),
         frozenset({*(each.pod_uid for each in mine), *gone}),
-        started or (until if evicted else workload.created_at + FIRST_TRY),
+        _decided(workload, started, evictions, until),
         any(str(each.victim_id) not in foretold for each in nameless),
     )
+
+
+def _decided(
+    workload: Workload, started: datetime | None, evictions: Collection[datetime], until: datetime
+) -> datetime:
+    """With the last eviction for it, also if it starts later. If it evicts and does not start, others may take its GPUs
+    until the horizon.
+    """
+    if started:
+        return max(evictions, default=started)
+    return until if evictions else workload.created_at + FIRST_TRY
 
 
 def _uid(key: str) -> str:
@@ -244,23 +256,59 @@ def _acted_on(workload: Workload, until: datetime) -> bool:
 
 def _overtaking(row: StoredForecast, workload: Workload, facts: ForecastFacts) -> tuple[str, Workload | None] | None:
     """What came between the forecast and the decision: by others in its pool, of quotas, of nodes."""
-    others = WorkloadEvent.objects.filter(
-        workload__project__cluster=row.cluster, type=EventType.ACTION, at__gt=row.at, at__lte=facts.decided
-    )
-    for event in others.exclude(workload=workload).select_related("workload").order_by("at", "pk"):
-        if row.pool_name in {*event.workload.node_pools, event.workload.pool_name}:
-            return ("submission" if event.reason == "Submitted" else "action"), event.workload
+    for event in _events_of_others(row, workload, facts):
+        if _explains(why := _cause_of(event), row, facts):
+            return why, event.workload
     seen = sorted((datetime.fromisoformat(at), name) for name, at in row.changed.items())
     if seen and seen[0][0] <= facts.decided + FIRST_TRY:
         return seen[0][1], None
     since = row.data_at or row.at
     pods = ObservedPod.objects.filter(cluster=row.cluster, pool_name__in=(row.pool_name, ""))
     pods = pods.exclude(owner_id=str(workload.pk))
-    if pods.filter(owner_id="", created_at__gt=since, created_at__lte=facts.decided).exists():
+    created = pods.filter(owner_id="", created_at__gt=since, created_at__lte=facts.decided)
+    if _explains("foreign_pod", row, facts) and created.exists():
         return "foreign_pod", None
-    if facts.started and _ended(pods, facts.pods, since, facts.decided).exists():
+    if _explains("ended", row, facts) and _ended(pods, facts.pods, since, facts.decided).exists():
         return "ended", None
     return None
+
+
+PHASES: Final[Mapping[str, str]] = {
+    Phase.STOPPING: "stop",
+    Phase.DELETING: "deletion",
+    Phase.COMPLETED: "ended",
+    Phase.FAILED: "ended",
+    Phase.RESUMING: "restart",
+}
+ACTIONS: Final[Mapping[str, str]] = {"Submitted": "submission", "Retried": "restart"}
+FREES: Final = frozenset({"stop", "deletion", "ended"})
+COMPETES: Final = frozenset({"submission", "restart", "foreign_pod"})
+
+
+def _events_of_others(row: StoredForecast, workload: Workload, facts: ForecastFacts) -> Iterator[WorkloadEvent]:
+    """Of workloads of its pool, oldest first, without the ends of its victims and deletions of what had ended."""
+    found = WorkloadEvent.objects.filter(
+        Q(type=EventType.ACTION) | Q(type=EventType.PHASE, phase__in=PHASES),
+        workload__project__cluster=row.cluster,
+        at__gt=row.at,
+        at__lte=facts.decided,
+    )
+    for event in found.exclude(workload=workload).select_related("workload").order_by("at", "pk"):
+        other = event.workload
+        gone = str(other.pk) in facts.evicted or (other.completed_at is not None and other.completed_at < event.at)
+        if row.pool_name in {*other.node_pools, other.pool_name} and not (gone and _cause_of(event) in FREES):
+            yield event
+
+
+def _cause_of(event: WorkloadEvent) -> str:
+    return PHASES[event.phase] if event.type == EventType.PHASE else ACTIONS.get(event.reason, "action")
+
+
+def _explains(why: str, row: StoredForecast, facts: ForecastFacts) -> bool:
+    """Can it lead to this miss? One more competitor starts nothing, and freed GPUs let nothing wait."""
+    if row.starts is (facts.started is not None):
+        return True
+    return why not in (FREES if row.starts else COMPETES)
 
 
 def _ended(
