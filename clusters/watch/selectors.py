@@ -213,6 +213,12 @@ def samples_of(owner: SampleOwner, *, start: datetime, grain: int) -> list[tuple
     return list(rows.order_by("at").values_list("at", "figures"))
 
 
+def newest_sample(owner: SampleOwner) -> tuple[datetime, Figures] | None:
+    """The last moment and figures of one owner, of any grain. One query of one row."""
+    rows = Sample.objects.filter(kind=owner.kind, owner=owner.id)
+    return rows.order_by("-at").values_list("at", "figures").first()
+
+
 def resolution_for(owners: int, span: timedelta, *, most: int = MOST_ROWS) -> int:
     """The finest grain of which no more than `most` samples of so many owners are to be read."""
     for number, grain in enumerate(RESOLUTIONS):

@@ -19,11 +19,13 @@ from clusters.watch.selectors import (
     CLUSTER,
     NODE_POOL,
     RESOLUTIONS,
+    Figures,
     Metric,
     SampleOwner,
     Samples,
     SeriesPoint,
     TimeWindow,
+    newest_sample,
     resolution_for,
     samples_of,
     series_of,
@@ -219,9 +221,9 @@ def _add(figures: Mapping[str, dict[str, float]], pool: str, names: Iterable[Met
 class Borrowing:
     """Loans of some projects. start, end: first and last sample; None: there is none.
 
-    every: how far samples are apart. current: the last one is no older. reclaimed: by pool, the running workloads that
-    cover what is borrowed, in the order in which the scheduler takes them; empty where it takes nothing back, or where
-    the last sample is not current.
+    every: how far samples are apart; the last one is the newest of the cluster, of any resolution. current: it is no
+    older. reclaimed: by pool, the running workloads that cover what is borrowed, in the order in which the scheduler
+    takes them; empty where it takes nothing back, or where the last sample is not current.
     """
 
     rows: tuple[LoanRow, ...]
@@ -244,7 +246,7 @@ def borrowing_of(unit: Project | Department, *, visible: Mapping[int, str], span
     own = {pk for pk, department in departments.items() if department == unit.pk} if whole else {unit.pk}
     grain = _ledger_grain(len(departments), SPANS[span][0])
     every = RESOLUTIONS[grain].every
-    samples = samples_of(SampleOwner(QUOTA_BALANCE, str(cluster.pk)), start=start, grain=grain)
+    samples = _balances(cluster, start, grain)
     parties = Parties(
         own={*map(str, own), *([spare_key(unit.pk)] if whole else ())},
         names={str(key): name for key, name in visible.items()},
@@ -265,6 +267,15 @@ def borrowing_of(unit: Project | Department, *, visible: Mapping[int, str], span
             reclaimed[pool] = _covering(evictable_work(own, pool), over)
     ends = (samples[0][0], samples[-1][0]) if samples else ()
     return Borrowing(tuple(rows), reclaimed, every, current, *ends)
+
+
+def _balances(cluster: Cluster, start: datetime, grain: int) -> list[tuple[datetime, Figures]]:
+    """Samples in this grain, then the newest of all: what is borrowed now must agree with the use shown beside it."""
+    owner = SampleOwner(QUOTA_BALANCE, str(cluster.pk))
+    found, newest = samples_of(owner, start=start, grain=grain), newest_sample(owner)
+    if newest and newest[0] > (found[-1][0] if found else start):
+        found.append(newest)
+    return found
 
 
 def basis_of_borrowing(cluster: Cluster) -> str:

@@ -273,6 +273,19 @@ class TestLastSample:
         Sample.objects.update(at=F("at") - timedelta(minutes=8))
         assert self.age_on_page(admin, client_of) == "8 min ago"
 
+    def test_the_newest_minute_says_what_is_borrowed_now(
+        self, lent: None, robot: Robot, admin: User, client_of: Callable[[User], Client], llm_team: Project
+    ) -> None:
+        Sample.objects.update(at=F("at") - timedelta(minutes=8))
+        now = Sample.objects.latest("at")
+        now.pk, now.grain, now.at = None, 0, now.at + timedelta(minutes=6)
+        now.figures["h100"][str(llm_team.pk)] = 0
+        now.save()
+        (mine,) = loans(robot, f"projects/{llm_team.pk}")
+        assert (mine["gpus"], mine["since"]) == (0, None)
+        assert mine["gpuHours"] == pytest.approx(2 * 26 / 60, abs=0.01)
+        assert self.age_on_page(admin, client_of) == "2 min ago"
+
     def test_when_it_is_old_it_is_not_current_and_no_work_is_listed_as_reclaimed(
         self,
         lent: None,
