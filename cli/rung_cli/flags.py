@@ -32,6 +32,7 @@ Workloads = Annotated[
         metavar="WORKLOAD...", help="Names, project/name or ids.", autocompletion=completions.workload_names
     ),
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 ManifestFlag = Annotated[
     list[str] | None, typer.Option("--file", "-f", metavar="FILE", help="Manifest in YAML or JSON; - is stdin.")
 ]

@@ -118,8 +118,7 @@ def list_workloads(
     """
     held = session(ctx)
     out = held.output(output)
-    phase = next((each for each in PHASES if each.lower() == phase.lower()), phase)
-    phase = "Pending" if phase.lower() == "waiting" else phase  # the pages' word
+    phase = _phase_named(phase)
     owner = "" if everywhere else held.project(project)
     asked = {"projectName": owner, "phase": phase, "type": kind, "priorityClassName": priority, "submittedBy": by}
     query = _query([f"{name}=={value}" for name, value in asked.items() if value] + (where or []), sort, search)
@@ -134,6 +133,12 @@ def list_workloads(
     out.rows(shown, WORKLOADS, name=_name, empty="No workloads.")
     if len(found) > len(shown):
         note(f"Showing {len(shown)} workload{'' if len(shown) == 1 else 's'}. Use --all or --limit N for more.")
+
+
+def _phase_named(text: str) -> str:
+    """The phase, however it is written; Waiting is the pages' word for Pending."""
+    wanted = "pending" if text.lower() == "waiting" else text.lower()
+    return next((each for each in PHASES if each.lower() == wanted), text)
 
 
 def _listed(api: Api, query: Query, most: int | None) -> list[Workload]:

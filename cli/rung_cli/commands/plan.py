@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rung_cli.flags import OutputFlag
+from rung_cli.flags import OutputFlag, Yes
 from rung_cli.http.client import rows
 from rung_cli.output.formats import Columns, Output, TableColumn
 from rung_cli.output.stderr import confirm
@@ -47,7 +47,6 @@ APPROVALS: Final[Columns] = (
     TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
 )
 PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="Id of the plan.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def register(app: typer.Typer) -> None:

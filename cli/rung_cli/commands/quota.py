@@ -10,7 +10,7 @@ import typer
 from rung_cli import completions
 from rung_cli.commands.inventory import PoolFlag
 from rung_cli.errors import ApiError, UsageError
-from rung_cli.flags import ClusterFlag, OutputFlag, ProjectFlag
+from rung_cli.flags import ClusterFlag, OutputFlag, ProjectFlag, Yes
 from rung_cli.http.client import Api, rows
 from rung_cli.lookup import project as find_project
 from rung_cli.manifests.kinds.org_units import UNITS as MEMORY
@@ -22,6 +22,7 @@ from rung_cli.session import session
 UNITS: Final = {"gpu": "GPUs", "cpu": "CPU cores", "memory": "GB of memory"}
 DIVISORS: Final = {"gpu": 1.0, "cpu": 1000.0, "memory": 1000.0}
 MEGABYTE: Final = MEMORY["MB"]
+FIXED: Final = "allocatedNonPreemptible"
 
 
 class Resource(StrEnum):
@@ -65,9 +66,7 @@ TREE: Final[Columns] = (
     TableColumn("PROJECTS DESERVE", _sum_text, right=True, style=lambda row: "yellow" if row["overCommitted"] else ""),
     TableColumn("LIMIT", lambda row: limit(row["gpu"]["limit"]), right=True),
     TableColumn("IN USE", lambda row: amount(row["use"]["allocated"]["gpu"]), right=True),
-    TableColumn(
-        "NON-PREEMPTIBLE", lambda row: amount(row["use"]["allocatedNonPreemptible"]["gpu"]), right=True, wide=85
-    ),
+    TableColumn("NON-PREEMPTIBLE", lambda row: amount(row["use"][FIXED]["gpu"]), right=True, wide=85),
     TableColumn("SHARE", lambda row: amount(row["share"]), right=True, wide=95),
     TableColumn("WEIGHT", lambda row: amount(row["gpu"]["overQuotaWeight"]), right=True, wide=105),
     TableColumn("RANK", lambda row: row["rank"], wide=105),
@@ -187,18 +186,15 @@ def _line(project: str, entry: Mapping[str, Any], used: Mapping[str, Any], resou
     }
 
 
-_USES: Final[Sequence[str]] = ("allocated", "allocatedNonPreemptible", "requested")
+_USES: Final[Sequence[str]] = ("allocated", FIXED, "requested")
 
 
 def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else round(value * factor, 3) if value >= 0 else value
 
 
-def _last_day(row: Mapping[str, Any]) -> str | None:
-    """As granted, else as requested."""
-    decision = row["decision"] or {}
-    day: str | None = decision["until"] if decision.get("gpus") else row["until"]
-    return day
+def _gpus_granted(row: Mapping[str, Any]) -> float | None:
+    return (row["decision"] or {}).get("gpus")
 
 
 REQUESTS: Final = "v1/quota-requests"
@@ -208,19 +204,17 @@ REQUEST_COLUMNS: Final[Columns] = (
     TableColumn("PROJECT", lambda row: row["projectName"]),
     TableColumn("POOL", lambda row: row["nodePoolName"]),
     TableColumn("GPUS", lambda row: amount(row["gpus"]), right=True),
-    TableColumn("GRANTED", lambda row: amount((row["decision"] or {}).get("gpus")), right=True),
-    TableColumn("UNTIL", lambda row: _last_day(row) or "", wide=90),
+    TableColumn("GRANTED", lambda row: amount(_gpus_granted(row)), right=True),
+    TableColumn("UNTIL", lambda row: (row["decision"] if _gpus_granted(row) else row)["until"] or "", wide=90),
     TableColumn("STATE", lambda row: row["state"], style=lambda row: STATES.get(row["state"], "dim")),
     TableColumn("BY", lambda row: row["createdBy"], wide=100),
     TableColumn("AGE", lambda row: age(row["createdAt"]), right=True),
     TableColumn("REASON", lambda row: row["reason"], wide=130),
 )
-Request = Mapping[str, Any]
 RequestId = Annotated[str, typer.Argument(metavar="REQUEST", help="Id of the request.")]
 Until = Annotated[
     datetime | None, typer.Option(formats=["%Y-%m-%d"], metavar="DAY", help="Last day (UTC); default: as requested.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def request_quota(
@@ -306,10 +300,10 @@ def approve(
     _show(out, held.api.post(path, body))
 
 
-def _preview(api: Api, path: str, body: dict[str, Any]) -> Request:
+def _preview(api: Api, path: str, body: dict[str, Any]) -> Mapping[str, Any]:
     """The request as it would be approved; where quotas have changed since its impact was computed, on those of now."""
     try:
-        found: Request = api.post(path, body, dry_run=True)
+        found: Mapping[str, Any] = api.post(path, body, dry_run=True)
     except ApiError as refusal:
         if refusal.answer.get("details") != "base_moved":
             raise
@@ -354,7 +348,7 @@ def _pool_id(project: Mapping[str, Any], name: str) -> str:
     raise UsageError(f"--pool {name}: unknown." if name else "Choose a node pool.", hint=f"Node pools: {known}.")
 
 
-def _show(out: Output, request: Request) -> None:
+def _show(out: Output, request: Mapping[str, Any]) -> None:
     def human() -> None:
         for line in _lines(request):
             out.line(line)
@@ -362,7 +356,7 @@ def _show(out: Output, request: Request) -> None:
     out.one(request, name=str(request["id"]), human=human)
 
 
-def _lines(request: Request) -> Iterator[str]:
+def _lines(request: Mapping[str, Any]) -> Iterator[str]:
     """The request, its decision and its impact as sentences."""
     until = f" until {request['until']}" if request["until"] else ""
     place = f"{request['projectName']} in {request['nodePoolName']}"

@@ -252,6 +252,22 @@ LEAST_SECONDS: Final = 60
 """No estimate is shown as sooner: what a scheduler, a node and the end of pods take is known no better."""
 
 
+WAIT_IN_POOL: Final = timedelta(seconds=30)
+"""How long a workload stays in a pool that, by the model, does not let it start."""
+WAIT_FOR_START: Final = timedelta(minutes=5)
+"""How long it stays where, by the model, it starts: longer than victims usually take to end."""
+
+
+def time_in_pool(*, starts_here: bool) -> timedelta:
+    """How long it waits in its present pool before Rung tries another one."""
+    return WAIT_FOR_START if starts_here else WAIT_IN_POOL
+
+
+def waited_in_pool(*, now: datetime, waits_since: datetime, pool_since: datetime | None) -> timedelta:
+    """Since the later of: it came to this pool, it began to wait."""
+    return now - max(waits_since, pool_since or waits_since)
+
+
 @dataclass(frozen=True, slots=True)
 class ExpectedMove:
     """Rung tries the other node pools of a workload by itself.

@@ -5,7 +5,6 @@ Run:ai's order: the pools of a workload are tried in the order it names them, un
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -20,28 +19,12 @@ from scheduling.model.reasons import Reason
 from scheduling.model.snapshot import PodGroup, Snapshot
 from scheduling.state.shortage import PODS
 from workloads.dictionary.rules.resolution import Effective
-from workloads.forecast.rules.estimates import CheaperVictim, EvictionOdds
+from workloads.forecast.rules.estimates import WAIT_IN_POOL, CheaperVictim, EvictionOdds
 from workloads.forecast.rules.messages import Doubt, DoubtCode, amount_text, doubt, gpu_time_text
 from workloads.forecast.rules.reasons import short_of_department_quota, short_of_quota
 
 if TYPE_CHECKING:
     from workloads.state.models import Workload
-
-WAIT_IN_POOL: Final = timedelta(seconds=30)
-"""How long a workload stays in a pool that, by the model, does not let it start."""
-WAIT_FOR_START: Final = timedelta(minutes=5)
-"""How long it stays where, by the model, it starts: longer than victims usually take to end."""
-
-
-def time_in_pool(*, starts_here: bool) -> timedelta:
-    """How long it waits in its present pool before Rung tries another one."""
-    return WAIT_FOR_START if starts_here else WAIT_IN_POOL
-
-
-def waited_in_pool(*, now: datetime, waits_since: datetime, pool_since: datetime | None) -> timedelta:
-    """Since the later of: it came to this pool, it began to wait."""
-    return now - max(waits_since, pool_since or waits_since)
-
 
 NAMED: Final = 3
 """So many workloads are named in one sentence."""

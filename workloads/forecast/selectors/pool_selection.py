@@ -34,7 +34,7 @@ from scheduling.state.queue_usage import QueueUsage, fits_quota, over_guarantee
 from tenants.organisation.models import Project
 from tenants.quotas.models import PriorityCap, ProjectQuota
 from workloads.dictionary.rules.resolution import Effective
-from workloads.forecast.rules.forecast import waited_in_pool
+from workloads.forecast.rules.estimates import waited_in_pool
 from workloads.forecast.rules.messages import allowed_text, needed_text
 from workloads.forecast.rules.reasons import DEPARTMENT
 from workloads.forecast.selectors.observed_groups import namespace_queue, workload_of

@@ -39,8 +39,8 @@ from workloads.forecast.rules.estimates import (
     StartEstimate,
     quantile,
     size_class,
+    time_in_pool,
 )
-from workloads.forecast.rules.forecast import time_in_pool
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pod_groups import groups_of, pod_group_request
 from workloads.forecast.selectors.pool_selection import quota_hold_of, tried_pools, waited_here

@@ -176,7 +176,8 @@ def _facts(
     mine = [*records, *(each for each in nameless if str(each.victim_id) in foretold)]
     mine = [each for each in mine if each.at <= until]
     foreign = ObservedPod.objects.filter(cluster=row.cluster, uid__in=[_uid(key) for key in foretold])
-    gone = dict(foreign.filter(disrupted_at__range=(since, until)).values_list("uid", "disrupted_at"))
+    ends = foreign.filter(disrupted_at__range=(since, until)).values_list("uid", "disrupted_at")
+    gone = {uid: at for uid, at in ends if at}
     evicted = {*(str(each.victim_id) for each in mine), *(f"pod:{uid}" for uid in gone)}
     started = _started(workload, until)
     evictions = [*(each.at for each in mine), *gone.values()]

@@ -25,7 +25,7 @@ from portal.kit.pages.formatting import duration_text
 from scheduling.forecast.cycle import FLAVOURS, cycle
 from scheduling.model.decisions import Evict, Outcome
 from scheduling.state.workspace import OutOfTime
-from workloads.forecast.rules.forecast import WAIT_IN_POOL, time_in_pool
+from workloads.forecast.rules.estimates import WAIT_IN_POOL, time_in_pool
 from workloads.forecast.rules.messages import pend_sentence
 from workloads.forecast.selectors.observed_groups import workload_of
 from workloads.forecast.selectors.pod_groups import groups_of, pod_group_request
