@@ -26,6 +26,7 @@ from clusters.inventory.models import NodePool
 from portal.audit.services import audited_transaction, record
 from portal.kit.db.read_cache import cached_reads
 from portal.kit.errors import BadRequest, Conflict, RungError, ValidationFailed
+from portal.kit.pages.formatting import source_text
 from portal.kit.security.actors import Actor
 from scheduling.model.resources import MILLI, parse_quantity
 from tenants.access.rules import Permission
@@ -240,10 +241,10 @@ def _write(workload: Workload, effective: Effective, actor: Actor, ticket: Ticke
 
 
 def _note_submission(workload: Workload, effective: Effective, resolved: Mapping[str, Any], actor: Actor) -> None:
-    message = (
-        f"Submitted with priority {effective.priority.name} {effective.priority.value} ({effective.priority_source}), "
-        f"{effective.preemptibility} ({effective.preemptibility_source})."
-    )
+    name, value = effective.priority.name, effective.priority.value
+    sources = (effective.priority_source, effective.preemptibility_source)
+    why, so = (source_text(each, workload.type.title, value) for each in sources)
+    message = f"Submitted with priority {name} {value} ({why}), {effective.preemptibility} ({so})."
     submitted = note(
         workload=workload,
         at=workload.created_at,

@@ -30,6 +30,24 @@ def duration_text(time: timedelta | float) -> str:
     return f"{left // size} {unit}" + (f" {rest} {lesser}" if rest else "")
 
 
+THRESHOLD: Final = 100
+SOURCES: Final = {
+    "explicit": "set explicitly",
+    "label": "set by a label of the manifest",
+    "pod template": "set by priorityClassName in the pod template",
+    "policy": "set by policy",
+}
+
+
+def source_text(code: str, type_title: str, value: int) -> str:
+    """Where an effective priority or preemptibility came from; `value` is the priority's."""
+    if code == "type":
+        return f"default for {type_title}"
+    if code == "threshold":
+        return "because the priority is 100 or higher" if value >= THRESHOLD else "because the priority is below 100"
+    return SOURCES.get(code, code)
+
+
 @dataclass(frozen=True, slots=True)
 class Age:
     """How old a reading is. `tone` is fresh, amber or old."""

@@ -33,17 +33,10 @@ PHASES: Final = {
     "Degraded": ("warn", "Degraded"),
     "Failed": ("bad", "Failed"),
 }
-THRESHOLD: Final = 100
-# where an effective value came from
-SOURCES: Final = {
-    "explicit": "set explicitly",
-    "label": "set by a label of the manifest",
-    "pod template": "set by priorityClassName in the pod template",
-    "policy": "set by policy",
-}
 
 register.filter("gpu", formatting.gpu_text)
 register.filter("gpus", formatting.gpus_text)
+register.simple_tag(formatting.source_text, name="source")
 
 
 @register.simple_tag
@@ -101,16 +94,6 @@ def phase(name: str) -> SafeString:
     """A workload's phase as a badge; the word carries the meaning, not the colour."""
     tone, word = PHASES.get(name, ("off", name))
     return format_html('<span class="mark mark-{}">{}</span>', tone, word)
-
-
-@register.simple_tag
-def source(code: str, type_title: str, value: int) -> str:
-    """Say where an effective priority or preemptibility came from; `value` is the priority's."""
-    if code == "type":
-        return f"default for {type_title}"
-    if code == "threshold":
-        return "because the priority is 100 or higher" if value >= THRESHOLD else "because the priority is below 100"
-    return SOURCES.get(code, code)
 
 
 @register.simple_tag

@@ -26,6 +26,20 @@ def test_workload_first_event_audit_and_key_are_written_together(llm_team: Proje
     assert IdempotencyKey.objects.get().workload == workload
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "low 40 (default for PyTorch training), preemptible (default for PyTorch training)."),
+        ({"priority": "low"}, "low 40 (set explicitly), preemptible (because the priority is below 100)."),
+    ],
+)
+def test_the_first_event_names_the_sources_of_its_values_as_the_page_does(
+    llm_team: Project, asked: dict[str, str], said: str
+) -> None:
+    workload = submit(spec=spec_of(pytorch_job(), **asked), project=llm_team, actor=SYSTEM)
+    assert workload.timeline.get(reason="Submitted").message == f"Submitted with priority {said}"
+
+
 def test_a_refusal_leaves_one_audit_record_and_nothing_else(llm_team: Project, as_bob: Actor) -> None:
     with pytest.raises(ValidationFailed):
         submit(spec=spec_of(pytorch_job(), priority="urgent"), project=llm_team, actor=as_bob, key="k1")
