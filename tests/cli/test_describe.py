@@ -34,6 +34,9 @@ def running(llm_team: Project) -> Workload:
     gateway.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
     store.logs[llm_team.namespace, pod.name] = [f"step {number}" for number in range(5)]
     WorkloadEvent.objects.create(workload=made, at=made.created_at, type=EventType.PHASE, phase="Running")
+    WorkloadEvent.objects.create(
+        workload=made, at=made.created_at, type=EventType.PHASE, phase="Stopping", actor="admin"
+    )
     return made
 
 
@@ -113,7 +116,8 @@ def test_one_workload_by_name_by_project_and_name_or_by_id(signed_in: Rung, runn
     for part in ("llm-team/finetune", "Running since", "low 40 (type default)", "finetune-0", "node-000"):
         assert part in out
     assert signed_in("describe", "other").code == 1
-    assert "Running" in signed_in("events", "finetune").out
+    events = signed_in("events", "finetune", "-o", "json").data
+    assert {(each["what"], each["of"]) for each in events} == {("Running", "rung"), ("Stopping", "admin")}
 
 
 def test_a_history_that_is_cut_says_of_how_many_entries(signed_in: Rung, running: Workload) -> None:

@@ -3,6 +3,7 @@
 A uid has a name only once its object was observed; until then it is kept, and the name follows.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,7 +16,7 @@ from clusters.watch.models import ObservedObject, ObservedPod
 from portal.kit.pages.formatting import duration_text, gpus_text
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
-from tenants.access.selectors import can
+from tenants.access.selectors import can, visible_among
 from workloads.forecast.rules.messages import gpu_time_text
 from workloads.forecast.selectors.waiting import queue_position
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
@@ -228,6 +229,33 @@ def _by(record: PreemptionRecord, *, shown: bool) -> str:
     own = record.preemptor is not None and record.preemptor.project_id == record.victim.project_id
     where = "the same project" if own else (record.preemptor_project and f"project {record.preemptor_project}")
     return f"{record.preemptor_name}{value}{f' of {where}' if where else ''}"
+
+
+def name_preemptors(entries: Sequence[WorkloadEvent], actor: Actor) -> None:
+    """Put workloads of other projects that the reader may see into the sentences of these entries of one workload.
+
+    Stored sentences name none of them. The phase after an eviction repeats its sentence.
+    """
+    found = [entry for entry in entries if entry.type == EventType.PREEMPTION and f" by {OTHERS}:" in entry.message]
+    keys = {entry.pk: entry.detail["records"][0] for entry in found if entry.detail.get("records")}
+    records = _visible_preemptors(keys.values(), actor) if keys else {}
+    said: defaultdict[str, set[str]] = defaultdict(set)
+    for entry in found:
+        stored = entry.message
+        if record := records.get(keys.get(entry.pk, 0)):
+            entry.message = stored.replace(f" by {OTHERS}:", f" by {_by(record, shown=True)}:", 1)
+        said[stored].add(entry.message)
+    for entry in entries:
+        if entry.type == EventType.PHASE and len(names := said.get(entry.message, set())) == 1:
+            entry.message = next(iter(names))
+
+
+def _visible_preemptors(keys: Iterable[int], actor: Actor) -> dict[int, PreemptionRecord]:
+    """Those of these records whose preemptor the actor may see."""
+    rows = PreemptionRecord.objects.filter(pk__in=set(keys), preemptor__isnull=False)
+    found = [(row, row.preemptor) for row in rows.select_related("preemptor", "victim")]
+    visible = visible_among(actor, {each.project_id for _row, each in found if each})
+    return {row.pk: row for row, each in found if each and each.project_id in visible}
 
 
 def _sentences(records: Sequence[PreemptionRecord], *, shown: bool, newest: bool) -> Iterator[str]:

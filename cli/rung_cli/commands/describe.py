@@ -244,7 +244,8 @@ def _record(record: Mapping[str, Any]) -> dict[str, str]:
     if "phaseUpdate" not in spec:
         return {**_event(spec["event"]), "at": at, "of": spec["event"]["source"]}
     change = spec["phaseUpdate"]
-    return {"at": at, "what": change["phase"], "of": "rung", "type": "Phase", "message": change["phaseMessage"]}
+    of = change.get("source", "rung")  # an older portal does not say who did it
+    return {"at": at, "what": change["phase"], "of": of, "type": "Phase", "message": change["phaseMessage"]}
 
 
 def _event(event: Mapping[str, Any]) -> dict[str, str]:

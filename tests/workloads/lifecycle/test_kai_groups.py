@@ -24,7 +24,7 @@ from workloads.lifecycle.serializers.workloads import workload_json
 from workloads.lifecycle.services.observe import on_observation
 from workloads.lifecycle.services.pending_reasons import queued_among
 from workloads.state.models import Phase, Workload, WorkloadEvent
-from workloads.state.selectors.workloads import events_of, timeline
+from workloads.state.selectors.workloads import entries_of, events_of, timeline
 
 pytestmark = pytest.mark.django_db
 
@@ -92,9 +92,9 @@ def test_page_home_timeline_and_rest_say_it_in_the_same_words_with_whose_queue_i
     assert headline.sentence.partition(": ")[2].lower().startswith(words.rstrip(".").lower())
     Workload.objects.update(phase_at=timezone.now() - timedelta(minutes=11))
     assert [need.sentence for need in alerts_for(Workload.objects.all())] == [words]
-    assert words in [entry.message for entry in timeline(held)]
+    assert words in [entry.message for entry in timeline(entries_of(held))]
     assert workload_json(held)["phaseMessage"] == words
-    assert "project." not in f"{headline.sentence} {[entry.message for entry in timeline(held)]}"
+    assert "project." not in f"{headline.sentence} {[entry.message for entry in timeline(entries_of(held))]}"
 
 
 def missing(workload: Workload, *, version: str, at: str) -> None:

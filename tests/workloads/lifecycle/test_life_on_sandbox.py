@@ -16,9 +16,9 @@ from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.selectors.waiting import queue_position, why_waiting
 from workloads.lifecycle.services.actions import delete, resume, stop
 from workloads.preemption.models import PreemptionRecord
-from workloads.preemption.selectors import eviction_timeline, eviction_timelines
+from workloads.preemption.selectors import eviction_timeline, eviction_timelines, name_preemptors
 from workloads.state.models import Phase, Workload
-from workloads.state.selectors.workloads import timeline
+from workloads.state.selectors.workloads import entries_of, timeline
 
 pytestmark = pytest.mark.django_db
 
@@ -43,7 +43,7 @@ def test_a_submitted_workload_runs_and_holds_what_it_asked_for(lab: Lab) -> None
     assert workload.pool_name == "h100"
     assert workload.started_at is not None
     assert workload.due_at is None
-    assert timeline(workload)[0].phase == Phase.RUNNING
+    assert timeline(entries_of(workload))[0].phase == Phase.RUNNING
 
 
 def test_a_stronger_workload_of_the_same_project_takes_over_and_the_record_says_so(lab: Lab) -> None:
@@ -84,7 +84,7 @@ def test_a_gangs_pods_have_one_record_each_and_one_story(kai: Lab) -> None:
     kai.settle(4)
     assert PreemptionRecord.objects.filter(victim=gang).count() == 2
     assert fresh(gang).preempted_count == 1
-    entries = timeline(gang)
+    entries = timeline(entries_of(gang))
     assert [entry.type for entry in entries].count("preemption") == 1
     assert [entry.message.startswith("Preempted by big") for entry in entries].count(True) == 1
     [story] = eviction_timelines(fresh(gang), acting(UserFactory(is_superuser=True)))
@@ -119,7 +119,13 @@ def test_somebody_elses_name_is_told_only_to_those_who_may_see_it(kai: Lab) -> N
     assert "another project" in everything
     assert "secret-plan" not in everything
     assert "secret-plan" in eviction_timeline([record], insider).sentence
-    assert all("secret-plan" not in entry.message for entry in timeline(loan))
+    for reader, named in ((outsider, False), (insider, True)):
+        entries = entries_of(loan)
+        name_preemptors(entries, reader)
+        text = " ".join(entry.message for entry in timeline(entries))
+        assert ("Reclaimed by secret-plan (" in text, "of project owner:" in text) == (named, named)
+        assert ("Reclaimed by another project" in text, "secret-plan" in text) == (not named, named)
+        assert text.count("Requeued.") == 1
 
 
 def test_a_story_tells_every_step_that_has_happened(kai: Lab) -> None:
@@ -183,7 +189,7 @@ def test_an_object_that_vanished_is_made_anew(lab: Lab) -> None:
     gateway_delete(lab)
     lab.settle(4, seconds=40)
     assert fresh(workload).phase == Phase.RUNNING
-    assert "Recreated" in [entry.reason for entry in timeline(workload)]
+    assert "Recreated" in [entry.reason for entry in timeline(entries_of(workload))]
 
 
 def gateway_delete(lab: Lab) -> None:
@@ -247,7 +253,7 @@ def test_what_is_moved_together_is_told_before_and_after(kai: Lab) -> None:
     assert (record.victim, record.preemptor) == (moved, None)
     [story] = eviction_timelines(fresh(record.victim), acting(UserFactory(is_superuser=True)))
     assert story.sentence.startswith("Moved ")
-    assert "Moved" in [entry.reason for entry in timeline(record.victim)]
+    assert "Moved" in [entry.reason for entry in timeline(entries_of(record.victim))]
     kai.settle(4, seconds=40)
     assert (fresh(whole).phase, fresh(record.victim).phase) == (Phase.RUNNING, Phase.RUNNING)
     assert PreemptionRecord.objects.count() == 1

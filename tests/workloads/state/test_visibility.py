@@ -22,7 +22,15 @@ from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
 from workloads.dictionary.selectors import dictionary_rows, type_rows
 from workloads.forecast.selectors.waiting import queue_position, why_waiting
 from workloads.state.models import DesiredPhase, Phase
-from workloads.state.selectors.workloads import events_of, logs, pods_of, timeline, visible_workloads, workload_or_404
+from workloads.state.selectors.workloads import (
+    entries_of,
+    events_of,
+    logs,
+    pods_of,
+    timeline,
+    visible_workloads,
+    workload_or_404,
+)
 
 
 def test_people_see_the_workloads_of_their_projects(
@@ -227,4 +235,4 @@ def test_use_of_many_projects_and_of_whole_pools_are_the_same_figures(llm_team: 
 
 
 def test_the_timeline_is_newest_first(llm_team: Project) -> None:
-    assert timeline(WorkloadFactory(project=llm_team)) == []
+    assert timeline(entries_of(WorkloadFactory(project=llm_team))) == []

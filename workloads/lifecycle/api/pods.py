@@ -38,6 +38,7 @@ from workloads.lifecycle.serializers.pods import (
     pod_json,
     record_json,
 )
+from workloads.preemption.selectors import name_preemptors
 from workloads.state.models import Workload
 from workloads.state.selectors.workloads import (
     MOST_ENTRIES,
@@ -177,6 +178,7 @@ class History(Route):
         actor = actor_of(request)
         workload = workload_or_404(actor, workload_id)
         part = part_of(workload.timeline.all(), request, order="-at")
+        name_preemptors(part.rows, actor)
         hidden = hidden_namespaces(workload, actor)
         for entry in part.rows:
             entry.message = quietly(clean_message(entry.message), hidden)

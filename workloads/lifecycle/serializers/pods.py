@@ -133,6 +133,10 @@ class PhaseUpdateSchema(serializers.Serializer[Any]):
     phase = serializers.CharField()
     phaseMessage = serializers.CharField(allow_blank=True)
 
+    def get_fields(self) -> dict[str, Any]:
+        """With `source`, a name the class itself uses."""
+        return {**super().get_fields(), "source": serializers.CharField(help_text="Who did it. Beyond Run:ai.")}
+
 
 class RecordSpecSchema(serializers.Serializer[Any]):
     """One of the two."""
@@ -256,7 +260,7 @@ def record_json(entry: WorkloadEvent, workload: Workload) -> dict[str, Any]:
 
 
 def _phase_update(entry: WorkloadEvent) -> Mapping[str, str]:
-    return {"phase": entry.phase, "phaseMessage": entry.message}
+    return {"phase": entry.phase, "phaseMessage": entry.message, "source": entry.actor or "rung"}
 
 
 def _timeline_record(entry: WorkloadEvent, workload: Workload) -> dict[str, Any]:

@@ -45,12 +45,13 @@ from workloads.lifecycle.serializers.workloads import action_request, priority_c
 from workloads.lifecycle.services import actions
 from workloads.lifecycle.services.actions import cost_of
 from workloads.lifecycle.services.run_limits import run_end
-from workloads.preemption.selectors import eviction_timelines
+from workloads.preemption.selectors import eviction_timelines, name_preemptors
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import ENDED, HOLDING, RESUMABLE, STOPPABLE
 from workloads.state.selectors.usage import last_checkpoint_at
 from workloads.state.selectors.workloads import (
     containers_of,
+    entries_of,
     events_of,
     failed_to_apply,
     failure_of,
@@ -243,8 +244,10 @@ def _may_keep(workload: Workload, actor: Actor) -> bool:
 
 def _overview(_request: HttpRequest, workload: Workload, actor: Actor) -> dict[str, Any]:
     offered = Priority.objects.filter(alias_of__isnull=True, retired_at__isnull=True).order_by("-value")
+    entries = entries_of(workload)
+    name_preemptors(entries, actor)
     return {
-        "timeline": timeline(workload),
+        "timeline": timeline(entries),
         "stories": eviction_timelines(workload, actor),
         "priorities": offered,
         "consequence": priority_change_effect(workload),
@@ -255,13 +258,13 @@ def _overview(_request: HttpRequest, workload: Workload, actor: Actor) -> dict[s
     }
 
 
-def _pods(_request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:
+def _pods(_request: HttpRequest, workload: Workload, actor: Actor) -> dict[str, Any]:
     flavour = flavour_for(workload.project.cluster.flavour)
-    return {"pods": pods_of(workload), "by_class": flavour.title if flavour.traits.counts_classes else ""}
+    return {"pods": pods_of(workload, actor), "by_class": flavour.title if flavour.traits.counts_classes else ""}
 
 
-def _events(_request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:
-    return {"events": events_of(workload)}
+def _events(_request: HttpRequest, workload: Workload, actor: Actor) -> dict[str, Any]:
+    return {"events": events_of(workload, actor)}
 
 
 def _logs(request: HttpRequest, workload: Workload, _actor: Actor) -> dict[str, Any]:

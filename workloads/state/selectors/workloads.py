@@ -3,7 +3,7 @@ timeline.
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -235,9 +235,13 @@ def quietly(text: str, hidden: frozenset[str]) -> str:
     return _NAMED.sub(replaced, text)
 
 
-def timeline(workload: Workload) -> list[TimelineEntry]:
-    """Everything that happened to it, newest first, with who did it."""
-    rows = list(workload.timeline.all()[:MOST_ENTRIES])
+def entries_of(workload: Workload) -> list[WorkloadEvent]:
+    """The newest entries of its timeline, newest first, as they are stored."""
+    return list(workload.timeline.all()[:MOST_ENTRIES])
+
+
+def timeline(rows: Sequence[WorkloadEvent]) -> list[TimelineEntry]:
+    """These entries of a workload as its page shows them, with who did it."""
     evictions = {row.message for row in rows if row.type == EventType.PREEMPTION}
     return [
         TimelineEntry(row.at, row.type, row.phase, row.reason, _entry_text(row, evictions), row.actor) for row in rows
