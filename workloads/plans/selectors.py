@@ -229,7 +229,7 @@ GROUP_WORDS: Final[Mapping[str, tuple[str, str, str]]] = {
     "leaves_pool": ("running workload", "is on nodes that leave its pool", "are on nodes that leave their pool"),
     "stays": ("running workload", "stays with the old scheduler", "stay with the old scheduler"),
     "evicted": ("running workload", "would be evicted by the new scheduler", "would be evicted by the new scheduler"),
-    "recreated": ("waiting workload", "is recreated", "are recreated"),
+    "recreated": ("waiting or stopped workload", "is recreated", "are recreated"),
     "unsupported": ("workload", "is not supported by the new scheduler", "are not supported by the new scheduler"),
     "refused_again": ("workload", "could not be submitted again", "could not be submitted again"),
     "allowed_again": ("workload", "could be submitted again", "could be submitted again"),
@@ -265,6 +265,8 @@ def blank_effect() -> Effect:
     }
 
 
+LATER: Final = "…"
+"""The mark of objects that are deleted once no workload uses them."""
 MARKS: Final[Mapping[type[ObjectChange], str]] = {
     Create: "+",
     Update: "~",
@@ -298,11 +300,16 @@ def _as_row(change: ObjectChange) -> dict[str, Any]:
 
 def objects_sentence(objects: Sequence[Mapping[str, Any]]) -> str:
     """ "2 objects replaced on 3 clusters", without a full stop."""
+    words = {"+": "created", "~": "changed", "±": "replaced", "-": "deleted", LATER: "deleted later"}
     rows = [change for each in objects for change in each["changes"]]
-    counts = {mark: sum(row.get("count", 1) for row in rows if row["mark"] == mark) for mark in "+~±-"}
-    words = {"+": "created", "~": "changed", "±": "replaced", "-": "deleted"}
+    counts = {mark: sum(row.get("count", 1) for row in rows if row["mark"] == mark) for mark in words}
     parts = [f"{counted(number, 'object')} {words[mark]}" for mark, number in counts.items() if number]
     return f"{', '.join(parts)} on {counted(len(objects), 'cluster')}" if parts else "No objects change"
+
+
+def object_counts(effect: Effect) -> dict[str, int]:
+    """How many objects a plan changes on each cluster; a row may stand for many."""
+    return {each["cluster"]: sum(row.get("count", 1) for row in each["changes"]) for each in effect["objects"]}
 
 
 def counted(number: int, noun: str) -> str:

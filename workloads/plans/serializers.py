@@ -23,12 +23,13 @@ _FIELD_CHANGES: Final = serializers.ListField(
 
 PlannedObjectSchema = schema(
     "PlannedObjectSchema",
-    "A change of one object: + created, ~ changed, ± replaced, - deleted, ! conflict, = fenced.",
+    "A change of one object: + created, ~ changed, ± replaced, - deleted, … deleted later, ! conflict, = fenced.",
     mark=_TEXT,
     kind=_TEXT,
     namespace=serializers.CharField(allow_blank=True),
     name=_TEXT,
     fields=_FIELD_CHANGES,
+    count=serializers.IntegerField(required=False, help_text="How many objects it stands for; absent: one."),
 )
 PlannedClusterSchema = schema(
     "PlannedClusterSchema",

@@ -27,12 +27,14 @@ from tenants.quotas.views import QuotaTable, changed_fields, read_table, render_
 from workloads.plans.models import Plan
 from workloads.plans.selectors import (
     GROUP_WORDS,
+    LATER,
     STATES,
     approval_departments,
     awaits_approval,
     counted,
     in_state,
     kind_named,
+    object_counts,
     plan_reclaims,
     plan_syncs,
     state_of,
@@ -56,6 +58,7 @@ MARKS: Final = {
     "~": _lazy("changed"),
     "±": _lazy("replaced"),
     "-": _lazy("deleted"),
+    LATER: _lazy("deleted later"),
     "!": _lazy("conflict with a foreign object"),
     "=": _lazy("skipped: a newer version exists"),
 }
@@ -135,6 +138,7 @@ def plan_detail(request: HttpRequest, plan_id: UUID) -> HttpResponse:
         "is_open": state == "open",
         "outdated": outdated.message if outdated else "",
         "marks": MARKS,
+        "object_counts": object_counts(plan.effect),
         "evicts_words": EVICTS_WORDS,
         "quota_labels": QUOTA_LABELS,
         "recipes": snippets_for(portal_address(request), kind.requests(plan)) if state == "open" else [],

@@ -15,7 +15,7 @@ from rung_cli.session import Session, session
 
 PATH: Final = "v1/plans"
 STYLES: Final = {"applied": "green", "open": "yellow"}
-MARKS: Final = {"+": "green", "~": "yellow", "±": "yellow", "-": "red"}
+MARKS: Final = {"+": "green", "~": "yellow", "±": "yellow", "-": "red", "…": "red"}
 
 
 class PlanStateName(StrEnum):
@@ -225,6 +225,7 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for cluster in plan["objects"]:
         for change in cluster["changes"]:
             line = f"{change['mark']} {cluster['cluster']}: {change['kind']} {change['name']}"
+            line += " (deleted later)" if change["mark"] == "…" else ""
             yield line, MARKS.get(change["mark"], "")
     for name, group in plan["workloads"].items():
         for each in group["examples"]:

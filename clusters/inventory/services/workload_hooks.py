@@ -29,8 +29,8 @@ class SwitchEffect:
     `stays`: it runs, and stays with the scheduler it was made for. `recreated`: it waits or is stopped.
     `unexpressed`: it asks for a preemptibility that the new scheduler does not know. `unmanaged`: of a kind that
     the new scheduler is configured to leave alone. `evicted`: of what stays, what the new scheduler's model evicts
-    for what waits; None: there is no such model. `uncounted`: GPU thousandths of what stays that the new quotas do
-    not count.
+    for what waits; None: there is no such model. `seconds_at_risk`: GPU-seconds that those evictions would lose.
+    `uncounted`: GPU thousandths of what stays that the new quotas do not count.
     """
 
     stays: WorkloadSample = WorkloadSample()
@@ -38,6 +38,7 @@ class SwitchEffect:
     unexpressed: WorkloadSample = WorkloadSample()
     unmanaged: WorkloadSample = WorkloadSample()
     evicted: WorkloadSample | None = WorkloadSample()
+    seconds_at_risk: int = 0
     uncounted: int = 0
 
 
@@ -98,6 +99,7 @@ def work_in(target: Cluster, after: SchedulerFlavour) -> SwitchEffect:
         unexpressed=_sum(work.unexpressed for work in works),
         unmanaged=_sum(work.unmanaged for work in works),
         evicted=None if None in evicted else _sum(each for each in evicted if each),
+        seconds_at_risk=sum(work.seconds_at_risk for work in works),
         uncounted=sum(work.uncounted for work in works),
     )
 

@@ -1,6 +1,7 @@
 """Workloads of a cluster that gets another scheduler: what runs stays as it is, what waits is made anew."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
@@ -19,6 +20,7 @@ from workloads.forecast.rules.forecast import Verdict
 from workloads.forecast.selectors.preview import forecast
 from workloads.lifecycle.services import relocation
 from workloads.lifecycle.services.actions import delete, resume, stop
+from workloads.plans.services.plans import plan_change
 from workloads.state.models import Workload, WorkloadEvent
 
 pytestmark = pytest.mark.django_db
@@ -95,6 +97,30 @@ def test_the_plan_names_what_the_new_schedulers_model_evicts_for_what_waits(lab:
     switch(lab, "kube")
     until(lab, lambda: fresh(strong).phase == "Running")
     assert fresh(weak).phase != "Running"
+
+
+def test_a_change_plan_counts_the_gpu_hours_of_victims_that_the_old_scheduler_never_evicts(lab: Lab) -> None:
+    weak = lab.submit(lab.project("llm-team"), "weak", gpus=8, priority="low", preemptibility="non-preemptible")
+    lab.settle()
+    lab.submit(lab.project("vision"), "strong", gpus=8, priority="high", preemptibility="preemptible")
+    lab.settle()
+    Workload.objects.filter(pk=weak.pk).update(started_at=timezone.now() - timedelta(hours=2))
+    plan = plan_change(kind="scheduler", change={"cluster": lab.cluster.name, "flavour": "kube"}, actor=SYSTEM)
+    assert plan.effect["workloads"]["evicted"]["count"] == 1
+    assert plan.effect["gpu_hours_at_risk"] == 16.0
+    assert "1 running workload would be evicted by the new scheduler" in plan.effect["sentence"]
+    assert plan.effect["sentence"].endswith("16 GPU-hours at risk.")
+
+
+def test_a_change_plan_counts_queues_that_are_deleted_once_no_workload_uses_them(
+    lab: Lab, pair: tuple[Workload, Workload]
+) -> None:
+    plan = plan_change(kind="scheduler", change={"cluster": lab.cluster.name, "flavour": "kube"}, actor=SYSTEM)
+    ((kept,),) = ([row for row in each["changes"] if row["mark"] == "…"] for each in plan.effect["objects"])
+    (kind,) = (each for each in plan_switch(cluster=lab.cluster, flavour="kube").kinds if each.kept)
+    assert (kept["kind"], kept["count"]) == (kind.kind, kind.kept)
+    assert f"{kind.kept} objects deleted later on 1 cluster" in plan.effect["sentence"]
+    assert "1 waiting or stopped workload is recreated" in plan.effect["sentence"]
 
 
 def test_on_kueue_what_runs_is_neither_counted_nor_evicted_and_new_work_waits_for_nodes_beside_it() -> None:

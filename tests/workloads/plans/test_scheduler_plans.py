@@ -37,6 +37,21 @@ def test_a_warning_says_that_a_guarantee_ends_before_it_says_why(llm_team: Proje
     assert any(each.startswith(partly) for each in warnings)
 
 
+def test_the_page_counts_objects_as_the_sentence_does(
+    client_of: Clients, admin: User, llm_team: Project, as_admin: Actor
+) -> None:
+    plan = switch(as_admin, "kueue")
+    rows = plan.effect["objects"][0]["changes"]
+    number = sum(row["count"] for row in rows)
+    assert number > len(rows)
+    assert f"{number} objects created on 1 cluster" in plan.effect["sentence"]
+    assert f"{number} objects + created: " in text_of(client_of(admin), plan)
+
+
+def test_the_title_names_the_scheduler_as_pages_do(llm_team: Project, as_admin: Actor) -> None:
+    assert switch(as_admin, "kube").title == "Scheduler of lab: kube-scheduler"
+
+
 class TestWhoEvictsWhom:
     """A scheduler that evicts other workloads than the one before, by the same priorities."""
 

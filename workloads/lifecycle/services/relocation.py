@@ -36,6 +36,7 @@ from workloads.forecast.selectors.start_estimate import HOW, elsewhere, outcome_
 from workloads.forecast.selectors.time_budget import time_budget
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
 from workloads.state.rules import ENDED, HELD, HOLDING, NEXT_POOL
+from workloads.state.selectors.usage import gpu_seconds_at_risk
 from workloads.state.selectors.workloads import named_object, workload_ids
 from workloads.state.services import note, notify_apply
 
@@ -159,13 +160,14 @@ class _Workforce:
         alone = [
             kind for kind in living.values_list("spec__kind", flat=True).distinct() if unmanaged_because(target, kind)
         ]
-        counts = after.traits.queues_by_pool
+        counts, evicted = after.traits.queues_by_pool, _evicted(target, stays)
         return SwitchEffect(
             stays=_some(stays),
             recreated=_some(living.exclude(RUNS)),
             unexpressed=_some(living.exclude(preemptibility__in=after.preemptibilities)),
             unmanaged=_some(living.filter(spec__kind__in=alone)),
-            evicted=_evicted(target, stays),
+            evicted=None if evicted is None else _some(evicted),
+            seconds_at_risk=0 if evicted is None else sum(gpu_seconds_at_risk(evicted, evictable=True)),
             uncounted=stays.aggregate(held=Sum("allocated_gpu_milli"))["held"] or 0 if counts else 0,
         )
 
@@ -231,14 +233,14 @@ def _is_own(seen: ObservedObject, row: Mapping[str, Any]) -> bool:
     return (seen.kind.partition(".")[0], seen.namespace, seen.name) == place and seen.generation >= row["generation"]
 
 
-def _evicted(target: Cluster, stays: QuerySet[Workload]) -> WorkloadSample | None:
+def _evicted(target: Cluster, stays: QuerySet[Workload]) -> QuerySet[Workload] | None:
     """Of what stays, what the model of the new scheduler evicts for what waits now. None: there is no such model."""
     if target.flavour not in FLAVOURS:
         return None
     ids = frozenset(str(key) for key in stays.values_list("pk", flat=True))
     decisions = cycle(snapshot_after(target, ids), flavour=target.flavour)
     victims = {workload_of(each.victim.name) for each in decisions if isinstance(each, Evict)}
-    return _some(stays.filter(pk__in=workload_ids(victims & ids)))
+    return stays.filter(pk__in=workload_ids(victims & ids))
 
 
 def _living() -> QuerySet[Workload]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from clusters.connection.services.scheduler_config import guarantee_on
-from clusters.flavours.registry import flavour_for
+from clusters.flavours.registry import FLAVOURS, flavour_for
 from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.inventory.services.inventory import (
     create_node_pool,
@@ -26,7 +26,7 @@ from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
 from tenants.organisation.models import Project
 from workloads.plans.models import PlanScope
-from workloads.plans.selectors import Change, Effect, Facts, blank_effect, counted, group_of
+from workloads.plans.selectors import LATER, Change, Effect, Facts, blank_effect, counted, group_of
 from workloads.plans.services.limit_plans import inside_min_runtime
 from workloads.plans.services.setting_plans import Groups, Reach, SettingPlan, devices, effect_sentence, pool_sums
 from workloads.state.models import DesiredPhase
@@ -230,7 +230,8 @@ class SchedulerPlan(ClusterSetting):
         self._victims = victims
 
     def title(self, change: Change) -> str:
-        return f"Scheduler of {change['cluster']}: {change['flavour'][:20]}"
+        name = change["flavour"]
+        return f"Scheduler of {change['cluster']}: {FLAVOURS[name].title if name in FLAVOURS else name[:20]}"
 
     def facts(self, change: Change) -> Facts:
         cluster = cluster_named(change)
@@ -266,6 +267,7 @@ class SchedulerPlan(ClusterSetting):
         if rows:
             found["objects"] = [{"cluster": cluster.name, "simulated": cluster.is_simulated, "changes": rows}]
         found["workloads"] |= _switched(plan)
+        found["gpu_hours_at_risk"] = round(plan.work.seconds_at_risk / 3600, 1)
         found["victims"] = self._victims(cluster, plan.target)
         found["warnings"] = list(_switch_warnings(plan))
         return {**found, "sentence": effect_sentence(found)}
@@ -275,15 +277,19 @@ def _unanswered(error: ClusterError) -> Conflict:
     return Conflict(f"The cluster did not respond: {error.message}", code=error.code)
 
 
-_MARKS: Final = {"create": "+", "update": "~", "replace": "±", "delete": "-", "conflict": "!"}
+_MARKS: Final = {"create": "+", "update": "~", "replace": "±", "delete": "-", "kept": LATER, "conflict": "!"}
 
 
 def _object_rows(kind: KindPlan) -> Iterable[dict[str, Any]]:
-    """A row for each kind and verb: a switch touches too many objects to name them all."""
-    for verb, mark in _MARKS.items():
-        if number := getattr(kind, verb):
-            name = f"{counted(number, 'object')}, such as {', '.join(kind.samples)}"
-            yield {"mark": mark, "kind": kind.kind, "namespace": "", "name": name, "fields": [], "count": number}
+    """A row for each kind and verb: a switch touches too many objects to name them all.
+
+    The samples of a kind are of all its verbs, so they are named where there is one.
+    """
+    numbers = {mark: number for verb, mark in _MARKS.items() if (number := getattr(kind, verb))}
+    examples = f", such as {', '.join(kind.samples)}" if len(numbers) == 1 and kind.samples else ""
+    for mark, number in numbers.items():
+        name = f"{counted(number, 'object')}{examples}"
+        yield {"mark": mark, "kind": kind.kind, "namespace": "", "name": name, "fields": [], "count": number}
 
 
 def _switched(plan: SwitchPlan) -> dict[str, Any]:

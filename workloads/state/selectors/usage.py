@@ -355,11 +355,14 @@ def _is_kept(row: Workload) -> bool:
     return fixed and row.project.cluster.flavour in KEEPS_NON_PREEMPTIBLE
 
 
-def gpu_seconds_at_risk(rows: QuerySet[Workload]) -> list[int]:
-    """What an eviction now would lose of each that holds GPUs and may be evicted, in GPU-seconds. Two queries."""
+def gpu_seconds_at_risk(rows: QuerySet[Workload], *, evictable: bool = False) -> list[int]:
+    """What an eviction now would lose of each that holds GPUs and may be evicted, in GPU-seconds. Two queries.
+
+    evictable: all of them may be, even where their present scheduler never evicts them.
+    """
     now = timezone.now()
-    running = rows.exclude(NEVER_EVICTED).filter(phase__in=HOLDING, started_at__isnull=False, allocated_gpu_milli__gt=0)
-    running = running.order_by()
+    victims = rows if evictable else rows.exclude(NEVER_EVICTED)
+    running = victims.filter(phase__in=HOLDING, started_at__isnull=False, allocated_gpu_milli__gt=0).order_by()
     found = list(running.values_list("allocated_gpu_milli", "spec__annotations", "category", "started_at"))
     medians = known_medians(now) if found else CheckpointMedians({})
     return [
