@@ -1,5 +1,6 @@
 """Observed pods, objects and events, observer leases, and usage samples."""
 
+from datetime import datetime
 from typing import Final, Self
 
 from django.db import models
@@ -86,6 +87,11 @@ class ObservedPod(models.Model):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def over_at(self) -> datetime | None:
+        """When its containers ended, else when it had gone. A live pod restarts a container that has ended."""
+        return self.gone_at if self.phase in LIVE_PHASES else self.ended_at or self.gone_at
 
 
 class ClusterEvent(models.Model):

@@ -235,9 +235,11 @@ _RESOURCES: Final = table(limits=_AMOUNTS, requests=_AMOUNTS)
 _CONTAINERS: Final = several(table(resources=_RESOURCES, restartPolicy=word(16)))
 _CONTAINER_STATES: Final = several(
     table(
+        name=name(63),
         state=table(
-            waiting=table(reason=word(128), message=sentence), terminated=table(reason=word(128), finishedAt=_TIME)
-        )
+            waiting=table(reason=word(128), message=sentence),
+            terminated=table(reason=word(128), exitCode=whole, finishedAt=_TIME),
+        ),
     )
 )
 _POD: Final = table(

@@ -148,6 +148,7 @@ class PodStore:
 
     def _row(self, pod: Manifest, reading: PodStatusReason) -> ObservedPod:
         meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+        end = _end_of(pod)
         marks, asked = labels(pod), requests_of(pod)
         return ObservedPod(
             cluster=self.cluster,
@@ -158,8 +159,8 @@ class PodStore:
             node_name=spec.get("nodeName") or "",
             pool_name=self._pool(pod),
             phase=phase(pod)[:20],
-            reason=(reading.reason or _end_reason(pod))[:100],
-            message=reading.message or str(status.get("message") or ""),
+            reason=(reading.reason or end.reason)[:100],
+            message=reading.message or str(status.get("message") or "") or end.sentence,
             priority_class=spec.get("priorityClassName") or "",
             priority=int(spec.get("priority") or 0),
             preemptible=preemptibility_of(pod) is not Preemptibility.NON_PREEMPTIBLE,
@@ -232,13 +233,36 @@ def _wishes(spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _end_reason(pod: Manifest) -> str:
-    """Completed, Error, OOMKilled: the first container's, once the pod has ended."""
+class _ContainerEnd(NamedTuple):
+    """When and how a container ended; at is empty where its node did not say."""
+
+    reason: str
+    code: int = 0
+    name: str = ""
+    at: str = ""
+
+    @property
+    def sentence(self) -> str:
+        why = f" ({self.reason})" if self.reason not in {"", "Error"} else ""
+        return f"Container {self.name} ended with exit code {self.code}{why}" if self.code else ""
+
+
+def _end_of(pod: Manifest) -> _ContainerEnd:
+    """Of the container that failed last, else of the first one, else of the pod; empty before the pod has ended."""
     if not is_terminal(pod):
-        return ""
-    for each in (pod.get("status") or {}).get("containerStatuses") or []:
-        return str(((each.get("state") or {}).get("terminated") or {}).get("reason", ""))
-    return str((pod.get("status") or {}).get("reason", ""))
+        return _ContainerEnd("")
+    status = pod.get("status") or {}
+    containers = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+    ends = [_container_end(each, end) for each in containers if (end := (each.get("state") or {}).get("terminated"))]
+    failed = [each for each in ends if each.code]
+    if failed:
+        return max(failed, key=lambda each: each.at)
+    return ends[0] if ends else _ContainerEnd(str(status.get("reason") or ""))
+
+
+def _container_end(container: Mapping[str, Any], end: Mapping[str, Any]) -> _ContainerEnd:
+    at, code = moment_of(end.get("finishedAt")), int(end.get("exitCode") or 0)
+    return _ContainerEnd(str(end.get("reason", "")), code, container.get("name", ""), at.isoformat() if at else "")
 
 
 def _disruption(pod: Manifest, at: datetime) -> dict[str, object]:

@@ -1,10 +1,16 @@
 """Pods as rows: from creation to their end, by uid, and never back to an older version."""
 
+from typing import Any
+
 import pytest
 
 from clusters.inventory.models import NodePool
+from clusters.ports.objects import POD
 from clusters.watch.models import ObservedPod
+from clusters.watch.rules import sanitize_all
 from clusters.watch.services.informers import observe_cluster
+from clusters.watch.services.observations import ObservedChanges, lease_of, store_changes
+from clusters.watch.services.watch_buffer import WatchBatch
 from tests.clusters.observation_recorder import ObservationRecorder
 from tests.clusters.sandboxes import TEAM, Sandbox, bare_pod, furnished, job
 
@@ -31,6 +37,43 @@ def test_a_pod_is_followed_from_creation_to_its_end(told: ObservationRecorder) -
     observe_cluster(sandbox.cluster)
     assert (row("train-").phase, row("train-").reason) == ("Succeeded", "Completed")
     assert [status.phase for seen in told.observations for status in seen.jobs.values()][-1] == "succeeded"
+
+
+def ended(**end: Any) -> dict[str, Any]:
+    """The status of a container."""
+    return {"state": {"terminated": end}}
+
+
+@pytest.mark.parametrize(
+    ("containers", "said"),
+    [
+        pytest.param(
+            [{"name": "main", **ended(exitCode=137, reason="OOMKilled", finishedAt="2026-11-21T06:00:00Z")}],
+            ("OOMKilled", "Container main ended with exit code 137 (OOMKilled)"),
+            id="out of memory",
+        ),
+        pytest.param(
+            [
+                {"name": "main", **ended(exitCode=0, reason="Completed", finishedAt="2026-11-21T06:00:09Z")},
+                {"name": "proxy", **ended(exitCode=2, reason="Error", finishedAt="2026-11-21T06:00:05Z")},
+                {"name": "logs", **ended(exitCode=3, reason="Error", finishedAt="2026-11-21T06:00:01Z")},
+            ],
+            ("Error", "Container proxy ended with exit code 2"),
+            id="the last that failed",
+        ),
+        pytest.param([{"name": "main", "state": {"running": {}}}], ("", ""), id="its node did not say"),
+    ],
+)
+def test_a_failed_pod_says_which_container_failed_and_how(
+    containers: list[dict[str, Any]], said: tuple[str, str]
+) -> None:
+    cluster = furnished().cluster
+    pod = bare_pod("fails")
+    pod["status"] = {"phase": "Failed", "containerStatuses": containers}
+    pod["metadata"] |= {"uid": "4f1c", "resourceVersion": "1"}
+    looks = {POD.key: WatchBatch(POD, "1", sanitize_all(POD, [pod]))}
+    store_changes(cluster, ObservedChanges(lease_of(cluster).versions, looks))
+    assert (row("fails").reason, row("fails").message) == said
 
 
 def test_a_waiting_pod_carries_the_schedulers_reason() -> None:

@@ -62,6 +62,7 @@ FIELDS = [
     "waiting",
     "terminated",
     "finishedAt",
+    "exitCode",
     "reason",
     "message",
     "type",

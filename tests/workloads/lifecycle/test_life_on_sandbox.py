@@ -1,20 +1,37 @@
 """From a submission to a running pod, and to an eviction with its record, on the embedded cluster."""
 
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
 import pytest
+from django.test import Client
+from django.utils import timezone
 
 from clusters.ports.objects import WORKLOAD_KINDS, ref_of
 from clusters.sandbox.services.simulation import SandboxGateway
 from clusters.watch.models import ObservedPod
+from clusters.watch.services.observations import Observation
 from portal.kit.security.actors import SYSTEM, Actor
+from tenants.access.models import User
 from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory, UserFactory
-from tests.factories.workloads import bare_pod, deployment, pytorch_job, spec_of
+from tests.factories.workloads import (
+    ObservedPodFactory,
+    WorkloadFactory,
+    bare_pod,
+    deployment,
+    job,
+    pytorch_job,
+    spec_of,
+)
 from tests.workloads.sandbox_lab import Lab, fresh
 from workloads.forecast.rules.forecast import Verdict
 from workloads.forecast.selectors.alternatives import waiting_alternatives
 from workloads.forecast.selectors.preview import forecast
 from workloads.forecast.selectors.waiting import queue_position, why_waiting
 from workloads.lifecycle.services.actions import delete, resume, stop
+from workloads.lifecycle.services.observe import on_observation
 from workloads.preemption.models import PreemptionRecord
 from workloads.preemption.selectors import eviction_timeline, eviction_timelines, name_preemptors
 from workloads.state.models import Phase, Workload
@@ -44,6 +61,46 @@ def test_a_submitted_workload_runs_and_holds_what_it_asked_for(lab: Lab) -> None
     assert workload.started_at is not None
     assert workload.due_at is None
     assert timeline(entries_of(workload))[0].phase == Phase.RUNNING
+
+
+def fails(name: str) -> dict[str, Any]:
+    """A Job whose only try ends with exit code 1."""
+    manifest = job(name)
+    manifest["metadata"]["annotations"] = {"rung.dev/exit-code": "1"}
+    manifest["spec"]["backoffLimit"] = 0
+    return manifest
+
+
+WHY = "Container main ended with exit code 1. Job has reached the specified backoff limit"
+
+
+def test_a_failed_workload_says_how_its_container_ended(lab: Lab, client_of: Callable[[User], Client]) -> None:
+    team = lab.project("llm-team")
+    workload = lab.submit(team, "fails", manifest=fails("fails"), seconds="5")
+    lab.settle(6, seconds=5)
+    workload = fresh(workload)
+    assert (workload.phase, workload.phase_message) == (Phase.FAILED, WHY)
+    assert timeline(workload)[0].message == WHY
+    client = client_of(UserFactory(is_superuser=True))
+    page = " ".join(client.get(f"/workloads/{workload.pk}/").content.decode().split())
+    assert f'Failed: {WHY} <a href="?tab=logs">Logs</a>' in page
+    pod = ObservedPod.objects.get(owner_id=str(workload.pk))
+    assert pod.ended_at is not None
+    page = client.get(f"/workloads/{workload.pk}/?tab=pods").content.decode()
+    assert f'<time datetime="{pod.ended_at.isoformat()}"' in page
+
+
+def test_a_container_whose_end_is_seen_after_that_of_its_job_is_named_as_well() -> None:
+    """Once, and not what was told to end when the job had failed."""
+    limit = "Job has reached the specified backoff limit"
+    workload = WorkloadFactory(phase=Phase.FAILED, phase_message=limit)
+    now = timezone.now()
+    told = {"deletion_at": now, "message": "Container main ended with exit code 143", "ended_at": now}
+    ends = [told, {"message": "Container main ended with exit code 1", "ended_at": now - timedelta(seconds=5)}]
+    for end in ends * 2:
+        pod = ObservedPodFactory(workload=workload, phase="Failed", **end)
+        on_observation(workload.project.cluster, Observation(now, pods=(pod,)))
+    assert fresh(workload).phase_message == WHY
 
 
 def test_a_stronger_workload_of_the_same_project_takes_over_and_the_record_says_so(lab: Lab) -> None:

@@ -180,6 +180,23 @@ def _advance(
         _move(workload, following, pods, job, reading, observation.at)
     elif following in WAITING and reading.reason and (pods or not is_deferred(workload)) and not _moves(workload):
         keep_reason(workload, reading, observation.at)
+    elif following == Phase.FAILED and EXIT_CODE not in workload.phase_message and (end := _failed_container(pods)):
+        message = _joined(end, workload.phase_message)  # its job ended in an earlier look than its pod
+        Workload.objects.filter(pk=workload.pk, phase=following).update(phase_message=message)
+
+
+EXIT_CODE: Final = "exit code"
+
+
+def _failed_container(pods: Sequence[ObservedPod]) -> str:
+    """How the last of its pods failed that nothing had told to end; empty where its node did not say."""
+    own = (pod for pod in pods if pod.phase == "Failed" and pod.deletion_at is None and not pod.disruption_reason)
+    failed = [pod for pod in own if EXIT_CODE in pod.message]
+    return max(failed, key=lambda pod: pod.ended_at or pod.created_at).message if failed else ""
+
+
+def _joined(*parts: str) -> str:
+    return ". ".join(part.rstrip(".") for part in parts if part)
 
 
 def _moves(workload: Workload) -> bool:
@@ -225,6 +242,8 @@ def _move(
     elif to == Phase.PENDING and workload.generation != workload.applied_generation:
         changes["due_at"] = at
     reason, message = (job.reason, job.message) if to in ENDED else (reading.reason, reading.message)
+    if to == Phase.FAILED and (end := _failed_container(pods)):
+        message = _joined(end, message)
     move(workload=workload, to=to, at=at, reason=reason, message=message, detail=reading.numbers, **changes)
 
 
