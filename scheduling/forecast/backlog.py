@@ -57,7 +57,7 @@ class Backlog:
 
     def add(self, group: PodGroup) -> None:
         line = self._line(group)
-        heappush(line.waiting, (-group.priority, group.created, group.name, group))
+        heappush(line.waiting, (-group.priority, *group.age, group))
         self._review([line])
 
     def pop(self) -> PodGroup | None:

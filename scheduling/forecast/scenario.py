@@ -141,7 +141,7 @@ _SNAPSHOT: Final = _made(
     levels=_values(tuple),
 )
 _PLACES: Final = {"node", "nominated", "device", "topology", "pool"}
-_NAMING: Final = frozenset({"name", "queue", "parent", "owner", "namespace", "kin", "victims"} | _PLACES)
+_NAMING: Final = frozenset({"sort_name", "name", "queue", "parent", "owner", "namespace", "kin", "victims"} | _PLACES)
 _LABELLED: Final = frozenset({"labels", "node_selector", "strategies", "levels"})
 _TAINTED: Final = frozenset({"taints", "tolerations"})
 

@@ -136,6 +136,7 @@ class PodGroup:
     let_in: when a queue of jobs let it in, where its scheduler says so: it may have waited for a node since (Kueue).
     made: all its pods exist, and a ResourceQuota counts them until they are gone (kube); else it is asked first.
     more: what every pod of it needs of a node's `more`.
+    sort_name: by which its scheduler orders groups that were created in the same second; empty: `name`.
     """
 
     name: Final[str]
@@ -160,6 +161,12 @@ class PodGroup:
     let_in: Final[int | None] = None
     made: Final[bool] = False
     more: Final[Mapping[str, int]] = field(default_factory=dict)
+    sort_name: Final[str] = ""
+
+    @property
+    def age(self) -> tuple[int, str]:
+        """Sort key of groups of the same priority: the older is served first."""
+        return (self.created, self.sort_name or self.name)
 
     @property
     def waiting(self) -> tuple[Pod, ...]:

@@ -15,7 +15,7 @@ from clusters.ports.gateway import Manifest
 from clusters.ports.objects import GANG_POD_GROUP, KAI_QUEUE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
 from clusters.sandbox import rules as sandbox_rules
 from clusters.sandbox.services.admission import start_leaving
-from clusters.sandbox.services.snapshot import SandboxSnapshot, SnapshotPool, read_snapshot
+from clusters.sandbox.services.snapshot import SandboxSnapshot, SnapshotPool, namespaced_name, read_snapshot
 from clusters.sandbox.services.store import WARNING, ObjectStore, record_event, set_condition
 from scheduling.forecast.cycle import cycle
 from scheduling.model.decisions import Decision, Evict, Start, Wait
@@ -176,10 +176,6 @@ def _standings(scene: SandboxSnapshot) -> dict[str, str]:
             used = ledger.uses[queue.name].allocated
             texts[queue.name] = sandbox_rules.queue_usage(queue, used, fair.get(queue.name, ZERO))
     return texts
-
-
-def namespaced_name(pod: Manifest) -> str:
-    return f"{pod['metadata'].get('namespace', '')}/{pod['metadata']['name']}"
 
 
 REPORTERS: Final[Mapping[str, type[DecisionReporter]]] = {

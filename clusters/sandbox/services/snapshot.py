@@ -223,6 +223,7 @@ def _group(draft: _Draft, shards: _Shards | None, *, whole: bool) -> PodGroup:
         topology=(annotations(first).get(TOPOLOGY_KEY) or None) if draft.gang else None,
         min_runtime=duration_micros(annotations(first).get(MIN_RUNTIME)) or 0,
         more=needs_of_pods((requests_of(pod).gpu, more_requests(pod)) for pod in draft.pods),
+        sort_name=f"{min(map(namespaced_name, draft.pods))} {draft.name}",
     )
 
 
@@ -244,6 +245,10 @@ def _pod(pod: Manifest) -> Pod:
     nominated = (pod.get("status") or {}).get("nominatedNodeName") or None
     node = pod["spec"].get("nodeName")
     return Pod(pod["metadata"]["uid"], requests_of(pod), node, is_leaving(pod), nominated, _started(pod))
+
+
+def namespaced_name(pod: Manifest) -> str:
+    return f"{pod['metadata'].get('namespace', '')}/{pod['metadata']['name']}"
 
 
 def _started(pod: Manifest) -> int | None:

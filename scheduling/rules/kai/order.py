@@ -150,7 +150,7 @@ def job_key(group: PodGroup, active: int) -> JobKey:
     """The same for a group with that many active pods."""
     above = active - group.min_member
     state = (above >= 0) + (above > 0)
-    return (-group.priority, state, group.created, group.name)
+    return (-group.priority, state, *group.age)
 
 
 def _allocatable(deserved: int | None, fair: int, limit: int | None) -> int | None:

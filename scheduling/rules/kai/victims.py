@@ -167,10 +167,7 @@ def pieces_of(assignments: Sequence[Assignment]) -> list[Piece]:
     core = min(group.min_member, len(assignments))
     pieces: list[Unit] = [tuple(assignments[:core])] if core else []
     pieces += [(assignment,) for assignment in assignments[core:]]
-    return [
-        ((-group.priority, min(index, 1), group.created, group.name, index), _victim(piece))
-        for index, piece in enumerate(pieces)
-    ]
+    return [((-group.priority, min(index, 1), *group.age, index), _victim(piece)) for index, piece in enumerate(pieces)]
 
 
 def _lasting_pieces(assignments: Sequence[Assignment]) -> list[Piece]:

@@ -49,7 +49,7 @@ def kube_state(snapshot: Snapshot) -> SchedulingState:
 
 def schedule_order(waiting: Iterable[PodGroup]) -> list[PodGroup]:
     """Highest priority first, then the older group."""
-    return sorted(waiting, key=lambda group: (-group.priority, group.created, group.name))
+    return sorted(waiting, key=lambda group: (-group.priority, *group.age))
 
 
 def start_time(assignment: Assignment) -> int:

@@ -55,7 +55,7 @@ def _turn(candidate: KueueCandidate, cohort: QuotaShare) -> tuple[bool, tuple[bo
     candidate.share.charge(candidate.needed)
     borrowing, share = child.over_quota(candidate.needed.dimensions), child.dominant_share()
     candidate.share.charge(ZERO - candidate.needed)
-    return (borrowing, share, -group.priority, group.created, group.name)
+    return (borrowing, share, -group.priority, *group.age)
 
 
 def _below(share: QuotaShare, cohort: QuotaShare) -> QuotaShare:

@@ -295,7 +295,7 @@ def admitted(group: PodGroup) -> bool:
 
 def turn_key(group: PodGroup) -> tuple[int, int, str]:
     """Sort key of waiting work: by priority, then age."""
-    return (-group.priority, group.created, group.name)
+    return (-group.priority, *group.age)
 
 
 def line_key(group: PodGroup) -> tuple[bool, int, int, str]:

@@ -40,7 +40,7 @@ class VolcanoOrder:
 
     def job_turn(self, group: PodGroup) -> tuple[int, bool, int, str]:
         """Sort key: higher priority, below its minimum, older."""
-        return (-group.priority, self.ready(group), group.created, group.name)
+        return (-group.priority, self.ready(group), *group.age)
 
     def in_turn(self, victims: Iterable[Assignment], taker: str) -> Iterator[Assignment]:
         """Victims by queue (the nearest, then the one served last), lowest priority, complete gangs, latest start.

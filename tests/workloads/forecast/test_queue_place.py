@@ -14,7 +14,7 @@ from clusters.watch.services.visibility_poller import VisibilityResult, store_vi
 from tenants.access.models import User
 from tenants.organisation.models import Project
 from tests.factories.workloads import WorkloadFactory
-from workloads.forecast.selectors.waiting import queue_place
+from workloads.forecast.selectors.waiting import queue_place, queue_rank
 from workloads.state.models import Phase, Workload
 
 pytestmark = pytest.mark.django_db
@@ -48,6 +48,13 @@ def told(workload: Workload, message: str, *, seconds: int = 5) -> None:
 
 def text_of(client: Client, where: str) -> str:
     return " ".join(client.get(where).content.decode().split())
+
+
+def test_the_place_is_the_one_that_the_scheduler_counts(waiting: Workload) -> None:
+    told(waiting, "3 of 7 in queue project.1.a100")
+    place = queue_rank(waiting)
+    assert place
+    assert (place.number, place.among) == (3, 7)
 
 
 def test_the_page_says_what_the_scheduler_counts(client_of: Clients, alice: User, waiting: Workload) -> None:

@@ -20,11 +20,12 @@ from tests.factories.tenants import GPU
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, pytorch_job, spec_of
 from tests.support.rest_clients import Robot
 from tests.workloads.sandbox_lab import Lab, fresh
+from workloads.dictionary.models import Priority
 from workloads.forecast.models import ForecastCount, StoredStartEstimate
 from workloads.forecast.rules.estimates import EstimateBasis, RunClass, StartEstimate
 from workloads.forecast.selectors.accuracy import start_calibration
 from workloads.forecast.selectors.preview import forecast
-from workloads.forecast.selectors.waiting import holders, pool_rank, queue_rank, why_waiting
+from workloads.forecast.selectors.waiting import holders, pool_rank, queue_position, queue_rank, why_waiting
 from workloads.forecast.services.start_estimates import score_starts, shown_estimate
 from workloads.lifecycle.services import actions
 from workloads.preemption.models import PreemptionRecord
@@ -75,8 +76,9 @@ def test_pods_that_rung_did_not_create_hold_gpus_too(waiting: Workload, admin: U
 def test_a_common_order_of_all_projects_is_kube_schedulers_alone(
     waiting: Workload, llm_team: Project, vision_team: Project
 ) -> None:
-    WorkloadFactory(project=vision_team, name="first", phase=Phase.PENDING, pool_name="h100", priority_value=900)
-    WorkloadFactory(project=llm_team, name="second", phase=Phase.PENDING, pool_name="h100", priority_value=800)
+    strong = Priority.objects.get(name="high")
+    WorkloadFactory(project=vision_team, name="first", phase=Phase.PENDING, pool_name="h100", priority=strong)
+    WorkloadFactory(project=llm_team, name="second", phase=Phase.PENDING, pool_name="h100", priority=strong)
     place = queue_rank(waiting)
     assert place
     assert (place.number, place.among) == (2, 2)
@@ -85,6 +87,23 @@ def test_a_common_order_of_all_projects_is_kube_schedulers_alone(
     everywhere = pool_rank(waiting)
     assert everywhere
     assert (everywhere.number, everywhere.among) == (3, 3)
+
+
+@pytest.mark.parametrize("flavour", ["kai", "kube", "kube-gangs", "volcano"])
+def test_what_was_submitted_in_the_same_second_starts_in_the_order_of_its_places(flavour: str) -> None:
+    """A cluster counts ages in seconds; of the same age names decide there, not the order of submission."""
+    lab = Lab(flavour)
+    team = lab.project("team", deserved=8)
+    holder = lab.submit(team, "holder", gpus=8)
+    lab.settle()
+    made = [lab.submit(team, name, gpus=8) for name in ("b-second", "c-third", "a-first")]
+    lab.settle()
+    places = {fresh(each).name: queue_position(fresh(each)) for each in made}
+    assert places == {"a-first": 1, "b-second": 2, "c-third": 3}
+    actions.delete(workload=fresh(holder), actor=SYSTEM)
+    lab.settle(4, seconds=40)
+    phases = {fresh(each).name: fresh(each).phase for each in made}
+    assert phases == {"a-first": Phase.RUNNING, "b-second": Phase.PENDING, "c-third": Phase.PENDING}
 
 
 NOW = timezone.now()

@@ -19,6 +19,7 @@ from tests.factories.clusters import ObservedPodFactory as ForeignPodFactory
 from tests.factories.clusters import build_cluster
 from tests.factories.tenants import ProjectFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory
+from workloads.dictionary.models import Priority
 from workloads.dictionary.selectors import dictionary_rows, type_rows
 from workloads.forecast.selectors.waiting import queue_position, why_waiting
 from workloads.state.models import DesiredPhase, Phase
@@ -149,9 +150,9 @@ def test_logs_are_of_ones_own_pods_only(llm_team: Project) -> None:
 def test_the_place_in_the_queue_counts_priority_then_age(llm_team: Project) -> None:
     now = timezone.now()
     mine = WorkloadFactory(project=llm_team)
-    WorkloadFactory(project=llm_team, priority_value=80)
+    WorkloadFactory(project=llm_team, priority=Priority.objects.get(name="medium-high"))
     WorkloadFactory(project=llm_team, created_at=now - timedelta(hours=1))
-    WorkloadFactory(project=llm_team, priority_value=25)
+    WorkloadFactory(project=llm_team, priority=Priority.objects.get(name="very-low"))
     WorkloadFactory(project=llm_team, priority_value=125, phase=Phase.RUNNING)
     assert queue_position(mine) == 3
     assert queue_position(WorkloadFactory(project=llm_team, phase=Phase.RUNNING)) is None

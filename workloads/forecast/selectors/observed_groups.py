@@ -289,6 +289,7 @@ def _group(
         tolerations=tuple(Toleration(**each) for each in first.tolerations),
         made=homes is None,
         more=needs_of_pods((pod.gpu_milli, pod.more_requests) for pod in pods),
+        sort_name=f"{first.namespace}/{min(pod.name for pod in pods)} {name}",
     )
 
 

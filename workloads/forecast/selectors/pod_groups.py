@@ -44,6 +44,7 @@ from workloads.intake.rules.spec import (
 )
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import HELD, NO_CONTROLLER, REFUSED_PODS, WAITING
+from workloads.state.selectors.workloads import object_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class PodGroupRequest:
     preemption_policy: str
     preemptibility: str
     created: datetime
+    object_name: str = ""
 
 
 def pod_group_request(workload: Workload, pool: NodePool) -> PodGroupRequest:
@@ -71,6 +73,7 @@ def pod_group_request(workload: Workload, pool: NodePool) -> PodGroupRequest:
         preemption_policy=workload.priority.preemption_policy,
         preemptibility=workload.preemptibility,
         created=workload.created_at,
+        object_name=object_name(workload),
     )
 
 
@@ -111,7 +114,14 @@ def groups_of(wanted: PodGroupRequest, flavour_name: str) -> tuple[PodGroup, ...
     number = max(len(whole.pods) // size, 1)
     parts = [whole.pods[index::number] for index in range(number)]  # of each role as many
     return tuple(
-        replace(whole, name=f"{wanted.name}:{index:04}", pods=part, min_member=size) for index, part in enumerate(parts)
+        replace(
+            whole,
+            name=f"{wanted.name}:{index:04}",
+            pods=part,
+            min_member=size,
+            sort_name=f"{whole.sort_name}:{index:04}",
+        )
+        for index, part in enumerate(parts)
     )
 
 
@@ -135,6 +145,7 @@ def _whole(wanted: PodGroupRequest, flavour_name: str) -> PodGroup:
         node_selector={**selected_labels(wanted.spec), **({} if by_pool else pool)},
         tolerations=borne_taints(wanted.spec),
         more=needs_of_pods(each for each in named_requests(wanted.spec).values()),
+        sort_name=f"{wanted.project.namespace}/{wanted.object_name} {wanted.name}",
     )
     group = with_placement(group, needed_placement(wanted.spec), wanted.name)
     if flavour.traits.knows_domains:

@@ -3,7 +3,7 @@
 The model answers first; where it cannot, what its scheduler says does, in people's words.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -36,7 +36,7 @@ from workloads.forecast.selectors.snapshot import observed_cluster
 from workloads.forecast.selectors.time_budget import TOO_LONG, time_budget
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import HELD, NO_CONTROLLER, REFUSED_PODS, WAITING
-from workloads.state.selectors.workloads import REPORTED_AT, visible_workloads
+from workloads.state.selectors.workloads import REPORTED_AT, named_object, visible_workloads
 
 FRESH: Final = timedelta(minutes=2)
 """An older answer is of another queue: those before it may have been let go since."""
@@ -274,15 +274,22 @@ def queue_position(workload: Workload) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class QueueRank:
-    """1 is next; by priority, then by age."""
+    """1 is next; by priority, then by age in the cluster."""
 
     number: int
     among: int
 
 
 def queue_rank(workload: Workload) -> QueueRank | None:
-    """Its place among the waiting workloads of its project and pool; None when it does not wait there."""
-    return _rank(workload, _waiting_in(workload).filter(project=workload.project_id)) if _queues(workload) else None
+    """Its place among the waiting workloads of its project and pool; None when it does not wait there.
+
+    As its scheduler has said lately, where it does.
+    """
+    if not _queues(workload):
+        return None
+    if said := queue_place(workload):
+        return QueueRank(said.number, said.among)
+    return _rank(workload, _waiting_in(workload).filter(project=workload.project_id))
 
 
 def pool_rank(workload: Workload) -> QueueRank | None:
@@ -310,10 +317,30 @@ def _waiting_in(workload: Workload) -> QuerySet[Workload]:
     ).exclude(phase_reason=NO_CONTROLLER)
 
 
+_Place = tuple[int, int, str]
+
+
 def _rank(workload: Workload, queue: QuerySet[Workload]) -> QueueRank:
-    ahead = queue.filter(priority_value__gt=workload.priority_value).count()
-    older = queue.filter(priority_value=workload.priority_value, created_at__lt=workload.created_at).count()
-    return QueueRank(ahead + older + 1, queue.count())
+    """In the order of the scheduler's model, as `PodGroup.age` has it; what is in no queue yet by its submission."""
+    rows = queue.values_list("pk", "priority_value", "created_at", "project__namespace", "name")
+    places = {
+        str(pk): (-value, int(at.timestamp() * 1_000_000), f"{space}/{named_object(name, pk)}")
+        for pk, value, at, space, name in rows
+    }
+    if len(places) > 1:
+        places |= _places_by_model(workload.project.cluster, places)
+    own = places[str(workload.pk)]
+    return QueueRank(sum(each < own for each in places.values()) + 1, len(places))
+
+
+def _places_by_model(cluster: Cluster, owners: Container[str]) -> dict[str, _Place]:
+    """The first place of each owner that waits with its scheduler."""
+    found: dict[str, _Place] = {}
+    for group in observed_cluster(cluster).snapshot.waiting if cluster.flavour in FLAVOURS else ():
+        owner, place = workload_of(group.name), (-group.priority, *group.age)
+        if owner in owners:
+            found[owner] = min(found.get(owner, place), place)
+    return found
 
 
 def project_names(actor: Actor, cluster: Cluster) -> dict[int, str]:
