@@ -496,11 +496,29 @@ def test_a_value_across_the_threshold_says_what_naming_it_means_and_for_which_ty
     up = plan_priority_change(change=change("medium", value=110), actor=as_admin)
     assert up.effect["warnings"][1:] == [
         "New submissions with medium and no preemptibility become non-preemptible: counted against the deserved "
-        "quota. The same applies to Job submitted without a priority.",
-        "PyTorchJob is preemptible by default, but choosing medium explicitly makes it non-preemptible: at least 100.",
+        "quota. The same applies to Kubernetes Job submitted without a priority.",
+        "PyTorch training is preemptible by default, but choosing medium explicitly makes it non-preemptible: at "
+        "least 100.",
     ]
     within = plan_priority_change(change=change("medium", value=81), actor=as_admin)
     assert not any("From now on" in each for each in within.effect["warnings"])
+
+
+def test_types_that_a_value_across_the_threshold_concerns_alike_are_named_in_one_warning(as_admin: Actor) -> None:
+    medium, names = Priority.objects.get(name="medium"), ["AMLJob", "JAXJob", "PyTorchJob"]
+    WorkloadType.objects.filter(priority=medium).update(priority=Priority.objects.get(name="low"))
+    WorkloadType.objects.filter(name__in=names).update(priority=medium, preemptibility="preemptible")
+    plan = plan_priority_change(change=change("medium", value=110), actor=as_admin)
+    assert [each for each in plan.effect["warnings"] if "by default" in each] == [
+        "Azure ML job, JAX training and PyTorch training are preemptible by default, but choosing medium explicitly "
+        "makes them non-preemptible: at least 100."
+    ]
+
+
+def test_the_sentence_counts_one_type_with_its_verb(as_admin: Actor) -> None:
+    type_ = WorkloadType.objects.get(name="PyTorchJob")
+    plan = plan_type_change(type=type_, change={"preemptibility": "non-preemptible"}, actor=as_admin)
+    assert "1 workload type gets new defaults for submissions from now on" in plan.effect["sentence"]
 
 
 @pytest.mark.parametrize("flavour", ["kai", "kube"])

@@ -1,7 +1,7 @@
 """Effects of a dictionary change: objects per cluster, workloads, who may evict whom, warnings."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from clusters.watch.models import ObservedPod
 from scheduling.forecast.cycle import Flavour
 from scheduling.forecast.eviction_matrix import EvictionSettings
 from scheduling.model.preemptibility import THRESHOLD, Preemptibility
+from workloads.dictionary.models import WorkloadType
 from workloads.dictionary.rules.drafts import Draft, DraftEntry
 from workloads.dictionary.rules.eviction_matrix import (
     EvictionMatrix,
@@ -286,15 +287,31 @@ def _warnings(before: Draft, after: Draft) -> Iterator[str]:
             yield from _entry_warnings(old, entry)
         if _crosses(name, before, after):
             yield _crossing(entry, after)
+    yield from _contrary_types(before, after)
+
+
+def _contrary_types(before: Draft, after: Draft) -> Iterator[str]:
+    """Types whose default preemptibility is not what their priority means once it is named; alike ones together."""
+    alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for name, new in after.types.items():
         if new.priority and new.preemptibility:
-            follows = after.entries[new.priority].priority.by_threshold
             touched = new != before.types[name] or _crosses(new.priority, before, after)
-            if touched and follows != new.preemptibility:
-                yield (
-                    f"{name} is {new.preemptibility} by default, but choosing {new.priority} explicitly makes it "
-                    f"{follows}: {'at least' if follows == 'non-preemptible' else 'below'} {THRESHOLD}."
-                )
+            if touched and after.entries[new.priority].priority.by_threshold != new.preemptibility:
+                alike[new.priority, new.preemptibility].append(name)
+    for (priority, preemptibility), names in alike.items():
+        follows = after.entries[priority].priority.by_threshold
+        are, them = ("is", "it") if len(names) == 1 else ("are", "them")
+        yield (
+            f"{_titles(names)} {are} {preemptibility} by default, but choosing {priority} explicitly makes {them} "
+            f"{follows}: {'at least' if follows == 'non-preemptible' else 'below'} {THRESHOLD}."
+        )
+
+
+def _titles(types: Collection[str]) -> str:
+    """Types as pages name them: `JAX training, Job set and Ray job`."""
+    rows = dict(WorkloadType.objects.filter(name__in=types).values_list("name", "title"))
+    *others, last = sorted(rows.get(name, name) for name in types)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _crosses(name: str, before: Draft, after: Draft) -> bool:
@@ -311,10 +328,8 @@ def _crossing(entry: DraftEntry, after: Draft) -> str:
         if follows is Preemptibility.NON_PREEMPTIBLE
         else "allowed to go over quota, and may be evicted"
     )
-    types = sorted(
-        name for name, each in after.types.items() if each.priority == entry.name and not each.preemptibility
-    )
-    by_default = f" The same applies to {', '.join(types)} submitted without a priority." if types else ""
+    types = [name for name, each in after.types.items() if each.priority == entry.name and not each.preemptibility]
+    by_default = f" The same applies to {_titles(types)} submitted without a priority." if types else ""
     return f"New submissions with {entry.name} and no preemptibility become {follows}: {means}.{by_default}"
 
 
@@ -358,7 +373,8 @@ def _type_words(types: list[dict[str, Any]]) -> Iterator[str]:
         else:
             yield f"{each['name']} is enabled"
     if changed := [each for each in types if not each["turned"]]:
-        yield f"{counted(len(changed), 'workload type')} get new defaults for submissions from now on"
+        verb = "gets" if len(changed) == 1 else "get"
+        yield f"{counted(len(changed), 'workload type')} {verb} new defaults for submissions from now on"
 
 
 def _left(there: int, running: int) -> str:
