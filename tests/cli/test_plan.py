@@ -29,7 +29,7 @@ def test_a_plan_is_listed_shown_applied_and_rolled_back(admin: Rung, plan: Plan)
     assert row.split()[0] == key
     shown = admin("plan", "show", key)
     assert shown.code == 0, shown.err
-    assert "Project llm-team in h100: GPUs deserved 4 GPUs → 9 GPUs" in shown.out
+    assert "Project llm-team in h100: GPUs deserved 4 → 9" in shown.out
     assert re.search(r"^Reason +More$", shown.out, re.MULTILINE)
     assert "projects of research in h100 of lab: 4 -> 9 GPUs deserved; department quota 8" in shown.out
     applied = admin("plan", "apply", key, "--yes")

@@ -257,7 +257,7 @@ def blank_effect() -> Effect:
         "workloads": {group: {"count": 0, "examples": []} for group in GROUPS},
         "gpu_hours_at_risk": 0,
         "victims": {"new": [], "lost": [], "changed": [], "scopes": []},
-        "reclaims": {"new": 0, "lost": 0, "rows": [], "left_out": 0},
+        "reclaims": {"new": 0, "lost": 0, "changed": 0, "rows": [], "left_out": 0},
         "types": [],
         "quotas": [],
         "sums": [],

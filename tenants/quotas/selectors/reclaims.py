@@ -140,7 +140,7 @@ def reclaimable_gpus(pools: Sequence[NodePool]) -> Mapping[Pair, int]:
 
 
 def reclaim_changes(before: Mapping[Pair, int], after: Mapping[Pair, int]) -> dict[str, Any]:
-    """The pairs that differ, as JSON: how many are new and lost, and the largest `MOST` with their GPUs."""
+    """The pairs that differ, as JSON: how many are new, lost and changed, and the largest `MOST` with their GPUs."""
     amounts = {pair: (before.get(pair, 0), after.get(pair, 0)) for pair in before.keys() | after.keys()}
     moved = [(pair, *each) for pair, each in amounts.items() if each[0] != each[1]]
     rows = [
@@ -148,7 +148,8 @@ def reclaim_changes(before: Mapping[Pair, int], after: Mapping[Pair, int]) -> di
         for pair, old, new in sorted(moved, key=_relevance)
     ]
     new, lost = len(after.keys() - before.keys()), len(before.keys() - after.keys())
-    return {"new": new, "lost": lost, "rows": rows[:MOST], "left_out": max(len(rows) - MOST, 0)}
+    numbers = {"new": new, "lost": lost, "changed": len(rows) - new - lost}
+    return {**numbers, "rows": rows[:MOST], "left_out": max(len(rows) - MOST, 0)}
 
 
 def _relevance(moved: tuple[Pair, int, int]) -> tuple[bool, int, Pair]:

@@ -62,7 +62,7 @@ def test_an_outdated_plan_says_what_changed(robot: Robot, llm_team: Project) -> 
 def test_a_dry_run_answers_the_plan_and_stores_none(robot: Robot, llm_team: Project) -> None:
     answer = robot.send("POST", f"{PATH}?dryRun=true", quotas(gpu={"deserved": 2}))
     assert answer.status_code == 200
-    assert answer.json()["sentence"].startswith("Project llm-team in h100: GPUs deserved 4 GPUs → 2 GPUs")
+    assert answer.json()["sentence"].startswith("Project llm-team in h100: GPUs deserved 4 → 2.")
     assert not Plan.objects.exists()
 
 

@@ -192,7 +192,7 @@ def test_a_quota_request_is_approved_by_a_plan_and_taken_back_by_its_rollback(
     page = client.post(f"/quota-requests/{asked.pk}/approve/", {"base": asked.base, "gpus": "2", "reason": "Part"})
     plan = Plan.objects.get()
     assert page["Location"] == f"/plans/{plan.pk}/"
-    assert "GPUs deserved 4 GPUs → 6 GPUs" in plan.effect["sentence"]
+    assert "GPUs deserved 4 → 6" in plan.effect["sentence"]
     assert second.send("POST", f"{PATH}/{plan.pk}/approve").status_code == 200
     assert client.post(f"/plans/{plan.pk}/apply/").status_code == 302
     asked.refresh_from_db()

@@ -17,6 +17,7 @@ from portal.kit.security.actors import Actor
 from tenants.access.models import User
 from tenants.organisation.models import Project
 from tenants.quotas.models import ProjectQuota
+from tenants.quotas.selectors.reclaims import reclaim_changes
 from tests.factories.clusters import ClusterFactory, SyncRunFactory
 from tests.factories.tenants import GPU
 from workloads.plans.models import Plan
@@ -54,6 +55,31 @@ def test_a_plan_of_a_quota_is_shown_applied_and_rolled_back(client_of: Clients, 
     assert ProjectQuota.objects.get().gpu_deserved == 4 * GPU
 
 
+def test_a_policy_that_locks_the_priority_ends_its_sentence_with_one_full_stop(
+    llm_team: Project, as_admin: Actor
+) -> None:
+    document = {"defaults": {}, "rules": {"priorityClass": {"canEdit": False}}}
+    change = {"department": "research", "kind": "training", "name": "fixed", "document": document}
+    sentence = plan_change(kind="policy", change=change, actor=as_admin).effect["sentence"]
+    assert "cannot be changed" in sentence
+    assert ".." not in sentence
+
+
+def test_changed_reclaims_are_counted_below_their_table(
+    client_of: Clients, admin: User, llm_team: Project, vision_team: Project, as_admin: Actor
+) -> None:
+    plan = plan_change(
+        kind="project_quota",
+        change={"project": "llm-team", "pool": "h100", "values": {"gpu_deserved": 5 * GPU}},
+        actor=as_admin,
+    )
+    pair = {"cluster": "lab", "pool": "h100", "taker": f"project {llm_team.pk}", "giver": f"project {vision_team.pk}"}
+    plan.effect["reclaims"] = reclaim_changes({tuple(pair.values()): 4 * GPU}, {tuple(pair.values()): 5 * GPU})
+    plan.save()
+    page = " ".join(strip_tags(client_of(admin).get(f"/plans/{plan.pk}/").content.decode()).split())
+    assert "0 relations gained (+), 0 lost (−), 1 changed (~)." in page
+
+
 def test_the_reason_of_a_plan_is_on_its_page_and_in_the_list(client_of: Clients, admin: User, plan: Plan) -> None:
     client = client_of(admin)
     assert "Reason: More" in client.get(f"/plans/{plan.pk}/").content.decode()
@@ -62,7 +88,7 @@ def test_the_reason_of_a_plan_is_on_its_page_and_in_the_list(client_of: Clients,
 
 def test_the_list_says_what_each_plan_changes(client_of: Clients, admin: User, plan: Plan) -> None:
     page = client_of(admin).get("/plans/").content.decode()
-    assert "Project llm-team in h100: GPUs deserved 4 GPUs → 20 GPUs, GPUs limit 12 GPUs → unlimited." in page
+    assert "Project llm-team in h100: GPUs deserved 4 → 20, GPU limit 12 → unlimited." in page
 
 
 def test_an_applied_plan_shows_whether_a_sync_run_has_put_it_on_the_cluster(

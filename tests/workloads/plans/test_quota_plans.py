@@ -55,7 +55,7 @@ def test_a_plan_shows_the_effect_of_a_quota_and_stores_nothing_else(
     assert plan.effect["quotas"][0]["fields"] == [["gpu_deserved", "4 GPUs", "1 GPU"]]
     assert [(c["mark"], c["kind"]) for c in plan.effect["objects"][0]["changes"]] == [("~", "Queue")]
     assert plan.effect["sentence"] == (
-        "Project llm-team in h100: GPUs deserved 4 GPUs → 1 GPU. 1 object changed on 1 cluster; "
+        "Project llm-team in h100: GPUs deserved 4 → 1. 1 object changed on 1 cluster; "
         "2 running workloads become reclaimable (1 GPU-hours at risk); 1 waiting workload no longer fits."
     )
     assert any("2 GPUs can be reclaimed from preemptible workloads" in warning for warning in plan.effect["warnings"])

@@ -6,6 +6,7 @@ A change is `{"quotas": [entry, …], "reason": text}`, or one entry with the re
 departments of several clusters share a name.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -195,9 +196,8 @@ def facts(change: Change) -> Facts:
         everyone = f"all {edit.owner._meta.model_name}s {where} of {edit.pool.cluster.name}"
         if everyone not in found:
             model = ProjectQuota if isinstance(edit.owner, Project) else DepartmentQuota
-            found[everyone] = (
-                f"{amounts_text(deserved_sum(model._default_manager.filter(node_pool=edit.pool)))} deserved"
-            )
+            rows = model._default_manager.filter(node_pool=edit.pool)
+            found[everyone] = f"{amounts_text(deserved_sum(rows))} deserved"
     return found
 
 
@@ -366,9 +366,8 @@ def _sums(edits: Sequence[QuotaEdit]) -> list[dict[str, Any]]:
     """Deserved GPUs that are bounded together: of a department's projects, and of a pool."""
     departments = dict.fromkeys((edit.department, edit.pool) for edit in edits)
     pools = dict.fromkeys(edit.pool for edit in edits)
-    return [department_sum(*each) for each in departments] + [
-        row for pool in pools for row in pool_sums(pool, physical_gpus(pool))
-    ]
+    in_pools = (row for pool in pools for row in pool_sums(pool, physical_gpus(pool)))
+    return [*(department_sum(*each) for each in departments), *in_pools]
 
 
 def _sentence(found: Effect) -> str:
@@ -391,9 +390,10 @@ def _change_words(quotas: Sequence[Mapping[str, Any]]) -> str:
     if len(changed) != 1:
         return f"{counted(len(changed), 'quota')} changed"
     only = changed[0]
-    words = {name: name.replace("_", " ").replace("gpu", "GPUs").replace("cpu", "CPU") for name in COLUMNS}
+    words = {name: name.replace("_", " ").replace("gpu", "GPU").replace("cpu", "CPU") for name in COLUMNS}
+    words["gpu_deserved"] = "GPUs deserved"
     fields = ", ".join(f"{words[name]} {old} → {new}" for name, old, new in only["fields"])
-    return f"{only['of'].capitalize()} in {only['pool']}: {fields}"
+    return f"{only['of'].capitalize()} in {only['pool']}: " + re.sub(r"(?<=\d) GPUs?", "", fields)
 
 
 _KIND: Final = PlanKind(title, scopes, facts, effect, apply, undo, requests=quota_requests)

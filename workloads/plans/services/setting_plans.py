@@ -262,7 +262,7 @@ def _involved(reach: Reach) -> dict[str, dict[str, Any]]:
 
 def effect_sentence(found: Effect) -> str:
     """What changes, then what it does to objects and workloads."""
-    changed = [f"{name}: {old} → {new}" for name, old, new in found["settings"]]
+    changed = [f"{name}: {old.removesuffix('.')} → {new.removesuffix('.')}" for name, old, new in found["settings"]]
     more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
     head = "; ".join(changed[:SHOWN]) + more if changed else "No setting changes"
     parts = [f"{head[:1].upper()}{head[1:]}. {objects_sentence(found['objects'])}"]
