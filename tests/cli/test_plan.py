@@ -34,6 +34,7 @@ def test_a_plan_is_listed_shown_applied_and_rolled_back(admin: Rung, plan: Plan)
     assert "projects of research in h100 of lab: 4 -> 9 GPUs deserved; department quota 8" in shown.out
     applied = admin("plan", "apply", key, "--yes")
     assert applied.code == 0, applied.err
+    assert "Clusters are being updated." in applied.out
     assert ProjectQuota.objects.get(project__name="llm-team").gpu_deserved == 9 * GPU
     assert re.search(r"^lab: not synced since, next try 2", admin("plan", "show", key).out, re.MULTILINE)
     back = admin("plan", "rollback", key, "-o", "name").out.strip()
@@ -76,7 +77,8 @@ def test_a_discarded_plan_is_not_applied(admin: Rung, plan: Plan) -> None:
 def test_a_plan_of_another_admin_is_approved_where_it_has_to_be(admin: Rung, plan: Plan) -> None:
     assert admin("plan", "approval").out.strip() == "Not required."
     wish = admin("plan", "approval", "--department", "research", "--require", "-o", "name").out.strip()
-    assert admin("plan", "apply", wish, "--yes").code == 0
+    done = admin("plan", "apply", wish, "--yes")
+    assert (done.code, "being updated" in done.out) == (0, False)
     assert "research" in admin("plan", "approval").out
     key = str(plan.pk)
     assert "needs approval" in admin("plan", "show", key).out

@@ -224,7 +224,8 @@ def plan_approval(request: HttpRequest) -> HttpResponse:
 def plan_apply(request: HttpRequest, plan_id: UUID) -> HttpResponse:
     """Make the change; the plan's page then offers the rollback."""
     plan = apply_plan(plan=_plan_or_404(request, plan_id), actor=actor_of(request))
-    messages.success(request, _("Applied: %(what)s. The clusters are being updated.") % {"what": plan.title})
+    done = _("Applied: %(what)s.") % {"what": plan.title}
+    messages.success(request, f"{done} {_('The clusters are being updated.')}" if plan.effect["objects"] else done)
     return redirect(kind_named(plan.kind).page)
 
 

@@ -114,7 +114,8 @@ def apply(ctx: typer.Context, plan: PlanId, *, yes: Yes = False, output: OutputF
     if not yes:
         _confirm(held, plan, "apply")
     done = held.api.post(f"{PATH}/{plan}/apply", {})
-    out.one(done, name=done["id"], human=lambda: out.line(f"Applied: {done['title']}. Clusters are being updated."))
+    follows = " Clusters are being updated." if done["objects"] else ""
+    out.one(done, name=done["id"], human=lambda: out.line(f"Applied: {done['title']}.{follows}"))
 
 
 def approve(ctx: typer.Context, plan: PlanId, *, yes: Yes = False, output: OutputFlag = None) -> None:

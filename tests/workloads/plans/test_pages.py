@@ -55,6 +55,22 @@ def test_a_plan_of_a_quota_is_shown_applied_and_rolled_back(client_of: Clients, 
     assert ProjectQuota.objects.get().gpu_deserved == 4 * GPU
 
 
+def test_applying_says_that_clusters_are_updated_only_where_objects_change(
+    client_of: Clients, admin: User, as_admin: Actor, plan: Plan
+) -> None:
+    def message(applied: Plan) -> str:
+        page = client.post(f"/plans/{applied.pk}/apply/", follow=True).content.decode()
+        return " ".join(strip_tags(page[page.index("Applied: ") :][:300]).split())
+
+    client = client_of(admin)
+    assert message(plan).startswith(f"Applied: {plan.title}. The clusters are being updated.")
+    approval = plan_change(kind="approval", change={"department": "research", "required": True}, actor=as_admin)
+    assert not approval.effect["objects"]
+    said = message(approval)
+    assert said.startswith(f"Applied: {approval.title}.")
+    assert "being updated" not in said
+
+
 def test_a_policy_that_locks_the_priority_ends_its_sentence_with_one_full_stop(
     llm_team: Project, as_admin: Actor
 ) -> None:
