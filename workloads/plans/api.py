@@ -27,6 +27,7 @@ from workloads.plans.selectors import (
     awaits_approval,
     in_state,
     kind_named,
+    plan_groups,
     plan_reclaims,
     plan_syncs,
     require_scopes,
@@ -254,8 +255,9 @@ def plan_row_json(plan: Plan, required: Collection[int | None] | None = None) ->
 
 def plan_json(plan: Plan, actor: Actor) -> dict[str, Any]:
     """A plan that is up to date with everything that it does, with names as far as the actor may see them."""
-    shown = ("settings", "objects", "workloads", "victims", "types", "quotas", "sums", "warnings")
+    shown = ("settings", "objects", "victims", "types", "quotas", "sums", "warnings")
     figures = {"gpuHoursAtRisk": plan.effect["gpu_hours_at_risk"], "reclaims": plan_reclaims(plan, actor)}
+    figures["workloads"] = plan_groups(plan)
     figures["syncs"] = [sync_json(each) for each in plan_syncs(plan)]
     return {**plan_row_json(plan), **{name: plan.effect[name] for name in shown}, **figures, "outOfDate": ""}
 

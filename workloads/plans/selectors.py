@@ -175,6 +175,12 @@ def plan_reclaims(plan: Plan, actor: Actor) -> list[dict[str, Any]]:
     return reclaim_rows(plan.effect.get("reclaims", {"rows": ()}), actor)
 
 
+def plan_groups(plan: Plan) -> dict[str, Any]:
+    """Its groups of workloads. more: how many are not among the examples."""
+    groups = plan.effect["workloads"].items()
+    return {name: {**group, "more": group["count"] - len(group["examples"])} for name, group in groups}
+
+
 def plan_syncs(plan: Plan) -> list[SyncSince]:
     """Has each cluster whose objects an applied plan changes been synced since? Two queries."""
     if plan.applied_at is None:

@@ -52,6 +52,7 @@ PlanGroupSchema = schema(
     "Workloads that a plan affects alike.",
     count=serializers.IntegerField(),
     examples=PlanExampleSchema(many=True),
+    more=serializers.IntegerField(help_text="How many are not among the examples."),
 )
 PlanSchedulerSchema = schema("PlanSchedulerSchema", "A cluster and its scheduler.", name=_TEXT, scheduler=_TEXT)
 PlanPrioritySchema = schema(

@@ -35,6 +35,7 @@ from workloads.plans.selectors import (
     in_state,
     kind_named,
     object_counts,
+    plan_groups,
     plan_reclaims,
     plan_syncs,
     state_of,
@@ -133,7 +134,7 @@ def plan_detail(request: HttpRequest, plan_id: UUID) -> HttpResponse:
     outdated = basis_conflict(plan) if state == "open" else None
     context = {
         "plan": plan,
-        "effect": plan.effect,
+        "effect": {**plan.effect, "workloads": plan_groups(plan)},
         "state": state,
         "is_open": state == "open",
         "outdated": outdated.message if outdated else "",
@@ -153,14 +154,14 @@ def plan_detail(request: HttpRequest, plan_id: UUID) -> HttpResponse:
 
 
 def _groups(plan: Plan) -> list[tuple[str, Any]]:
-    """Groups of workloads of a plan of a single setting: a heading and examples of each."""
+    """Groups of workloads of a plan of a single setting, each with a heading."""
     if plan.kind in OWN_GROUPS:
         return []
-    counts = {name: plan.effect["workloads"].get(name) for name in GROUP_WORDS}
+    groups = plan_groups(plan)
     return [
-        (f"{counted(group['count'], noun)} {one if group['count'] == 1 else many}", group["examples"])
+        (f"{counted(group['count'], noun)} {one if group['count'] == 1 else many}", group)
         for name, (noun, one, many) in GROUP_WORDS.items()
-        if (group := counts[name]) and group["count"]
+        if (group := groups.get(name)) and group["count"]
     ]
 
 

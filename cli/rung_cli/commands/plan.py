@@ -231,6 +231,8 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, group in plan["workloads"].items():
         for each in group["examples"]:
             yield f"{name.replace('_', ' ')}: {each['project']}/{each['name']}, {each['priority']} {each['value']}", ""
+        if more := group["examples"] and group.get("more"):
+            yield f"{name.replace('_', ' ')}: and {more} more", ""
     for scope in plan["victims"].get("scopes", ()):
         yield from ((line, "") for line in _eviction_lines(scope))
     yield from (_reclaim_line(each) for each in plan.get("reclaims", ()))

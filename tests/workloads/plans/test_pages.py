@@ -213,3 +213,11 @@ def test_plans_of_others_are_404_and_not_listed(client_of: Clients, charlie: Use
     for verb in ("apply", "discard", "roll-back"):
         assert client.post(f"/plans/{plan.pk}/{verb}/").status_code == 404
     assert Plan.objects.get().state == "open"
+
+
+def test_a_plan_of_a_single_setting_says_how_many_more_it_affects(client_of: Clients, admin: User, plan: Plan) -> None:
+    one = {"id": str(plan.pk), "name": "big", "project": "llm-team", "priority": "low", "value": 40}
+    plan.kind, plan.effect["workloads"]["evicted"] = "scheduler", {"count": 6, "examples": [one]}
+    plan.change = {"cluster": "lab", "flavour": "kueue"}
+    plan.save()
+    assert "and 5 more" in client_of(admin).get(f"/plans/{plan.pk}/").content.decode()
