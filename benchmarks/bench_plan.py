@@ -2,10 +2,11 @@
 
     python -m benchmarks.bench_plan [--workloads 10000] [--projects 200] [--rounds 5]
 
-A project's quota, the department's, and 20 projects' at once are lowered on KAI Scheduler: half of the workloads run
-with a pod each, half wait. What takes more than 2 s, or more queries with more workloads, is marked OVER and ends the
-run with 1. PostgreSQL; wall seconds of `plan_change`, and beside them processor seconds of this process, which other
-work on the machine does not change. Samples go to benchmarks/results/plan.json.
+A project's quota, the department's, and 20 projects' at once are lowered on KAI Scheduler, and the limit of the
+department is raised, so that the model is asked what starts: half of the workloads run with a pod each, half wait. What
+takes more than 2 s, or more queries with more workloads, is marked OVER and ends the run with 1. PostgreSQL; wall
+seconds of `plan_change`, and beside them processor seconds of this process, which other work on the machine does not
+change. Samples go to benchmarks/results/plan.json.
 """
 
 import os
@@ -25,7 +26,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from benchmarks import stage
-from clusters.inventory.models import Node, NodePool
+from clusters.inventory.models import Cluster, Node, NodePool
 from clusters.watch.models import ObservedPod
 from portal.demo.organisation import ACTOR
 from tenants.organisation.models import Department, Project
@@ -45,11 +46,25 @@ def fill(workloads: int, projects: int) -> None:
     stage.organisation(projects)
     stage.fill(workloads, projects)
     pool, now = NodePool.objects.get(), timezone.now()
-    DepartmentQuota.objects.create(department=Department.objects.get(), node_pool=pool, gpu_deserved=workloads * GPUS)
+    DepartmentQuota.objects.create(
+        department=Department.objects.get(),
+        node_pool=pool,
+        gpu_deserved=workloads * GPUS // 2,
+        gpu_limit=workloads * GPUS // 2,
+    )
     ProjectQuota.objects.update(gpu_deserved=workloads * GPUS // projects)
     Node.objects.create(
-        cluster=pool.cluster, pool=pool, name="n0", uid="n0", gpu_milli=workloads * GPUS, observed_at=now
+        cluster=pool.cluster,
+        pool=pool,
+        name="n0",
+        uid="n0",
+        gpu_milli=workloads * GPUS,
+        observed_at=now,
+        cpu_milli=10**9,
+        memory_bytes=10**16,
+        max_pods=10**6,
     )
+    Cluster.objects.update(observed_at=now)
     rows = list(Workload.objects.order_by("project", "pk").values_list("pk", "project__namespace"))  # half of each
     half = [pk for pk, _namespace in rows[::2]]
     Workload.objects.update(phase=Phase.PENDING, running_pods=0, pool_name="h100", node_pools=["h100"])
@@ -67,13 +82,15 @@ def fill(workloads: int, projects: int) -> None:
 
 
 def plans() -> Mapping[str, Callable[[], Plan]]:
-    """The plans that are measured. Each lowers what is deserved to one GPU."""
+    """The plans that are measured. Most lower what is deserved to one GPU."""
     lower: dict[str, Any] = {"pool": "h100", "values": {"gpu_deserved": 1_000}}
     names = list(Project.objects.order_by("pk").values_list("name", flat=True)[:20])
     batch = {"quotas": [{"project": name, **lower} for name in names], "reason": "benchmark"}
     of_project = {"project": names[0], "reason": "benchmark", **lower}
     of_department = {"department": "bench", "reason": "benchmark", **lower}
+    more = {"department": "bench", "pool": "h100", "values": {"gpu_limit": GPUS * 10**5}, "reason": "benchmark"}
     return {
+        "a higher limit": partial(plan_change, kind="department_quota", change=more, actor=ACTOR),
         "one project": partial(plan_change, kind="project_quota", change=of_project, actor=ACTOR),
         "the department": partial(plan_change, kind="department_quota", change=of_department, actor=ACTOR),
         "20 projects": partial(plan_change, kind="quotas", change=batch, actor=ACTOR),

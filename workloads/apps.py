@@ -29,6 +29,7 @@ class WorkloadsConfig(AppConfig):
         from workloads.dictionary.services.builtin import install_dictionary
         from workloads.dictionary.services.plan_effects import victims_of_switch
         from workloads.dictionary.services.plans import KINDS as DICTIONARY_PLANS
+        from workloads.forecast.services.start_estimates import StartTrial
         from workloads.lifecycle.services.observe import on_observation
         from workloads.lifecycle.services.relocation import WORKFORCE
         from workloads.notifications.services.delivery import announce_plan
@@ -37,7 +38,7 @@ class WorkloadsConfig(AppConfig):
         from workloads.plans.services.cluster_plans import kinds_with
         from workloads.plans.services.limit_plans import KINDS as LIMIT_PLANS
         from workloads.plans.services.plans import check_unplanned, register_announcer
-        from workloads.plans.services.quota_plans import KINDS as QUOTA_PLANS
+        from workloads.plans.services.quota_plans import kinds_with as quota_kinds
         from workloads.policies.services import PolicyPlan
         from workloads.preemption.selectors import needed_pods
         from workloads.quota_requests.services import KINDS as REQUEST_PLANS
@@ -58,7 +59,7 @@ class WorkloadsConfig(AppConfig):
         register_planner(PLANNER)
         register_check(check_unplanned)
         register_announcer(announce_plan)
-        for name, kind in {**DICTIONARY_PLANS, **QUOTA_PLANS, **REQUEST_PLANS}.items():
+        for name, kind in {**DICTIONARY_PLANS, **quota_kinds(StartTrial), **REQUEST_PLANS}.items():
             register_kind(name, kind)
         for name, setting in {**LIMIT_PLANS, **kinds_with(victims_of_switch), "policy": PolicyPlan()}.items():
             register_kind(name, setting.as_kind(name))

@@ -42,9 +42,8 @@ class Toleration:
 
     def bears(self, taint: Taint) -> bool:
         """Whether the pod tolerates this taint."""
-        if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
-            return False
-        return self.operator == "Exists" or self.value == taint.value
+        matched = self.effect in {"", taint.effect} and self.key in {"", taint.key}
+        return matched and (self.operator == "Exists" or self.value == taint.value)
 
 
 def welcome(taints: Iterable[Taint], tolerations: Collection[Toleration]) -> bool:
@@ -130,13 +129,12 @@ class PodGroup:
     topology: all its pods need nodes with the same value of this label (kube with gangs, KAI, Kueue, Volcano).
     kube-scheduler with gangs only: gang: it is a PodGroup of scheduling.k8s.io, scheduled as one; whole: its
     disruptionMode is PodGroup, evicted whole or not at all.
-    placement: whether it packs or spreads its own pods, overriding the pool's strategy (soft pod affinity); kin: pods
-    of groups of the same kin count as its own; empty: only those of the group.
+    placement: packs or spreads its own pods, overriding the pool's strategy (soft pod affinity); kin: pods of groups of
+    the same kin count as its own; empty: only those of the group.
     min_runtime: of its pods, before any workload may evict them, in the unit of time stamps (Volcano, if configured).
     let_in: when a queue of jobs let it in, where its scheduler says so: it may have waited for a node since (Kueue).
     made: all its pods exist, and a ResourceQuota counts them until they are gone (kube); else it is asked first.
-    more: what every pod of it needs of a node's `more`.
-    sort_name: by which its scheduler orders groups that were created in the same second; empty: `name`.
+    more: what every pod needs of a node's `more`. sort_name: orders groups of one second; empty: `name`.
     """
 
     name: Final[str]
@@ -165,7 +163,7 @@ class PodGroup:
 
     @property
     def age(self) -> tuple[int, str]:
-        """Sort key of groups of the same priority: the older is served first."""
+        """Sort key: of the same priority the older is served first."""
         return (self.created, self.sort_name or self.name)
 
     @property
@@ -186,9 +184,8 @@ class PodGroup:
     @property
     def age_key(self) -> int:
         """When it was admitted, else started, else created."""
-        if self.let_in is not None:
-            return self.let_in
-        return self.created if self.started is None else self.started
+        began = self.created if self.started is None else self.started
+        return began if self.let_in is None else self.let_in
 
 
 def total(pods: tuple[Pod, ...]) -> Resources:
@@ -334,12 +331,10 @@ class Snapshot:
         if self.origin is not None:
             base, gone, come = self.origin
             return base.shard(pool).changed(gone, (each for each in come if each.pool == pool), now=self.now)
-        return replace(
-            self,
-            nodes=tuple(node for node in self.nodes if node.pool == pool),
-            queues=tuple(queue for queue in self.queues if queue.pool == pool),
-            groups=tuple(group for group in self.groups if group.pool == pool),
-        )
+        nodes = tuple(node for node in self.nodes if node.pool == pool)
+        queues = tuple(queue for queue in self.queues if queue.pool == pool)
+        groups = tuple(group for group in self.groups if group.pool == pool)
+        return replace(self, nodes=nodes, queues=queues, groups=groups)
 
     def with_groups(self, groups: Iterable[PodGroup]) -> "Snapshot":
         """The same cluster with more pod groups; those of equal names are replaced. ValueError: two share a name."""
@@ -383,9 +378,8 @@ class Snapshot:
         return new
 
 
-_CACHED: Final = frozenset(
-    {"groups", "group_by_name", "pools", "waiting", "_waiting", "ending", "has_min_runtimes", "workspaces", "shards"}
-)
+_OF_GROUPS: Final = ("groups", "group_by_name", "pools", "waiting", "_waiting", "ending", "has_min_runtimes")
+_CACHED: Final = frozenset({*_OF_GROUPS, "workspaces", "shards"})
 """What is kept of a snapshot and does not hold for another that is derived from it."""
 
 

@@ -97,3 +97,20 @@ def test_apply_with_plan_prints_what_the_portal_plans(admin: Rung, llm_team: Pro
     plans = admin("apply", "-f", "-", "--plan", "-o", "json", stdin=text).data[0]["plans"]
     assert [each["kind"] for each in plans] == ["node_pool"]
     assert not Plan.objects.exists()
+
+
+def test_who_could_start_and_how_many_more_are_affected_is_printed(admin: Rung, plan: Plan) -> None:
+    one = {"id": str(plan.pk), "name": "big", "project": "llm-team", "priority": "low", "value": 40}
+    plan.effect["workloads"]["no_longer_fit"] = {"count": 21, "examples": [one]}
+    named = {"id": str(plan.pk), "name": "small", "project": "llm-team", "gpus": 2, "evicts": True}
+    plan.effect["starts"] = {"estimated": True, "tried": 25, "more": True, "workloads": [named]}
+    plan.save()
+    out = " ".join(admin("plan", "show", str(plan.pk)).out.split())
+    assert "no longer fit: llm-team/big, low 40 no longer fit: and 20 more" in out
+    starts = "Could start, each by itself, of 25 waiting: llm-team/small (2 GPUs, evicting others)"
+    assert f"{starts}; others that wait were not tried." in out
+    data = admin("plan", "show", str(plan.pk), "-o", "json").data
+    assert (data["workloads"]["no_longer_fit"]["more"], data["starts"]["tried"]) == (20, 25)
+    plan.effect["starts"] = {"estimated": False, "tried": 0, "more": False, "workloads": []}
+    plan.save()
+    assert "No estimate of what could start." in admin("plan", "show", str(plan.pk)).out

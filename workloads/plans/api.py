@@ -257,7 +257,7 @@ def plan_json(plan: Plan, actor: Actor) -> dict[str, Any]:
     """A plan that is up to date with everything that it does, with names as far as the actor may see them."""
     shown = ("settings", "objects", "victims", "types", "quotas", "sums", "warnings")
     figures = {"gpuHoursAtRisk": plan.effect["gpu_hours_at_risk"], "reclaims": plan_reclaims(plan, actor)}
-    figures["workloads"] = plan_groups(plan)
+    figures |= {"workloads": plan_groups(plan), "starts": plan.effect.get("starts")}
     figures["syncs"] = [sync_json(each) for each in plan_syncs(plan)]
     return {**plan_row_json(plan), **{name: plan.effect[name] for name in shown}, **figures, "outOfDate": ""}
 

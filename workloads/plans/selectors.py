@@ -161,13 +161,11 @@ STATES: Final = ("open", "expired", "applied", "discarded")
 def in_state(plans: QuerySet[Plan], state: str) -> QuerySet[Plan]:
     """Those in one of `STATES`. An open plan expires by time alone."""
     now = timezone.now()
-    match state:
-        case "open":
-            return plans.filter(state="open", expires_at__gt=now)
-        case "expired":
-            return plans.filter(state="open", expires_at__lte=now)
-        case _:
-            return plans.filter(state=state)
+    if state == "open":
+        return plans.filter(state="open", expires_at__gt=now)
+    if state == "expired":
+        return plans.filter(state="open", expires_at__lte=now)
+    return plans.filter(state=state)
 
 
 def plan_reclaims(plan: Plan, actor: Actor) -> list[dict[str, Any]]:
@@ -177,8 +175,8 @@ def plan_reclaims(plan: Plan, actor: Actor) -> list[dict[str, Any]]:
 
 def plan_groups(plan: Plan) -> dict[str, Any]:
     """Its groups of workloads. more: how many are not among the examples."""
-    groups = plan.effect["workloads"].items()
-    return {name: {**group, "more": group["count"] - len(group["examples"])} for name, group in groups}
+    found: dict[str, Any] = plan.effect["workloads"]
+    return {name: {**group, "more": group["count"] - len(group["examples"])} for name, group in found.items()}
 
 
 def plan_syncs(plan: Plan) -> list[SyncSince]:
@@ -263,6 +261,7 @@ def blank_effect() -> Effect:
         "workloads": {group: {"count": 0, "examples": []} for group in GROUPS},
         "gpu_hours_at_risk": 0,
         "victims": {"new": [], "lost": [], "changed": [], "scopes": []},
+        "starts": None,
         "reclaims": {"new": 0, "lost": 0, "changed": 0, "rows": [], "left_out": 0},
         "types": [],
         "quotas": [],

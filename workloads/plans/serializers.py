@@ -141,6 +141,25 @@ PlanQuotaSchema = schema(
     requested=serializers.FloatField(),
     over_quota=PlanOverQuotaSchema(),
 )
+PlanStartSchema = schema(
+    "PlanStartSchema",
+    "A waiting workload that could start, by itself, with the planned quotas and not with those of now.",
+    id=_TEXT,
+    name=_TEXT,
+    project=_TEXT,
+    gpus=serializers.FloatField(),
+    evicts=serializers.BooleanField(help_text="It evicts others for it."),
+)
+PlanStartsSchema = schema(
+    "PlanStartsSchema",
+    "What the model of the cluster's scheduler lets start because of planned quotas; an estimate.",
+    estimated=serializers.BooleanField(
+        help_text="False: no recent observation of the cluster, no model of its scheduler, or no time to ask it."
+    ),
+    tried=serializers.IntegerField(help_text="How many waiting workloads were tried, at most 25."),
+    more=serializers.BooleanField(help_text="Others wait there that were not tried."),
+    workloads=PlanStartSchema(many=True),
+)
 PlanSumSchema = schema(
     "PlanSumSchema",
     "Deserved GPUs that are bounded together; `most` is null where no node was observed.",
@@ -223,6 +242,9 @@ class PlanSchema(PlanRowSchema):
     objects = PlannedClusterSchema(many=True)
     workloads = serializers.DictField(child=PlanGroupSchema(), help_text="By group: count, and up to 20 examples.")
     gpuHoursAtRisk = serializers.FloatField(help_text="Of workloads that become reclaimable.")
+    starts = PlanStartsSchema(
+        allow_null=True, help_text="Of quotas: the first in the queues whose quota is not only lowered. Else null."
+    )
     victims = PlanVictimsSchema()
     reclaims = PlanReclaimSchema(many=True, help_text="Changed reclaims of a plan of quotas, the largest 100.")
     types = PlanTypeSchema(many=True)

@@ -24,7 +24,6 @@ from portal.kit.api.parsers import rfc3339
 from portal.kit.errors import NotFound, Problem, RungError
 from portal.kit.security.actors import SYSTEM, Actor
 from portal.kit.security.planned_changes import planned_change
-from scheduling.state.workspace import OutOfTime
 from tenants.access.rules import Permission
 from tenants.access.selectors import access_for, require, visible_projects
 from tenants.organisation.models import Project
@@ -38,19 +37,14 @@ from tenants.quotas.services.quotas import (
     planned_quota,
     set_project_quota,
 )
-from workloads.forecast.selectors.time_budget import time_budget
-from workloads.forecast.selectors.waiting import estimates_possible, startable_among
+from workloads.forecast.services.start_estimates import StartTrial
 from workloads.plans.selectors import Change, Facts
 from workloads.plans.services import quota_plans
 from workloads.quota_requests.models import QuotaRequest, QuotaRequestState
-from workloads.state.models import DesiredPhase, Workload
-from workloads.state.rules import NO_CONTROLLER, WAITING
 
 SYNCED: Final = "synced"
 PENDING: Final = "pending"
 NOT_CHANGED: Final = "unchanged"
-MOST_TRIED: Final = 25
-"""Waiting workloads that the model is asked about."""
 DECISION: Final = Permission.MANAGE_PROJECT_QUOTA
 
 
@@ -188,10 +182,8 @@ def impact_of(project: Project, node_pool: NodePool, milli: int) -> dict[str, An
     """
     before = values_of(project, node_pool)
     after = raised(before, milli)
-    waiting = _waiting(project, node_pool)
+    starts = StartTrial({node_pool: [project.pk]})
     facts = _sums(project, node_pool, milli)
-    start_now = _startable(waiting, node_pool)
-    start_then = start_now
     reclaims_then = reclaims_now = reclaimable_gpus([node_pool])
     warnings: Sequence[Problem] = ()
     refusals: Sequence[Problem] = ()
@@ -202,8 +194,8 @@ def impact_of(project: Project, node_pool: NodePool, milli: int) -> dict[str, An
             refusals = error.problems or (Problem("", error.code, error.message),)
         else:
             warnings = found.warnings
-            start_then = _startable(waiting, node_pool)
             reclaims_then = reclaimable_gpus([node_pool])
+        starts.under_planned()
         transaction.set_rollback(True)
     cluster = node_pool.cluster
     return {
@@ -217,7 +209,7 @@ def impact_of(project: Project, node_pool: NodePool, milli: int) -> dict[str, An
             "free": _free_gpus(node_pool),
             **reclaim_changes(reclaims_now, reclaims_then),
         },
-        "starts": _starts(waiting, start_now, start_then),
+        "starts": starts.compared(),
         "scheduler": str(flavour_for(cluster.flavour).title),
         "simulated": cluster.is_simulated,
         "observedAt": rfc3339(cluster.observed_at),
@@ -254,44 +246,3 @@ def _free_gpus(node_pool: NodePool) -> float | None:
     """None while no node of the pool was observed."""
     capacity = free_by_pool([node_pool]).get(node_pool.pk)
     return _gpus(capacity.free) if capacity else None
-
-
-def _waiting(project: Project, node_pool: NodePool) -> list[Workload]:
-    """Its waiting workloads in the pool, the first in the queue first."""
-    rows = Workload.objects.filter(
-        project=project,
-        pool_name=node_pool.name,
-        phase__in=WAITING,
-        desired_phase=DesiredPhase.RUNNING,
-        deleted_at__isnull=True,
-    ).exclude(phase_reason=NO_CONTROLLER)
-    known = rows.select_related("project__cluster", "project__department", "type", "priority")
-    return list(known.order_by("-priority_value", "created_at")[: MOST_TRIED + 1])
-
-
-def _startable(waiting: Sequence[Workload], node_pool: NodePool) -> dict[UUID, bool] | None:
-    """`startable_among`; None where there is no estimate."""
-    if not estimates_possible(node_pool.cluster):
-        return None
-    try:
-        with time_budget():
-            return startable_among(waiting[:MOST_TRIED], node_pool)
-    except OutOfTime:
-        return None
-
-
-def _starts(
-    waiting: Sequence[Workload], now: Mapping[UUID, bool] | None, then: Mapping[UUID, bool] | None
-) -> dict[str, Any]:
-    """Those that start only with the new quota, each by itself."""
-    known = now is not None and then is not None
-    found = [row for row in waiting if known and row.pk in (then or {}) and row.pk not in (now or {})]
-    return {
-        "estimated": known,
-        "tried": min(len(waiting), MOST_TRIED) if known else 0,
-        "more": len(waiting) > MOST_TRIED,
-        "workloads": [
-            {"id": str(row.pk), "name": row.name, "gpus": _gpus(row.gpu_milli), "evicts": (then or {})[row.pk]}
-            for row in found
-        ],
-    }

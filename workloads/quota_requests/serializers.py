@@ -80,6 +80,7 @@ class StartableWorkload(serializers.Serializer[Any]):
 
     id = serializers.UUIDField()
     name = serializers.CharField()
+    project = serializers.CharField(required=False, help_text="Absent from impacts of older requests.")
     gpus = serializers.FloatField()
     evicts = serializers.BooleanField(help_text="It evicts others for it.")
 

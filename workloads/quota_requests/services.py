@@ -31,6 +31,7 @@ from tenants.organisation.models import Department, Project
 from tenants.quotas.models import ProjectQuota
 from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services.quotas import physical_gpus, set_project_quota
+from workloads.forecast.services.start_estimates import StartTrial
 from workloads.notifications.models import Notice
 from workloads.notifications.services.delivery import send_notice
 from workloads.plans.selectors import Change, Effect, PlanKind
@@ -354,7 +355,7 @@ def _notify(row: QuotaRequest, type_: str, title: str, text: str, **audience: st
 
 def _plan_effect(change: Change, actor: Actor) -> Effect:
     """That of the quota, once the decision itself was tried."""
-    found = quota_plans.effect(planned_grant(change), actor)
+    found = quota_plans.effect(planned_grant(change), actor, StartTrial)
     with trial_savepoint():
         _decide_as(change, actor)
     return found

@@ -10,7 +10,7 @@ from rung_cli.flags import OutputFlag, Yes
 from rung_cli.http.client import rows
 from rung_cli.output.formats import Columns, Output, TableColumn
 from rung_cli.output.stderr import confirm
-from rung_cli.output.units import age
+from rung_cli.output.units import age, gpus
 from rung_cli.session import Session, session
 
 PATH: Final = "v1/plans"
@@ -233,10 +233,24 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"{name.replace('_', ' ')}: {each['project']}/{each['name']}, {each['priority']} {each['value']}", ""
         if more := group["examples"] and group.get("more"):
             yield f"{name.replace('_', ' ')}: and {more} more", ""
+    yield from ((line, "") for line in _start_lines(plan.get("starts")))
     for scope in plan["victims"].get("scopes", ()):
         yield from ((line, "") for line in _eviction_lines(scope))
     yield from (_reclaim_line(each) for each in plan.get("reclaims", ()))
     yield from ((f"Warning: {warning}", "yellow") for warning in plan["warnings"])
+
+
+def _start_lines(starts: Mapping[str, Any] | None) -> Iterator[str]:
+    """Which waiting workloads could start with planned quotas, and how many were tried."""
+    if starts and not starts["estimated"] and not starts["tried"]:
+        yield "No estimate of what could start."
+    elif starts and starts["tried"]:
+        found = [
+            f"{each['project']}/{each['name']} ({gpus(each['gpus'])}{', evicting others' if each['evicts'] else ''})"
+            for each in starts["workloads"]
+        ]
+        left = "; others that wait were not tried" if starts["more"] else ""
+        yield f"Could start, each by itself, of {starts['tried']} waiting: {', '.join(found) or 'none'}{left}."
 
 
 def _eviction_lines(scope: Mapping[str, Any]) -> Iterator[str]:

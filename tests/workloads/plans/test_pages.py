@@ -215,6 +215,21 @@ def test_plans_of_others_are_404_and_not_listed(client_of: Clients, charlie: Use
     assert Plan.objects.get().state == "open"
 
 
+def test_who_could_start_and_how_many_more_are_affected_is_on_the_page(
+    client_of: Clients, admin: User, plan: Plan
+) -> None:
+    one = {"id": str(plan.pk), "name": "big", "project": "llm-team", "priority": "low", "value": 40}
+    plan.effect["workloads"]["no_longer_fit"] = {"count": 21, "examples": [one]}
+    named = {"id": str(plan.pk), "name": "small", "project": "llm-team", "gpus": 2, "evicts": True}
+    plan.effect["starts"] = {"estimated": True, "tried": 25, "more": True, "workloads": [named]}
+    plan.save()
+    text = strip_tags(client_of(admin).get(f"/plans/{plan.pk}/").content.decode())
+    text = " ".join(text.split())
+    assert "21 no longer fit their quota big llm-team, low 40 and 20 more" in text
+    assert "Could start with the new quotas, of 25 waiting workloads tried each by itself: small" in text
+    assert "(llm-team, 2 GPUs, evicting others). Others that wait were not tried." in text
+
+
 def test_a_plan_of_a_single_setting_says_how_many_more_it_affects(client_of: Clients, admin: User, plan: Plan) -> None:
     one = {"id": str(plan.pk), "name": "big", "project": "llm-team", "priority": "low", "value": 40}
     plan.kind, plan.effect["workloads"]["evicted"] = "scheduler", {"count": 6, "examples": [one]}

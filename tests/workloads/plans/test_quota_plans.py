@@ -9,11 +9,13 @@ from django.utils import timezone
 from clusters.inventory.models import Cluster, NodePool
 from portal.audit.models import AuditRecord
 from portal.kit.errors import Conflict, NotFound, ValidationFailed
-from portal.kit.security.actors import Actor
+from portal.kit.security.actors import SYSTEM, Actor
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tests.factories.tenants import GPU, ProjectFactory, ProjectQuotaFactory
 from tests.factories.workloads import ObservedPodFactory, WorkloadFactory, job, spec_of
+from tests.workloads.sandbox_lab import Lab, fresh
+from workloads.forecast.services import start_estimates
 from workloads.plans.models import Plan, PlanState
 from workloads.plans.selectors import plan_reclaims, visible_plans
 from workloads.plans.services.plans import apply_plan, plan_change, plan_inverse
@@ -249,3 +251,59 @@ def test_a_plan_shows_which_reclaims_it_changes_by_the_names_that_its_reader_may
     assert "; 1 reclaim relation is new." in plan.effect["sentence"]
     (row,) = plan_reclaims(plan, as_alice)
     assert (row["taker"], row["giver"]) == ("another project", "llm-team")
+
+
+class TestStarts:
+    """The waiting workloads that the model lets start with the planned quotas, and not with those of now."""
+
+    @pytest.fixture
+    def small(self, db: None) -> tuple[Lab, Workload]:
+        """The limit of the department is in use; of those that wait one would fit two GPUs more, the other not."""
+        lab = Lab()
+        project = lab.project("llm-team", deserved=2)
+        DepartmentQuota.objects.update(gpu_deserved=4 * GPU, gpu_limit=4 * GPU)
+        lab.submit(project, "first", gpus=4)
+        lab.settle(3)
+        small = lab.submit(project, "small", gpus=2)
+        lab.submit(project, "large", gpus=4)
+        lab.settle(4)
+        return lab, small
+
+    def test_a_workload_that_a_higher_limit_lets_start_is_named_before_it_starts(
+        self, small: tuple[Lab, Workload]
+    ) -> None:
+        lab, waiting = small
+        plan = self._limit(6)
+        named = {"id": str(waiting.pk), "name": "small", "project": "llm-team", "gpus": 2, "evicts": False}
+        assert plan.effect["starts"] == {"estimated": True, "tried": 2, "more": False, "workloads": [named]}
+        assert "1 waiting workload could start" in plan.effect["sentence"]
+        assert fresh(waiting).phase == Phase.PENDING
+        apply_plan(plan=plan, actor=SYSTEM)
+        lab.settle(4)
+        assert fresh(waiting).phase == Phase.RUNNING
+
+    def test_only_so_many_are_tried_and_the_plan_says_so(
+        self, small: tuple[Lab, Workload], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(start_estimates, "MOST_TRIED", 1)
+        starts = self._limit(6).effect["starts"]
+        assert (starts["tried"], starts["more"]) == (1, True)
+
+    def test_what_the_time_does_not_suffice_for_is_no_estimate(
+        self, small: tuple[Lab, Workload], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(start_estimates, "TRIAL_SECONDS", 0.0)
+        none = {"estimated": False, "tried": 0, "more": False, "workloads": []}
+        assert self._limit(6).effect["starts"] == none
+
+    def test_where_amounts_are_only_lowered_nothing_is_tried(self, small: tuple[Lab, Workload]) -> None:
+        plan = plan_change(kind="project_quota", change=quota(gpu_deserved=GPU), actor=SYSTEM)
+        assert (plan.effect["starts"]["estimated"], plan.effect["starts"]["tried"]) == (True, 0)
+
+    def test_without_an_observation_there_is_no_estimate(self, llm_team: Project) -> None:
+        plan = plan_change(kind="project_quota", change=quota(gpu_deserved=5 * GPU), actor=SYSTEM)
+        assert plan.effect["starts"]["estimated"] is False
+
+    def _limit(self, gpus: int) -> Plan:
+        change = {"department": "research", "pool": "h100", "values": {"gpu_limit": gpus * GPU}, "reason": "More"}
+        return plan_change(kind="department_quota", change=change, actor=SYSTEM)

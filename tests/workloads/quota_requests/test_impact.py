@@ -127,7 +127,7 @@ def test_waiting_workloads_that_would_start_because_of_it_are_named(lab: Lab) ->
         "estimated": True,
         "tried": 2,
         "more": False,
-        "workloads": [{"id": str(small.pk), "name": "small", "gpus": 2, "evicts": False}],
+        "workloads": [{"id": str(small.pk), "name": "small", "project": "llm-team", "gpus": 2, "evicts": False}],
     }
     assert impact_of(project, pool, 500)["starts"]["workloads"] == []
 

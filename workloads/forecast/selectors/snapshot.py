@@ -80,6 +80,12 @@ def snapshot_of(cluster: Cluster, pool: str | None = None) -> tuple[Snapshot, da
     return (snapshot.shard(pool) if pool and by_pool else snapshot), cluster.observed_at
 
 
+def with_present_queues(cluster: Cluster, snapshot: Snapshot) -> Snapshot:
+    """The same pods under the quotas of now, as in a savepoint where others are set."""
+    traits = flavour_for(cluster.flavour).traits
+    return replace(snapshot, queues=tuple(_queues(desired_state(cluster, domains=False), traits)))
+
+
 def snapshot_after(target: Cluster, staying: Collection[str]) -> Snapshot:
     """Right after a switch: the row with its new scheduler, and the ids of workloads that go on with the old one."""
     known = _read(target, staying, made_anew=True)
@@ -145,7 +151,7 @@ def _read(cluster: Cluster, behind: Collection[str], *, made_anew: bool = False)
         pods = [pod for pod in pods if not pod.owner_id or pod.owner_id in behind]
     snapshot = Snapshot(
         nodes=tuple(_nodes(_node_rows(cluster), by_pool=traits.queues_by_pool)),
-        queues=tuple(_queues(state, traits) if traits.queues_by_pool else _namespace_queues(state)),
+        queues=tuple(_queues(state, traits)),
         groups=tuple(groups_of_pods(cluster, pods, settings, single)),
         now=_now(),
         strategies={each.name: Strategy(each.gpu_placement) for each in pools} if traits.places_by_pool else {},
@@ -341,11 +347,13 @@ def _nodes(rows: Iterable[Node], *, by_pool: bool) -> Iterator[SnapshotNode]:
 
 
 def _levels(pools: Iterable[NodePool]) -> dict[str, tuple[str, ...]]:
-    """As written for the scheduler."""
     return {pool.name: levels_with_hostname(pool.topology_levels) for pool in pools if pool.topology_levels}
 
 
 def _queues(state: DesiredState, traits: Traits) -> Iterator[Queue]:
+    if not traits.queues_by_pool:
+        yield from _namespace_queues(state)
+        return
     leaves = (queue for project in state.projects for queue in project.queues)
     for order, spec in enumerate((*state.departments, *leaves)):
         above = f"all departments in {spec.pool.name}" if traits.root_above else None

@@ -3,11 +3,10 @@
 The model answers first; where it cannot, what its scheduler says does, in people's words.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
-from uuid import UUID
 
 from django.db.models import QuerySet, Sum
 from django.utils import timezone
@@ -221,24 +220,14 @@ def _by_model(workload: Workload) -> dict[str, Any] | None:
     }
 
 
-def startable_among(workloads: Iterable[Workload], pool: NodePool) -> dict[UUID, bool]:
-    """Ids of those that the model lets start now, each by itself; True for one that evicts others for it.
-
-    Raises OutOfTime. The cluster's scheduler must have a model.
-    """
-    cluster, found = pool.cluster, {}
-    by_pool = flavour_for(cluster.flavour).traits.queues_by_pool
-    observed = observed_cluster(cluster).snapshot
-    all_of_it = observed.shard(pool.name) if by_pool else observed
-    for workload in workloads:
-        wanted = pod_group_request(workload, pool)
-        if missing_on_nodes(wanted.spec, pool, all_of_it):
-            continue
-        snapshot, groups = _apart(all_of_it, groups_of(wanted, cluster.flavour))
-        outcome = preview(snapshot, *groups, flavour=cluster.flavour)
-        if outcome.pend is None:
-            found[workload.pk] = bool(outcome.victims)
-    return found
+def start_of(workload: Workload, pool: NodePool, snapshot: Snapshot) -> bool | None:
+    """Does the model let it start now, by itself? None: it waits; True: it evicts others for it. Raises OutOfTime."""
+    wanted = pod_group_request(workload, pool)
+    if missing_on_nodes(wanted.spec, pool, snapshot):
+        return None
+    rest, groups = _apart(snapshot, groups_of(wanted, pool.cluster.flavour))
+    outcome = preview(rest, *groups, flavour=pool.cluster.flavour)
+    return None if outcome.pend else bool(outcome.victims)
 
 
 def estimates_possible(cluster: Cluster) -> bool:

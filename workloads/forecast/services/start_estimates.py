@@ -1,10 +1,11 @@
-"""Start estimates: by the model, or by a worker where that takes too long; stored where shown, and compared.
+"""Start estimates: by the model, or by a worker where that takes too long; stored where shown, and compared. And what
+would start now under other quotas.
 
 A page or request whose estimate runs out of time asks for one; a worker then computes all that waits in the node pool,
 and pages show it for some minutes. The first estimate of a wait that was shown is compared with the real start.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -13,12 +14,19 @@ from django.db import transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
+from clusters.flavours.registry import flavour_for
+from clusters.inventory.models import Cluster, NodePool
+from scheduling.model.snapshot import Snapshot
+from scheduling.state.workspace import OutOfTime
 from workloads.forecast.models import ComputedStarts, ForecastQuestion, StartResult, StoredStartEstimate
 from workloads.forecast.rules.estimates import EstimateBasis, ExpectedMove, StartEstimate
+from workloads.forecast.selectors.snapshot import observed_cluster, with_present_queues
 from workloads.forecast.selectors.start_estimate import OUT_OF_TIME, expected_move, start_estimate, start_estimates
+from workloads.forecast.selectors.time_budget import time_budget
+from workloads.forecast.selectors.waiting import estimates_possible, start_of
 from workloads.forecast.services.scoring import AT_ONCE, RETENTION, UNWATCHED, count_result
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload
-from workloads.state.rules import HOLDING
+from workloads.state.rules import HOLDING, NO_CONTROLLER, WAITING
 
 WORKER_SECONDS: Final = 60.0
 """How long the model may take in a worker."""
@@ -209,3 +217,73 @@ def _acted_on(row: StoredStartEstimate, until: datetime) -> bool:
     done = row.workload.timeline.filter(type=EventType.ACTION, at__gt=row.at, at__lte=until)
     stopped = row.workload.desired_phase != DesiredPhase.RUNNING and row.workload.started_at is None
     return stopped or done.exclude(reason="Submitted").exists()
+
+
+MOST_TRIED: Final = 25
+"""Waiting workloads that one trial asks the model about."""
+TRIAL_SECONDS: Final = 1.0
+
+
+class StartTrial:
+    """Which waiting workloads start, each by itself, under other quotas and not under those of now.
+
+    1. `StartTrial(queues)` reads who waits there, the first in the queue first, and their clusters. queues: ids of
+       projects by node pool.
+    2. `under_planned()`, called in a savepoint where the other quotas are set, reads these.
+    3. `compared()` asks the model.
+    """
+
+    def __init__(self, queues: Mapping[NodePool, Collection[int]]) -> None:
+        self._pools = {(each.cluster_id, each.name): each for each in queues if estimates_possible(each.cluster)}
+        self._estimated = len(self._pools) == len(queues)
+        self._waiting = _first_waiting(queues) if queues else []
+        clusters = {self._pools[key].cluster for row in self._waiting if (key := _place(row)) in self._pools}
+        self._now = {each: observed_cluster(each).snapshot for each in clusters}
+        self._planned: dict[Cluster, Snapshot] = {}
+
+    def under_planned(self) -> None:
+        self._planned = {each: with_present_queues(each, snapshot) for each, snapshot in self._now.items()}
+
+    def compared(self) -> dict[str, Any]:
+        """As JSON. tried: how many were, within TRIAL_SECONDS; more: others wait there, too."""
+        tried: list[Workload] = []
+        found: list[dict[str, Any]] = []
+        try:
+            with time_budget(TRIAL_SECONDS):
+                for row in self._waiting[:MOST_TRIED]:
+                    if pool := self._pools.get(_place(row)):
+                        found += self._started(row, pool)
+                        tried.append(row)
+        except OutOfTime:
+            pass
+        estimated = self._estimated and (bool(tried) or not self._waiting)
+        more = bool(tried) and len(self._waiting) > len(tried)
+        return {"estimated": estimated, "tried": len(tried), "more": more, "workloads": found}
+
+    def _started(self, row: Workload, pool: NodePool) -> Iterator[dict[str, Any]]:
+        planned, now = (_shard(each[pool.cluster], pool) for each in (self._planned, self._now))
+        evicts = start_of(row, pool, planned)
+        if evicts is not None and start_of(row, pool, now) is None:
+            gpus = row.gpu_milli / 1000 if row.gpu_milli % 1000 else row.gpu_milli // 1000
+            names = {"name": row.name, "project": row.project.name}
+            yield {"id": str(row.pk), **names, "gpus": gpus, "evicts": evicts}
+
+
+def _place(row: Workload) -> tuple[Any, str]:
+    return row.project.cluster_id, row.pool_name
+
+
+def _shard(snapshot: Snapshot, pool: NodePool) -> Snapshot:
+    return snapshot.shard(pool.name) if flavour_for(pool.cluster.flavour).traits.queues_by_pool else snapshot
+
+
+def _first_waiting(queues: Mapping[NodePool, Collection[int]]) -> list[Workload]:
+    """One more than is tried; whoever's controller is absent is left out."""
+    there = Q(pk__in=())
+    for pool, projects in queues.items():
+        there |= Q(project__in=projects, pool_name=pool.name)
+    rows = Workload.objects.filter(
+        there, phase__in=WAITING, desired_phase=DesiredPhase.RUNNING, deleted_at__isnull=True
+    ).exclude(phase_reason=NO_CONTROLLER)
+    known = rows.select_related("project__cluster", "project__department", "type", "priority")
+    return list(known.order_by("-priority_value", "created_at")[: MOST_TRIED + 1])

@@ -3,16 +3,16 @@
 Where an admin requires it, a second admin with the same permissions approves a plan before it can be applied.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final, Protocol
 
 from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
 
-from clusters.inventory.models import Cluster
+from clusters.inventory.models import Cluster, NodePool
 from portal.audit.services import audited_transaction, record
 from portal.kit.db.transactions import rollback_scope, with_external_calls
 from portal.kit.errors import Conflict, Forbidden, NotFound, Problem, ValidationFailed
@@ -214,6 +214,21 @@ def execute_plan(*, plan: Plan, actor: Actor) -> None:
     plan.effect = {**plan.effect, "generations": dict(touched.values_list("name", "generation"))}
     plan.state, plan.applied_by, plan.applied_at = PlanState.APPLIED, actor.name, timezone.now()
     _save(plan)
+
+
+class StartTrial(Protocol):
+    """Which waiting workloads start only under planned quotas; the feature of forecasts implements it.
+
+    under_planned: read the quotas, in the savepoint where they are set. compared: as `PlanStartsSchema`, afterwards.
+    """
+
+    def under_planned(self) -> None: ...
+
+    def compared(self) -> dict[str, Any]: ...
+
+
+TrialOfStarts = Callable[[Mapping[NodePool, Collection[int]]], StartTrial]
+"""Makes one for the projects of node pools, by their ids."""
 
 
 @contextmanager

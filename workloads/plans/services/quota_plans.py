@@ -6,7 +6,6 @@ A change is `{"quotas": [entry, …], "reason": text}`, or one entry with the re
 departments of several clusters share a name.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from portal.kit.security.actors import Actor
 from scheduling.model.resources import DIMENSIONS, Limit
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
-from tenants.quotas.rules import QuotaValues, amount_text, amounts_text, over_physical, sum_over_department
+from tenants.quotas.rules import QuotaValues, amounts_text, over_physical, sum_over_department
 from tenants.quotas.selectors.reclaims import reclaim_changes, reclaimable_gpus
 from tenants.quotas.services.pool_quotas import refusals_at
 from tenants.quotas.services.quotas import (
@@ -49,14 +48,17 @@ from workloads.plans.selectors import (
     unfit,
     waiting_in,
 )
-from workloads.plans.services.plans import trial_savepoint
+from workloads.plans.services.plans import TrialOfStarts, trial_savepoint
 from workloads.plans.services.setting_plans import (
     department_sum,
     devices,
     owner_named,
     owner_scope,
     pool_sums,
+    quota_change_words,
     quota_requests,
+    quota_text,
+    shown_value,
 )
 
 RECLAIMABLE: Final = "becomes_reclaimable"
@@ -201,19 +203,6 @@ def facts(change: Change) -> Facts:
     return found
 
 
-def quota_text(values: QuotaValues) -> str:
-    """`4 GPUs deserved, at most 12 GPUs, weight 2, rank medium-low`."""
-    parts = []
-    for dimension in DIMENSIONS:
-        deserved, limit = getattr(values.deserved, dimension), getattr(values.limit, dimension)
-        if deserved is not None:
-            parts.append(f"{amount_text(dimension, deserved)} deserved")
-        if limit is not None:
-            parts.append(f"at most {amount_text(dimension, limit)}")
-    weights = "/".join(f"{weight:.7g}" for weight in dict.fromkeys(values.weights.values()))
-    return ", ".join([*parts, f"weight {weights}", f"rank {values.rank}"])
-
-
 def apply(change: Change, actor: Actor) -> None:
     """Set the quotas named by the services that set one."""
     _set_all(edits_of(change), change.get("reason", ""), actor)
@@ -283,7 +272,7 @@ def undo(change: Change) -> Change:
     return {**inverse, "reason": f"Rolled back: {title(change)}"}
 
 
-def effect(change: Change, actor: Actor) -> Effect:
+def effect(change: Change, actor: Actor, trial_of: TrialOfStarts) -> Effect:
     """Run the change in a savepoint and compare."""
     edits = edits_of(change)
     projects = _projects(edits)
@@ -292,9 +281,11 @@ def effect(change: Change, actor: Actor) -> Effect:
     objects = {pk: objects_on(cluster) for pk, cluster in clusters.items()}
     pools = list(dict.fromkeys(edit.pool for edit in edits))
     unfit_before, sums_before, reclaims = unfit(waiting, projects), _sums(edits), reclaimable_gpus(pools)
+    starts = trial_of(_more_for(edits, projects))
     with trial_savepoint():
         warnings = _set_all(edits, change.get("reason", ""), actor)
         unfit_after, sums_after = unfit(waiting, projects), _sums(edits)
+        starts.under_planned()
         changed_reclaims = reclaim_changes(reclaims, reclaimable_gpus(pools))
         changes = [object_changes(cluster, objects[pk], objects_on(cluster)) for pk, cluster in clusters.items()]
     reclaimable = list(dict.fromkeys(_reclaimable(warnings)))
@@ -309,7 +300,7 @@ def effect(change: Change, actor: Actor) -> Effect:
         "waiting": {"count": sum(not names.isdisjoint(each.pools) for each in waiting), "examples": []},
     }
     found["gpu_hours_at_risk"] = gpu_hours_at_risk(reclaimable)
-    found["reclaims"] = changed_reclaims
+    found["reclaims"], found["starts"] = changed_reclaims, starts.compared()
     found["quotas"] = list(_quota_rows(edits, projects))
     found["sums"] = [{**old, "after": new["before"]} for old, new in zip(sums_before, sums_after, strict=True)]
     assumed = (f"{each.name}: {text}" for each in clusters.values() if (text := eviction_assumption(each)))
@@ -325,6 +316,25 @@ def _projects(edits: Sequence[QuotaEdit]) -> dict[int, Project]:
     return {row.pk: row for row in rows.select_related("department")}
 
 
+def _own(edit: QuotaEdit, projects: Mapping[int, Project]) -> list[int]:
+    return [pk for pk, each in projects.items() if edit.owner in {each, each.department}]
+
+
+def _more_for(edits: Sequence[QuotaEdit], projects: Mapping[int, Project]) -> dict[NodePool, list[int]]:
+    """Ids of projects by node pool of which something may start: all but those whose amounts are only lowered."""
+    found: dict[NodePool, list[int]] = {}
+    for edit in edits:
+        old, new = edit.before.as_fields(), edit.after.as_fields()
+        if any(_may_raise(name, old[name], new[name]) for name in old if old[name] != new[name]):
+            found.setdefault(edit.pool, []).extend(_own(edit, projects))
+    return found
+
+
+def _may_raise(name: str, old: Any, new: Any) -> bool:
+    """None is no limit or nothing deserved; what another weight or rank does is for the model to say."""
+    return None in {old, new} or not name.endswith(("deserved", "limit")) or new > old
+
+
 def _reclaimable(warnings: Sequence[Problem]) -> Iterator[str]:
     for problem in warnings:
         if isinstance(problem, QuotaWarning):
@@ -335,15 +345,14 @@ def _quota_rows(edits: Sequence[QuotaEdit], projects: Mapping[int, Project]) -> 
     """Each quota: what changes, and the use that it is to hold."""
     used = usage_by_queue(list(projects))
     for edit in edits:
-        own = [pk for pk, each in projects.items() if edit.owner in {each, each.department}]
-        use = sum((used.get((pk, edit.pool.name), Usage()) for pk in own), Usage())
+        use = sum((used.get((pk, edit.pool.name), Usage()) for pk in _own(edit, projects)), Usage())
         old, new = edit.before.as_fields(), edit.after.as_fields()
         changed = [name for name in old if old[name] != new[name]]
         yield {
             "of": edit.label,
             "cluster": edit.pool.cluster.name,
             "pool": edit.pool.name,
-            "fields": [[name, _shown(name, old[name]), _shown(name, new[name])] for name in changed],
+            "fields": [[name, shown_value(name, old[name]), shown_value(name, new[name])] for name in changed],
             "allocated": devices(use.allocated.gpu),
             "non_preemptible": devices(use.non_preemptible.gpu),
             "requested": devices(use.requested.gpu),
@@ -353,13 +362,6 @@ def _quota_rows(edits: Sequence[QuotaEdit], projects: Mapping[int, Project]) -> 
 
 def _over(use: Usage, values: QuotaValues) -> float:
     return devices(max(use.allocated.gpu - (values.deserved.gpu or 0), 0))
-
-
-def _shown(name: str, value: Any) -> str:
-    if value is None:
-        return "unlimited" if name.endswith("limit") else "as for GPUs" if name.endswith("weight") else "not counted"
-    dimension, _, kind = name.partition("_")
-    return amount_text(dimension, value) if kind in {"deserved", "limit"} else f"{value}"
 
 
 def _sums(edits: Sequence[QuotaEdit]) -> list[dict[str, Any]]:
@@ -378,23 +380,19 @@ def _sentence(found: Effect) -> str:
         (groups[RECLAIMABLE]["count"], "running workload", f"becomes reclaimable{risk}", f"become reclaimable{risk}"),
         (groups["no_longer_fit"]["count"], "waiting workload", "no longer fits", "no longer fit"),
         (groups["fit_again"]["count"], "waiting workload", "fits again", "fit again"),
+        (len(found["starts"]["workloads"]), "waiting workload", "could start", "could start, each by itself"),
         (reclaims["new"], "reclaim relation", "is new", "are new"),
         (reclaims["lost"], "reclaim relation", "ends", "end"),
     ]
     words = [f"{counted(number, noun)} {one if number == 1 else many}" for number, noun, one, many in parts if number]
-    return "; ".join([f"{_change_words(found['quotas'])}. {objects_sentence(found['objects'])}", *words]) + "."
+    return "; ".join([f"{quota_change_words(found['quotas'])}. {objects_sentence(found['objects'])}", *words]) + "."
 
 
-def _change_words(quotas: Sequence[Mapping[str, Any]]) -> str:
-    changed = [each for each in quotas if each["fields"]]
-    if len(changed) != 1:
-        return f"{counted(len(changed), 'quota')} changed"
-    only = changed[0]
-    words = {name: name.replace("_", " ").replace("gpu", "GPU").replace("cpu", "CPU") for name in COLUMNS}
-    words["gpu_deserved"] = "GPUs deserved"
-    fields = ", ".join(f"{words[name]} {old} → {new}" for name, old, new in only["fields"])
-    return f"{only['of'].capitalize()} in {only['pool']}: " + re.sub(r"(?<=\d) GPUs?", "", fields)
+def kinds_with(trial_of: TrialOfStarts) -> dict[str, PlanKind]:
+    """The kinds of this module."""
 
+    def with_starts(change: Change, actor: Actor) -> Effect:
+        return effect(change, actor, trial_of)
 
-_KIND: Final = PlanKind(title, scopes, facts, effect, apply, undo, requests=quota_requests)
-KINDS: Final = {"project_quota": _KIND, "department_quota": _KIND, "quotas": _KIND}
+    kind = PlanKind(title, scopes, facts, with_starts, apply, undo, requests=quota_requests)
+    return {"project_quota": kind, "department_quota": kind, "quotas": kind}

@@ -4,8 +4,9 @@ A kind is a subclass of `SettingPlan`: the rows that it is computed on, the serv
 and the workloads that it concerns. `workloads.apps` registers it.
 """
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 from uuid import UUID
@@ -16,9 +17,11 @@ from portal.kit.db.validation import camel
 from portal.kit.errors import NotFound, Problem, ValidationFailed
 from portal.kit.pages.api_snippets import ApiRequest
 from portal.kit.security.actors import Actor
+from scheduling.model.resources import DIMENSIONS
 from tenants.access.rules import Permission
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
+from tenants.quotas.rules import QuotaValues, amount_text
 from tenants.quotas.services.quotas import deserved_by_projects, deserved_sum
 from workloads.plans.models import Plan, PlanScope
 from workloads.plans.selectors import (
@@ -196,6 +199,42 @@ def _quota_entry(entry: Change) -> dict[str, Any]:
 def devices(milli: int) -> float:
     """GPUs of thousandths; a whole number where it is one."""
     return milli // 1000 if milli % 1000 == 0 else milli / 1000
+
+
+def quota_text(values: QuotaValues) -> str:
+    """`4 GPUs deserved, at most 12 GPUs, weight 2, rank medium-low`."""
+    parts = []
+    for dimension in DIMENSIONS:
+        deserved, limit = getattr(values.deserved, dimension), getattr(values.limit, dimension)
+        if deserved is not None:
+            parts.append(f"{amount_text(dimension, deserved)} deserved")
+        if limit is not None:
+            parts.append(f"at most {amount_text(dimension, limit)}")
+    weights = "/".join(f"{weight:.7g}" for weight in dict.fromkeys(values.weights.values()))
+    return ", ".join([*parts, f"weight {weights}", f"rank {values.rank}"])
+
+
+def shown_value(name: str, value: Any) -> str:
+    if value is None:
+        return "unlimited" if name.endswith("limit") else "as for GPUs" if name.endswith("weight") else "not counted"
+    dimension, _, kind = name.partition("_")
+    return amount_text(dimension, value) if kind in {"deserved", "limit"} else f"{value}"
+
+
+def quota_change_words(quotas: Sequence[Mapping[str, Any]]) -> str:
+    """`Project llm-team in h100: GPU limit 40 → 44`, or how many quotas change."""
+    changed = [each for each in quotas if each["fields"]]
+    if len(changed) != 1:
+        return f"{counted(len(changed), 'quota')} changed"
+    only = changed[0]
+    fields = ", ".join(f"{_field_words(name)} {old} → {new}" for name, old, new in only["fields"])
+    return f"{only['of'].capitalize()} in {only['pool']}: " + re.sub(r"(?<=\d) GPUs?", "", fields)
+
+
+def _field_words(name: str) -> str:
+    if name == "gpu_deserved":
+        return "GPUs deserved"
+    return name.replace("_", " ").replace("gpu", "GPU").replace("cpu", "CPU")
 
 
 def department_sum(department: Department, pool: NodePool) -> dict[str, Any]:
