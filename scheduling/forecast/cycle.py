@@ -9,7 +9,8 @@ from typing import Final, Protocol
 from scheduling.model.decisions import Decision, Evict, Outcome, OutcomeKind, Start, Until, Wait
 from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import PendingReason, Reason
-from scheduling.model.snapshot import Pod, PodGroup, Snapshot
+from scheduling.model.resources import ZERO, Limit, Resources, per_dimension, sum_of
+from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot
 from scheduling.rules.kai.cycle import KaiRules
 from scheduling.rules.kai.order import job_key
 from scheduling.rules.kube.gangs import KubeGangsRules
@@ -18,7 +19,7 @@ from scheduling.rules.kueue.admission import KueueRules
 from scheduling.rules.volcano.cycle import VolcanoRules
 from scheduling.state.cluster_state import SchedulingState, packed_state
 from scheduling.state.refusals import OF_QUOTA, impossible, let_start, of_whole
-from scheduling.state.workspace import workspace
+from scheduling.state.workspace import OutOfTime, requeued, workspace
 
 # KAI decides again in every cycle. While the victims terminate, the group that is first by then gets the freed
 # capacity; the candidate evicts again, or waits although others were evicted for it.
@@ -163,6 +164,8 @@ SHARDED: Final = frozenset({Flavour.KAI})
 """These never look beyond a node pool."""
 LEAVES_OUT_REFUSALS: Final = frozenset({Flavour.KUEUE, Flavour.VOLCANO})
 """Only these know `Until.CHANGES`."""
+OF_MORE_QUOTA: Final = OF_QUOTA | {Reason.EXCEEDS_MAX_QUOTA}
+"""Reasons that more quota removes."""
 WITHOUT_NOMINATION: Final = frozenset({Flavour.KAI})
 """These schedulers decide again in every cycle for which group they evict."""
 
@@ -186,7 +189,7 @@ def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str, explain: bo
     """What the next cycle would do with the pod groups of one workload, beside all other waiting groups.
 
     For schedulers that do not reserve freed capacity for the preemptor, the following cycles are included.
-    explain: find `behind` of the reason, which may take another preview. Raises ValueError as `cycle` does.
+    explain: find `then` or `behind` of the reason, which may take another preview. Raises ValueError as `cycle` does.
     """
     own, pools = {each.name for each in candidates}, {each.pool for each in candidates}
     if flavour in SHARDED and len(pools) == 1:
@@ -197,7 +200,10 @@ def preview(snapshot: Snapshot, *candidates: PodGroup, flavour: str, explain: bo
     if flavour in WITHOUT_NOMINATION and found.victims and _may_lose(there, own, pools, decisions):
         again = partial(cycle, flavour=flavour, about=own, until=Until.PLACED)
         found = _final_outcome(found, sequel(there, own, decisions, again))
-    return _explained(snapshot, candidates, decisions, found, flavour) if explain else found
+    try:
+        return _explained(snapshot, candidates, decisions, found, flavour) if explain else found
+    except OutOfTime:
+        return found  # the answer holds without its explanation
 
 
 def _may_lose(there: Snapshot, own: Collection[str], pools: Collection[str], decisions: Sequence[Decision]) -> bool:
@@ -214,9 +220,43 @@ def _explained(
     pend = found.pend
     if pend is None or found.kind is not OutcomeKind.PENDING or found.starting or found.coming or pend.never_fits:
         return found
+    if pend.reason in OF_MORE_QUOTA:
+        return replace(found, pend=replace(pend, then=_with_more_quota(snapshot, candidates, pend, flavour)))
     if flavour == Flavour.KAI and pend.reason in {Reason.NO_ROOM, Reason.NO_DOMAIN}:
         return replace(found, pend=replace(pend, behind=_behind(snapshot, candidates, decisions)))
     return found
+
+
+def _with_more_quota(
+    snapshot: Snapshot, candidates: Sequence[PodGroup], pend: PendingReason, flavour: str
+) -> PendingReason | None:
+    """Why it would wait if the queues that refuse it had as much more deserved quota and limit as is missing for it
+    and the other waiting groups of its queue. None: it would not, or others take the quota first.
+    """
+    mine = candidates[0].queue
+    others = sum_of(pod.requests for each in snapshot.waiting if each.queue == mine for pod in each.waiting)
+    more: dict[str | None, Resources] = {}
+    for each in filter(None, (pend, pend.second)):
+        more[each.queue] = per_dimension(max, more.get(each.queue, ZERO), each.missing + others)
+    queues = tuple(_raised(each, more[each.name]) if each.name in more else each for each in snapshot.queues)
+    there = requeued(snapshot, queues) if flavour == Flavour.KAI else replace(snapshot, queues=queues)
+    then = preview(there, *candidates, flavour=flavour)
+    if then.pend is None or then.kind is not OutcomeKind.PENDING or then.starting or then.coming:
+        return None
+    return None if then.pend.reason in OF_MORE_QUOTA and then.pend.queue in more else then.pend
+
+
+def _raised(queue: Queue, more: Resources) -> Queue:
+    """As a quota request raises it: the limit moves along."""
+
+    def sum_up(bound: int | None, amount: int) -> int | None:
+        return None if bound is None else bound + amount
+
+    deserved, limit = (
+        Limit(sum_up(each.gpu, more.gpu), sum_up(each.cpu, more.cpu), sum_up(each.memory, more.memory))
+        for each in (queue.deserved, queue.limit)
+    )
+    return replace(queue, deserved=deserved, limit=limit)
 
 
 def _behind(snapshot: Snapshot, candidates: Sequence[PodGroup], decisions: Sequence[Decision]) -> tuple[str, ...]:
@@ -294,7 +334,7 @@ def _outcome(
 
 def _lasting(snapshot: Snapshot, group: PodGroup, pend: PendingReason, *, alone: bool) -> PendingReason:
     """NeverFits instead of a refusal of quota where more quota would not help."""
-    if pend.reason not in {*OF_QUOTA, Reason.EXCEEDS_MAX_QUOTA}:
+    if pend.reason not in OF_MORE_QUOTA:
         return pend
     never = never_fits_empty(empty_pools(snapshot), replace(group, min_member=1) if alone else group)
     return replace(never, also=(pend.reason,)) if never else pend

@@ -39,6 +39,7 @@ class PendingReason:
     topology: the node label that must have one value; domain: the value with most free capacity, largest_domain.
     fitting: how many of its pods would fit, in the best topology domain (Kueue only).
     second: with a limit, the deserved quota that refuses its non-preemptible work as well.
+    then: with a quota or limit, why it would wait with as much more as is missing; None: it would not, or not known.
     behind: pod groups that wait ahead of it in its queue, the next one first, where others would be evicted for it if
     it were the first (KAI: the first group decides the turn of its queue).
     """
@@ -60,6 +61,7 @@ class PendingReason:
     fitting: Final[int] = 0
     also: Final[tuple[Reason, ...]] = field(default=())
     second: "Final[PendingReason | None]" = None
+    then: "Final[PendingReason | None]" = None
     behind: Final[tuple[str, ...]] = ()
 
     @property
@@ -88,6 +90,9 @@ class PendingReason:
             shown |= {"topology": self.topology, "domain": self.domain, "largest_domain": self.largest_domain}
         if self.short:
             shown |= {"short": ", ".join(self.short)}
+        if self.then:
+            shown |= {"then": self.then.code}
+            shown |= {"pool": self.then.pool, "free": self.then.free} if self.then.pool is not None else {}
         if self.behind:
             shown |= {"behind": self.behind[0]}
         return {name: str(value) for name, value in shown.items()}

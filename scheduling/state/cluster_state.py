@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import ZERO, Resources, sum_of
-from scheduling.model.snapshot import Pod, PodGroup, Snapshot, SnapshotNode, Strategy, total
+from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, SnapshotNode, Strategy, total
 from scheduling.state.assignments import ONE_LINE, Assignment, Entries, PlacedPods, RankedPods, Ranking, amounts_by
 from scheduling.state.node_capacity import NodeCapacities, NodeCapacity, Selection, matches, selection, wants_part
 from scheduling.state.queue_usage import QueueUsageTracker, UsageEntry
@@ -113,6 +113,10 @@ class SchedulingState:
             self._enter(group)
             self._journal.append(partial(self._leave, group.name))
         self.usage.enter(self._entered[group.name] for group in groups)
+
+    def requeue(self, queues: tuple[Queue, ...]) -> None:
+        """Give queues other quotas until `restore`. What was computed with the present ones is set aside."""
+        self._journal += (self._cache.set_aside(), self.usage.requeue(queues))
 
     def _enter(self, group: PodGroup) -> None:
         """Account for a pod group, except in its queue. Pods on unknown nodes count for the queue only."""
@@ -306,8 +310,7 @@ class SchedulingState:
         self, group: PodGroup, asked: Resources, capacity: NodeCapacity, device: str, *, now: bool, sign: int
     ) -> None:
         """Note a pod on a node (sign 1), or no longer (-1), except in the amounts of its node and queue."""
-        part = asked.gpu * sign
-        self.capacities.share(capacity, device, now=part if now else 0, later=part)
+        self.capacities.share(capacity, device, now=asked.gpu * sign * now, later=asked.gpu * sign)
         self._count_kin(group, capacity, sign)
         self._count_in_domain(group, capacity, sign)
 
@@ -355,8 +358,7 @@ class SchedulingState:
 
     def place_all(self, group: PodGroup, pods: tuple[Pod, ...]) -> PlacedPods | None:
         """Place all these pods or none, in one topology domain if required. If one has to wait, all wait."""
-        domains = self.domains(group, total(pods))
-        return next(filter(None, (self.place_together(each, pods) for each in domains)), None)
+        return next(filter(None, (self.place_together(each, pods) for each in self.domains(group, total(pods)))), None)
 
     def place_together(self, group: PodGroup, pods: tuple[Pod, ...]) -> PlacedPods | None:
         """Place all these pods or none, for a group restricted to one domain."""
@@ -364,13 +366,12 @@ class SchedulingState:
         found: list[tuple[Pod, NodeCapacity, bool]] = []
         for pod in pods:
             capacity = self.find(group, pod.requests, now=True)
-            later = None if capacity else self.find(group, pod.requests, now=False)
-            chosen = capacity or later
+            chosen = capacity or self.find(group, pod.requests, now=False)
             if chosen is None:
                 self.undo(mark)
                 return None
-            self.place(group, pod, chosen, now=later is None)
-            found.append((pod, chosen, later is None))
+            self.place(group, pod, chosen, now=capacity is not None)
+            found.append((pod, chosen, capacity is not None))
         now = all(at_once for _pod, _capacity, at_once in found)
         if not now:
             self.undo(mark)

@@ -129,10 +129,18 @@ class QueueUsageTracker:
     """Use per queue. Every change counts for the queue and all its ancestors."""
 
     def __init__(self, queues: Iterable[Queue]) -> None:
-        self._queues = {queue.name: queue for queue in queues}
+        self.queues = tuple(queues)
+        self._queues = {queue.name: queue for queue in self.queues}
         self.uses: dict[str, QueueUsage] = dict.fromkeys(self._queues, UNUSED)
         self.path: Callable[[str], tuple[Queue, ...]] = QueuePaths(self._queues).__getitem__
         """The queue and its ancestors, leaf first; empty if unknown."""
+
+    def requeue(self, queues: tuple[Queue, ...]) -> Callable[[], None]:
+        """Give the queues, which have the same names and parents, other quotas; return how to undo it."""
+        before = {"queues": self.queues, "_queues": self._queues, "path": self.path}
+        named = {queue.name: queue for queue in queues}
+        vars(self).update(queues=queues, _queues=named, path=QueuePaths(named).__getitem__)
+        return partial(vars(self).update, before)
 
     def charge(self, name: str, amount: Resources, *, preemptible: bool) -> None:
         """Add `amount` to the use; negative amounts subtract."""

@@ -13,7 +13,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
-from scheduling.model.snapshot import PodGroup, Snapshot
+from scheduling.model.snapshot import PodGroup, Queue, Snapshot
 
 Value = TypeVar("Value")
 MOST_CACHED: Final = 64
@@ -133,6 +133,13 @@ def successor(snapshot: Snapshot, gone: Iterable[str], come: Iterable[PodGroup],
     return new
 
 
+def requeued(snapshot: Snapshot, queues: tuple[Queue, ...]) -> Snapshot:
+    """The same cluster, its queues with other quotas, for rules that `requeue` their state: it is derived."""
+    new = snapshot.changed((), (), now=snapshot.now)
+    vars(new).update(queues=queues, queue_by_name={queue.name: queue for queue in queues})
+    return new
+
+
 class SavedSnapshot:
     """A snapshot and its working states at one time, to which any of its successors can be rewound, again and again.
 
@@ -197,6 +204,11 @@ class ScopedCache:
         """Return a function that restores what `forget` of these groups forgets."""
         scopes = {scope for group in groups for scope in _scopes_of(group)}
         return partial(self._values.update, {scope: self._values[scope] for scope in scopes & self._values.keys()})
+
+    def set_aside(self) -> Callable[[], None]:
+        """Forget everything; return a function that restores it."""
+        known, self._values = self._values, defaultdict(dict)
+        return partial(setattr, self, "_values", known)
 
     def restore_point(self) -> Callable[[], None]:
         """Return a function that restores all of the present values."""

@@ -1,10 +1,13 @@
 """A preview is the next cycle with one more workload in it."""
 
+from dataclasses import replace
+
 import pytest
 
 from scheduling.forecast.cycle import FLAVOURS, Flavour, cycle, preview
 from scheduling.model.decisions import OutcomeKind, Wait
-from scheduling.model.reasons import Reason
+from scheduling.model.reasons import PendingReason, Reason
+from scheduling.model.snapshot import PodGroup, Queue, Snapshot, SnapshotNode
 from tests.builders import gang, node, queue, running, snapshot
 
 
@@ -137,3 +140,51 @@ def test_the_snapshot_is_not_touched(flavour: str) -> None:
     preview(before, gang("new", priority="medium"), flavour=flavour)
     assert before == snapshot(*items)
     assert not [decision for decision in cycle(before, flavour=flavour) if isinstance(decision, Wait)]
+
+
+def at_its_limit(*items: SnapshotNode | Queue | PodGroup, flavour: str = "kai") -> tuple[Reason | None, Reason | None]:
+    """The refusal of 2 more GPUs for a project that uses its limit of 4, and what it would be with 2 more of that."""
+    mine = (running("own", "n", gpus=4, queue="mine"), queue("mine", "dep", deserved=2, limit=4))
+    other = queue("other", "dep", deserved=2, created=1)
+    found = snapshot(queue("dep", deserved=6, limit=6), *mine, other, *items)
+    pend = preview(found, gang("new", gpus=2, queue="mine"), flavour=flavour, explain=True).pend
+    assert pend == replace(plain(found, flavour), then=pend and pend.then), "the quotas are as before"
+    return pend and pend.reason, pend and pend.then and pend.then.reason
+
+
+def plain(found: Snapshot, flavour: str) -> PendingReason:
+    pend = preview(found, gang("new", gpus=2, queue="mine"), flavour=flavour).pend
+    assert pend
+    return pend
+
+
+@pytest.mark.parametrize("flavour", ["kai", "volcano", "kube"])
+def test_a_limit_is_the_only_reason_where_there_is_room(flavour: str) -> None:
+    assert at_its_limit(node("n", 6), flavour=flavour) == (Reason.OVER_LIMIT, None)
+
+
+@pytest.mark.parametrize("flavour", ["kai", "volcano", "kube"])
+def test_with_a_limit_the_reason_names_that_there_is_no_room_either(flavour: str) -> None:
+    assert at_its_limit(node("n", 5), flavour=flavour) == (Reason.OVER_LIMIT, Reason.NO_ROOM)
+
+
+def test_a_limit_is_the_only_reason_where_more_quota_would_evict() -> None:
+    borrower = queue("borrower", deserved=0, created=2)
+    work = running("theirs", "n", gpus=2, queue="borrower", priority="low")
+    assert at_its_limit(node("n", 6), borrower, work) == (Reason.OVER_LIMIT, None)
+
+
+def test_with_a_projects_limit_the_reason_names_that_of_its_department() -> None:
+    work = running("theirs", "n", gpus=1, queue="other", preemptible=False)
+    assert at_its_limit(node("n", 8), work) == (Reason.OVER_LIMIT, Reason.OVER_LIMIT)
+
+
+def test_what_non_preemptible_work_lacks_of_limit_and_deserved_quota_is_lifted_together() -> None:
+    fixed = gang("new", gpus=2, queue="mine", priority="high")
+    work = running("own", "n", gpus=4, queue="mine", priority="high")
+    quota = queue("mine", deserved=4, limit=4)
+    for gpus, then in ((6, None), (5, Reason.NO_ROOM)):
+        pend = preview(snapshot(node("n", gpus), quota, work), fixed, flavour="kai", explain=True).pend
+        assert pend
+        assert pend.second
+        assert (pend.then and pend.then.reason) == then

@@ -7,7 +7,7 @@ from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.resources import Limit, Resources
 from workloads.forecast.rules.messages import pend_sentence
 
-LABELS = {"q": "project llm-team", "g": "large (32 GPUs)"}
+LABELS = {"q": "project llm-team", "d": "department research", "g": "large (32 GPUs)"}
 EIGHT = Resources.of(gpu=8)
 FOUR = Resources.of(gpu=4)
 ONE = Resources.of(cpu=1)
@@ -60,6 +60,44 @@ LACKING = ("gpu",)
             PendingReason(Reason.OVER_LIMIT, EIGHT, "q", Limit.of(gpu=12), EIGHT, Resources.of(gpu=4)),
             "needs 8 GPUs in h100; project llm-team uses 8 GPUs of its limit of 12 GPUs",
             id="the limit",
+        ),
+        pytest.param(
+            PendingReason(
+                Reason.OVER_LIMIT,
+                EIGHT,
+                "q",
+                Limit.of(gpu=12),
+                EIGHT,
+                FOUR,
+                then=PendingReason(Reason.NO_ROOM, EIGHT, pool="h100", free=FOUR, largest_free=FOUR, lacking=("gpu",)),
+            ),
+            "needs 8 GPUs in h100; project llm-team uses 8 GPUs of its limit of 12 GPUs. Even without that limit it "
+            "waits: 4 GPUs free, at most 4 on one node, and the scheduler finds no evictions that would free enough "
+            "for it",
+            id="the limit and no room",
+        ),
+        pytest.param(
+            PendingReason(
+                Reason.NON_PREEMPTIBLE_OVER_QUOTA,
+                EIGHT,
+                "q",
+                Limit.of(gpu=8),
+                Resources.of(gpu=6),
+                Resources.of(gpu=6),
+                then=PendingReason(Reason.OVER_LIMIT, EIGHT, "d", Limit.of(gpu=8), EIGHT, EIGHT),
+            ),
+            "needs 8 GPUs in h100; 2 of the 8 GPUs that project llm-team deserves are free, and non-preemptible "
+            "workloads cannot go over quota. Even with enough quota it waits: department research uses 8 GPUs of its "
+            "limit of 8 GPUs",
+            id="deserved GPUs and the department's limit",
+        ),
+        pytest.param(
+            PendingReason(
+                Reason.OVER_LIMIT, EIGHT, "q", Limit.of(gpu=12), EIGHT, FOUR, then=PendingReason(Reason.EVICTING, EIGHT)
+            ),
+            "needs 8 GPUs in h100; project llm-team uses 8 GPUs of its limit of 12 GPUs. Even without that limit it "
+            "has its place in h100 and waits for evicted pods to stop",
+            id="the limit and evicted pods",
         ),
         pytest.param(
             PendingReason(Reason.NO_ROOM, EIGHT, pool="h100", free=EIGHT, largest_free=FOUR, lacking=("gpu",)),

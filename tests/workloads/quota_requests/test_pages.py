@@ -250,3 +250,29 @@ def test_what_waits_for_quota_links_to_a_request(db: None, admin: User, client_o
     sent = {**form, "priority": "high", "preemptibility": "non-preemptible"}
     answer = client.post("/workloads/submit/", sent, headers={"HX-Request": "true", "HX-Target": "forecast"})
     assert ASK in answer.content.decode(), answer.content.decode()
+
+
+def test_what_would_wait_for_gpus_with_more_quota_too_names_both_and_links_to_no_request(
+    db: None, admin: User, client_of: Clients
+) -> None:
+    lab = Lab()
+    project = lab.project("llm-team", deserved=7, limit=7)
+    lab.submit(project, "first", gpus=7, priority="high")
+    waiting = lab.submit(project, "second", gpus=2, priority="high")
+    lab.settle(4)
+    client = client_of(admin)
+    page = words(client, f"/workloads/{waiting.pk}/")
+    form = {"type": "Training", "project": "llm-team", "name": "third", "image": "docker.io/a/b:1", "gpus": "2"}
+    answer = client.post(
+        "/workloads/submit/",
+        {**form, "priority": "high"},
+        headers={"HX-Request": "true", "HX-Target": "forecast"},
+    )
+    preview = " ".join(answer.content.decode().split())
+    for text in (page, preview):
+        assert "project llm-team uses 7 GPUs of its limit of 7 GPUs" in text
+        assert "Even with enough quota it waits: 1 GPU free, at most 1 on one node, and the scheduler finds no" in text
+        assert ASK not in text
+    lab.node("more")
+    lab.settle(1)
+    assert ASK in words(client, f"/workloads/{waiting.pk}/"), "raising the limit alone would let it start"

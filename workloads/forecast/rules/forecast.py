@@ -127,7 +127,7 @@ class Forecast:
     @property
     def short_of_quota(self) -> bool:
         """Is quota what it lacks: to start at all, or to stay when others reclaim theirs?"""
-        return self.over_quota or short_of_quota(self.reason)
+        return self.over_quota or short_of_quota(self.reason, self.numbers)
 
     @property
     def short_of_department_quota(self) -> bool:

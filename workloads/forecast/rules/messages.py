@@ -1,6 +1,6 @@
 """Refusals of the model in people's words, with their numbers; doubts with codes and what to check. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -51,41 +51,67 @@ def gpu_time_text(gpu_seconds: float) -> str:
 
 
 def pend_sentence(pend: PendingReason, *, pool: str, labels: Mapping[str, str]) -> str:
-    """Why it waits, as the rest of a sentence that begins with "it": what is short, how much of it there is."""
-    needed, who = needed_text(pend), labels.get(pend.queue or "", pend.queue or "its queue")
-    short = _SHORT.get(pend.reason)
+    """Why it waits, as the rest of a sentence that begins with "it": what is short, how much of it there is.
+
+    With what would keep it waiting even with enough quota, as far as that is known.
+    """
+    said = "; ".join(filter(None, _needs_and_why(pend, pool, labels)))
+    if pend.then is None:
+        return said
+    lifted = "without that limit" if pend.reason is Reason.OVER_LIMIT and not pend.second else "with enough quota"
+    needs, why = _needs_and_why(pend.then, pool, labels)
+    return f"{said}. Even {lifted} it {f'waits: {why}' if why else needs}"
+
+
+def _needs_and_why(pend: PendingReason, pool: str, labels: Mapping[str, str]) -> tuple[str, str]:
+    """What it needs where, and what prevents that; the second is empty where the first says all."""
+    short, who = _SHORT.get(pend.reason), labels.get(pend.queue or "", pend.queue or "its queue")
     if short:
-        return short.format(pool=pool)
-    if pend.reason is Reason.NON_PREEMPTIBLE_OVER_QUOTA:
-        return f"needs {needed} in {pool}; {_deserved(pend, who)}"
-    if pend.reason is Reason.OVER_LIMIT:
-        used = amount_text(pend.used, _named(pend), up=True)
-        second = pend.second
-        more = f"; {_deserved(second, labels.get(second.queue or '', 'its queue'))}" if second else ""
-        return f"needs {needed} in {pool}; {who} uses {used} of its limit of {allowed_text(pend)}{more}"
-    if pend.reason is Reason.EXCEEDS_MAX_QUOTA:
-        return f"needs {needed} in {pool}; {who} can use at most {allowed_text(pend)} there, including borrowed quota"
-    if pend.reason is Reason.WAITING_FOR_QUOTA:
-        unused = amount_text(pend.needed - pend.missing, _named(pend))
-        return f"needs {needed} in {pool}; {who} has {unused} of quota free, and {_spared(pend)}"
-    return _by_nodes(pend, needed, pool, labels)
+        return short.format(pool=pool), ""
+    if pend.reason not in _OF_QUEUES:
+        return _by_nodes(pend, pool, labels)
+    return f"needs {needed_text(pend)} in {pool}", _OF_QUEUES[pend.reason](pend, who, labels)
 
 
-def _deserved(pend: PendingReason, who: str) -> str:
+def _limit(pend: PendingReason, who: str, labels: Mapping[str, str]) -> str:
+    used, second = amount_text(pend.used, _named(pend), up=True), pend.second
+    more = f"; {_deserved(second, labels.get(second.queue or '', 'its queue'), labels)}" if second else ""
+    return f"{who} uses {used} of its limit of {allowed_text(pend)}{more}"
+
+
+def _most(pend: PendingReason, who: str, _labels: Mapping[str, str]) -> str:
+    return f"{who} can use at most {allowed_text(pend)} there, including borrowed quota"
+
+
+def _unused(pend: PendingReason, who: str, _labels: Mapping[str, str]) -> str:
+    unused = amount_text(pend.needed - pend.missing, _named(pend))
+    return f"{who} has {unused} of quota free, and {_spared(pend)}"
+
+
+def _deserved(pend: PendingReason, who: str, _labels: Mapping[str, str]) -> str:
     left, allowed, verb = _left(pend)
     return (
         f"{left} of the {allowed} that {who} deserves {verb} free, and non-preemptible workloads cannot go over quota"
     )
 
 
-def _by_nodes(pend: PendingReason, needed: str, pool: str, labels: Mapping[str, str]) -> str:
+_OF_QUEUES: Final[Mapping[Reason, Callable[[PendingReason, str, Mapping[str, str]], str]]] = {
+    Reason.NON_PREEMPTIBLE_OVER_QUOTA: _deserved,
+    Reason.OVER_LIMIT: _limit,
+    Reason.EXCEEDS_MAX_QUOTA: _most,
+    Reason.WAITING_FOR_QUOTA: _unused,
+}
+
+
+def _by_nodes(pend: PendingReason, pool: str, labels: Mapping[str, str]) -> tuple[str, str]:
+    needs = f"needs {needed_text(pend)} in {pool}"
     if pend.topology is not None:
-        return f"needs {needed} in {pool} on nodes with the same {pend.topology}; {_in_domains(pend, labels)}"
+        return f"{needs} on nodes with the same {pend.topology}", _in_domains(pend, labels)
     if pend.reason is Reason.NEVER_FITS:
-        return _never(pend, needed, pool)
+        return _never(pend, needed_text(pend), pool), ""
     if not pend.short:
-        return f"needs {needed} in {pool}, where no node that it may use is ready"
-    return f"needs {needed} in {pool}; {_free(pend)}, and {_unhelped(pend, labels)}"
+        return f"{needs}, where no node that it may use is ready", ""
+    return needs, f"{_free(pend)}, and {_unhelped(pend, labels)}"
 
 
 def _unhelped(pend: PendingReason, labels: Mapping[str, str]) -> str:

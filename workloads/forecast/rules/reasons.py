@@ -139,18 +139,20 @@ SHORT_OF_QUOTA: Final = frozenset(
     }
 )
 """Codes of which more quota is the remedy: where one is shown, a link to it is beside it."""
+THEN: Final = "then"
+"""The key of a reason's numbers under which a code says why it would wait even with enough quota."""
 DEPARTMENT: Final = "department "
 """How the label of a department's queue begins."""
 
 
-def short_of_quota(code: str) -> bool:
-    """Would more quota help?"""
-    return code in SHORT_OF_QUOTA
+def short_of_quota(code: str, numbers: Mapping[str, str]) -> bool:
+    """Would more quota help? Not where the model says what it would wait for then."""
+    return code in SHORT_OF_QUOTA and THEN not in numbers
 
 
 def short_of_department_quota(code: str, numbers: Mapping[str, str]) -> bool:
     """Is it a department's quota? More quota of the project, which is all that can be requested, does not help then."""
-    return short_of_quota(code) and numbers.get("queue", "").startswith(DEPARTMENT)
+    return short_of_quota(code, numbers) and numbers.get("queue", "").startswith(DEPARTMENT)
 
 
 def short(code: str) -> str:

@@ -93,7 +93,7 @@ class Headline:
 
     @property
     def short_of_quota(self) -> bool:
-        return short_of_quota(self.reason)
+        return short_of_quota(self.reason, self.numbers)
 
     @property
     def short_of_department_quota(self) -> bool:
