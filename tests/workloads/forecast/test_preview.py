@@ -136,10 +136,8 @@ def test_of_several_previewed_together_as_many_start_as_do_once_all_are_submitte
         spec = spec_of(job(f"job-{number}", gpus=4), namespace=team.namespace, priority="high")
         found.append((spec, forecast(spec=spec, project=row, actor=SYSTEM, above=tuple(found))))
     sentences = [each.sentence for _spec, each in found]
-    assert sentences[:2] == [
-        "Starts in h100 after evicting 1 workload (8 GPUs), 0 GPU-minutes at risk.",
-        "Waits: it has its place in h100 and waits for evicted pods to stop.",
-    ]
+    assert sentences[0].startswith("Starts in h100 after evicting 1 workload (8 GPUs), ")
+    assert sentences[1] == "Waits: it has its place in h100 and waits for evicted pods to stop."
     assert all("0 GPUs free" in each for each in sentences[2:])
     assert [len(each.victims) for _spec, each in found] == [1, 0, 0, 0], "one eviction serves two of them"
     made = [kai.submit(team, spec.name, manifest=job(spec.name, gpus=4), priority="high") for spec, _ in found]

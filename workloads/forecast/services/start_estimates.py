@@ -278,7 +278,7 @@ def _shard(snapshot: Snapshot, pool: NodePool) -> Snapshot:
 
 
 def _first_waiting(queues: Mapping[NodePool, Collection[int]]) -> list[Workload]:
-    """One more than is tried; whoever's controller is absent is left out."""
+    """One more than is tried. Workloads without a controller are left out."""
     there = Q(pk__in=())
     for pool, projects in queues.items():
         there |= Q(project__in=projects, pool_name=pool.name)

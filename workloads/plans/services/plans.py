@@ -216,7 +216,7 @@ def execute_plan(*, plan: Plan, actor: Actor) -> None:
     _save(plan)
 
 
-class StartTrial(Protocol):
+class StartComparison(Protocol):
     """Which waiting workloads start only under planned quotas; the feature of forecasts implements it.
 
     under_planned: read the quotas, in the savepoint where they are set. compared: as `PlanStartsSchema`, afterwards.
@@ -227,7 +227,7 @@ class StartTrial(Protocol):
     def compared(self) -> dict[str, Any]: ...
 
 
-TrialOfStarts = Callable[[Mapping[NodePool, Collection[int]]], StartTrial]
+TrialOfStarts = Callable[[Mapping[NodePool, Collection[int]]], StartComparison]
 """Makes one for the projects of node pools, by their ids."""
 
 
