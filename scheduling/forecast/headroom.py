@@ -64,6 +64,38 @@ class QueueHolding:
     beside: Resources = ZERO
 
 
+class DeservedUse(NamedTuple):
+    """Deserved GPU thousandths of a project or department, and the non-preemptible use that counts against them."""
+
+    deserved: int | None
+    used: int
+    department: bool = False
+
+    @property
+    def left(self) -> int:
+        return ENDLESS if self.deserved is None else max(self.deserved - self.used, 0)
+
+    @property
+    def whole(self) -> int:
+        return ENDLESS if self.deserved is None else self.deserved
+
+
+NOTHING_DESERVED: Final = DeservedUse(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedHeadroom:
+    """GPU thousandths that may start now as non-preemptible work: `all` together, `each` workload at most.
+
+    apart: such work counts by its own sum, so that it is within quota. bound: the deserved quota that is the tightest.
+    """
+
+    all: int = 0
+    each: int = 0
+    apart: bool = True
+    bound: DeservedUse = NOTHING_DESERVED
+
+
 @dataclass(frozen=True, slots=True)
 class ScarceResource:
     """CPU (millicores) or memory (bytes): at most `left` for all new pods, by `bound`. Other fields as in Headroom."""
@@ -81,7 +113,7 @@ class Headroom:
 
     back: how many more within quota others may have to return, at most. bound: what limits it; allowed, used: the limit
     and the use that counts against it. resource: the resource of that limit. scarce: other resources that are short for
-    the GPUs that may start.
+    the GPUs that may start. fixed: what may be non-preemptible.
     """
 
     inside: int
@@ -93,6 +125,7 @@ class Headroom:
     used: int = 0
     resource: str = "gpu"
     scarce: tuple[ScarceResource, ...] = ()
+    fixed: FixedHeadroom = FixedHeadroom()
 
     @property
     def now(self) -> int:
@@ -160,7 +193,8 @@ class QueueLevel:
 class Headrooms:
     """Headroom of all queues of one node pool. holdings: use by queue; terminating pods count until they are gone.
 
-    every_pod_asks: pods without CPU or memory requests get some if these have a limit (kube-scheduler).
+    every_pod_asks: pods without CPU or memory requests get some if these have a limit (kube-scheduler). apart: as in
+    `FixedHeadroom`. promised: what bounds non-preemptible work of a queue, if not the deserved quotas of its path.
     """
 
     def __init__(
@@ -171,9 +205,12 @@ class Headrooms:
         *,
         sharing: Sharing,
         every_pod_asks: bool = False,
+        apart: bool = True,
+        promised: Mapping[str, Sequence[DeservedUse]] | None = None,
     ) -> None:
         self._rows = rows = {row.name: row for row in queues}
         self._capacity, self._sharing, self._every_pod_asks = capacity, sharing, every_pod_asks
+        self._apart, self._promised = apart, promised or {}
         self._parents = {name: row.parent for name, row in rows.items()}
         self._shares = tree_of(rows.values()) if sharing is Sharing.LENT else {}
         self._fixed, self._used = Counter[str](), dict[str, Resources]()
@@ -237,7 +274,21 @@ class Headrooms:
             allowed=level.limit if level else None,
             used=level.used if level else 0,
             scarce=tuple(self._scarce(queue, limits, now)),
+            fixed=self._fixed_headroom(queue, now),
         )
+
+    def _fixed_headroom(self, queue: str, now: int) -> FixedHeadroom:
+        """Where all work counts alike, Rung refuses a workload that alone exceeds what is deserved."""
+        bounds = self._promised.get(queue) or [
+            DeservedUse(self._rows[name].deserved.gpu, self._fixed[name], name != queue) for name in self._path(queue)
+        ]
+        if self._apart:
+            bound = min(bounds, key=lambda each: each.left)
+            most = min(bound.left, now)
+            return FixedHeadroom(most, most, self._apart, bound)
+        bound = min(bounds, key=lambda each: each.whole)
+        each = min(bound.whole, now)
+        return FixedHeadroom(now if each else 0, each, self._apart, bound)
 
     def reclaims(self, shares: Mapping[str, int] | None = None) -> Iterator[Reclaim]:
         """Which queues can reclaim from which now: projects or departments that are compared with each other.

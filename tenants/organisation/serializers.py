@@ -90,6 +90,10 @@ class StartableSchema(serializers.Serializer[Any]):
     gpus = serializers.FloatField(allow_null=True)
     withinQuota = serializers.FloatField(allow_null=True)
     overQuota = serializers.FloatField(allow_null=True)
+    nonPreemptible = serializers.FloatField(
+        allow_null=True, help_text="Of `gpus`, those that non-preemptible workloads may use."
+    )
+    nonPreemptibleWorkload = serializers.FloatField(allow_null=True, help_text="At most, of one such workload.")
     largestPod = serializers.FloatField(allow_null=True)
     takeBack = serializers.FloatField(allow_null=True)
     bound = serializers.CharField(allow_null=True)
@@ -258,9 +262,6 @@ def _project(
     }
 
 
-STARTABLE: Final = ("gpus", "withinQuota", "overQuota", "largestPod", "takeBack", "bound", "scarce")
-
-
 def startable_json(row: PoolQuota) -> dict[str, Any]:
     """What could start now, in GPUs; beyond Run:ai. The sentence says it all, the rest is null while it is unknown."""
     found = row.headroom
@@ -268,12 +269,14 @@ def startable_json(row: PoolQuota) -> dict[str, Any]:
         "gpus": found.now / 1000,
         "withinQuota": found.inside / 1000,
         "overQuota": found.over / 1000,
+        "nonPreemptible": found.fixed.all / 1000,
+        "nonPreemptibleWorkload": found.fixed.each / 1000,
         "largestPod": found.largest / 1000,
         "takeBack": found.back / 1000,
         "bound": str(found.bound),
         "scarce": [_scarce(each) for each in found.scarce],
     }
-    return {"startable": {"sentence": row.sentence, **(numbers or dict.fromkeys(STARTABLE))}}
+    return {"startable": (numbers or dict.fromkeys(StartableSchema().fields)) | {"sentence": row.sentence}}
 
 
 def _scarce(found: ScarceResource) -> dict[str, Any]:

@@ -61,6 +61,14 @@ class EvictableWork:
     workload_id: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class FixedClaim:
+    """GPU thousandths that non-preemptible workloads ask for: all, and those that were sent to the cluster."""
+
+    all: int = 0
+    sent: int = 0
+
+
 UsageByQueue = Mapping[tuple[int, str], Usage]
 UsageByPool = Mapping[tuple[UUID, str], Usage]
 """Keys: the id of a project or cluster, and the name of a node pool. A missing key is no use at all."""
@@ -75,6 +83,7 @@ class UsageProvider:
     live_workloads: how many workloads that are not finished or deleted each project has; missing is none.
     priority_names, category_names: names of the priority dictionary and of its categories.
     evictable_work: what these projects hold in the pool of that name and may lose, in the order in which it is taken.
+    fixed_claims: of non-preemptible workloads of these clusters, running or waiting, per (project id, pool name).
     """
 
     usage: Callable[[Collection[int]], UsageByQueue] = lambda _ids: {}
@@ -84,6 +93,7 @@ class UsageProvider:
     pool_usage: Callable[[Collection[UUID]], UsageByPool] = lambda _clusters: {}
     category_names: Callable[[], Collection[str]] = tuple
     evictable_work: Callable[[Collection[int], str], Sequence[EvictableWork]] = lambda _ids, _pool: ()
+    fixed_claims: Callable[[Collection[UUID]], Mapping[tuple[int, str], "FixedClaim"]] = lambda _clusters: {}
 
 
 _registered: list[UsageProvider] = [UsageProvider()]
@@ -99,6 +109,11 @@ def register_provider(provider: UsageProvider) -> UsageProvider:
 def usage_by_queue(project_ids: Collection[int]) -> UsageByQueue:
     """Use of these projects per (project id, pool name)."""
     return _registered[0].usage(project_ids)
+
+
+def fixed_claims_in(clusters: Collection[UUID]) -> Mapping[tuple[int, str], FixedClaim]:
+    """What non-preemptible workloads of these clusters ask for, per (project id, pool name)."""
+    return _registered[0].fixed_claims(clusters)
 
 
 def allocated_by_queue(projects: QuerySet[Project]) -> UsageByQueue:

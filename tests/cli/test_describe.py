@@ -57,7 +57,7 @@ def test_quota_per_pool_in_the_unit_that_was_asked_for(signed_in: Rung) -> None:
     assert "NON-PREEMPTIBLE" in out
     assert "In GPUs" in out
     assert "h100" in out
-    assert h100["canStart"] == 12.0
+    assert (h100["canStart"], h100["canStartNonPreemptible"]) == (12.0, 4.0)
     assert h100["startable"] in " ".join(out.split())
     assert "Project limit: 12 GPUs (0 in use)." in h100["startable"]
     assert signed_in("quota", "--resource", "cpu", "-A").code == 0

@@ -180,6 +180,7 @@ def _line(project: str, entry: Mapping[str, Any], used: Mapping[str, Any], resou
         "waiting": round(max(0.0, now["requested"] - now["allocated"]), 3),
         "borrowed": round(max(0.0, now["allocated"] - deserved), 3) if deserved is not None else 0,
         "canStart": startable.get("gpus") if resource == Resource.GPU else None,
+        "canStartNonPreemptible": startable.get("nonPreemptible") if resource == Resource.GPU else None,
         "startable": startable.get("sentence", "") if resource == Resource.GPU else "",
         "weight": own.get("overQuotaWeight"),
         "rank": entry.get("rank") or entry.get("priority"),

@@ -1,6 +1,6 @@
 """How many GPUs a project can start now in each node pool, and the sentence that explains it."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
@@ -17,20 +17,24 @@ from clusters.watch.selectors import free_by_pool
 from portal.kit.pages.formatting import gpu_text, gpus_text
 from scheduling.forecast.cycle import Flavour
 from scheduling.forecast.headroom import (
+    COUNTS_FIXED_APART,
     SHARING,
     Bound,
+    DeservedUse,
+    FixedHeadroom,
     Headroom,
     Headrooms,
     QueueHolding,
     ScarceResource,
     Sharing,
 )
-from scheduling.model.preemptibility import Cause
+from scheduling.model.preemptibility import THRESHOLD, Cause
 from scheduling.model.resources import DIMENSIONS, UNLIMITED, ZERO, Limit, Resources, decimal_text
 from scheduling.model.snapshot import Queue
 from tenants.organisation.models import Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tenants.quotas.selectors.desired_state import Quotas, quotas_in
+from tenants.usage.selectors import FixedClaim, fixed_claims_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,15 @@ def _parts(found: Headroom, place: HeadroomContext) -> Iterator[str]:
         "inside": gpus_text(found.inside),
         "over": gpu_text(found.over),
         "all": gpus_text(found.now),
+        "fixed": gpu_text(found.fixed.all),
+        "kind": _kind(found),
         "pool": place.pool,
     }
     if found.largest < found.now:
         yield _("Largest pod: %(largest)s.") % {"largest": gpus_text(found.largest)}
     yield _bound(found, place)
+    if found.fixed.each < found.inside or (found.fixed.bound.department and found.fixed.each < found.now):
+        yield _fixed_bound(found.fixed, place)
     for scarce in found.scarce:
         yield _beside(scarce, place)
     if found.back:
@@ -72,11 +80,53 @@ def _parts(found: Headroom, place: HeadroomContext) -> Iterator[str]:
 def _amount(found: Headroom) -> str:
     if not found.now:
         return _("Nothing can start in %(pool)s without evictions.")
+    if found.fixed.apart and found.fixed.all > found.inside:
+        return _unequal_amount(found)
     if not found.inside:
-        return _("No quota left in %(pool)s. %(all)s can start over quota (preemptible only).")
+        return _("No quota left in %(pool)s. %(all)s can start over quota%(kind)s.")
     if found.over:
-        return _("%(inside)s can start in %(pool)s within quota, %(over)s more over quota (preemptible only).")
+        return _("%(inside)s can start in %(pool)s within quota, %(over)s more over quota%(kind)s.")
     return _("%(inside)s can start in %(pool)s within quota.")
+
+
+def _unequal_amount(found: Headroom) -> str:
+    """Preemptible work uses quota that is still left to non-preemptible work."""
+    if found.inside:
+        return _(
+            "%(all)s can start in %(pool)s: %(inside)s within quota (%(fixed)s if non-preemptible), the others over "
+            "quota (preemptible only)."
+        )
+    if found.fixed.all == found.now:
+        return _("%(all)s can start in %(pool)s: over quota if preemptible, within quota if non-preemptible.")
+    return _(
+        "%(all)s can start in %(pool)s: over quota if preemptible, or %(fixed)s of them within quota if "
+        "non-preemptible."
+    )
+
+
+def _kind(found: Headroom) -> str:
+    """Which work may start over quota."""
+    if found.fixed.apart or not found.fixed.each:
+        return _(" (preemptible only)")
+    if found.fixed.each >= found.now:
+        return ""
+    return _(" (non-preemptible: at most %(each)s per workload)") % {"each": gpus_text(found.fixed.each)}
+
+
+def _fixed_bound(fixed: FixedHeadroom, place: HeadroomContext) -> str:
+    """Why less may be non-preemptible."""
+    department = _("department %(department)s") % {"department": place.department}
+    words = {
+        "most": gpus_text(fixed.each),
+        "owner": department if fixed.bound.department else _("the project"),
+        "deserved": gpus_text(fixed.bound.whole),
+        "used": gpu_text(fixed.bound.used),
+    }
+    if fixed.apart:
+        text = _("Non-preemptible: at most %(most)s; such workloads take %(used)s of the %(deserved)s of %(owner)s.")
+    else:
+        text = _("Non-preemptible: at most %(most)s per workload; %(owner)s deserves %(deserved)s.")
+    return text % words
 
 
 def _bound(found: Headroom, place: HeadroomContext) -> str:
@@ -172,7 +222,15 @@ def headrooms_of(projects: Collection[Project], pools: Sequence[NodePool]) -> Ma
             queues, holdings = reading.queues(pool), reading.holdings(pool)
             asks = not flavour_for(pool.cluster.flavour).traits.queues_by_pool
             sharing = sharing_on(pool.cluster)
-            headrooms = Headrooms(queues, holdings, rooms[pool.pk], sharing=sharing, every_pod_asks=asks)
+            headrooms = Headrooms(
+                queues,
+                holdings,
+                rooms[pool.pk],
+                sharing=sharing,
+                every_pod_asks=asks,
+                apart=pool.cluster.flavour in COUNTS_FIXED_APART,
+                promised=reading.promised(pool),
+            )
             found |= {(row.pk, pool.pk): headrooms.of(row.queue) for row in rows if row.pk in asked}
     return found
 
@@ -183,7 +241,7 @@ def sharing_on(cluster: Cluster) -> Sharing:
 
 
 class HeadroomInputs:
-    """Quotas of the projects of some clusters, and what their pods hold. Four queries.
+    """Quotas of the projects of some clusters, and what their pods hold. Four queries, one more for kube-scheduler.
 
     asked: ids of projects whose headroom is wanted. Beside them only those are read that have pods, or lend quota that
     they do not use: others do not count. None: all projects are read.
@@ -193,12 +251,15 @@ class HeadroomInputs:
         clusters = {pool.cluster_id for pool in pools}
         self._pools = pools
         self._pods = _pods(clusters)
+        by_class = {pool.cluster_id for pool in pools if not flavour_for(pool.cluster.flavour).traits.queues_by_pool}
+        self._claims = fixed_claims_in(by_class) if by_class and asked is not None else {}
         self.rows: defaultdict[Any, list[_Row]] = defaultdict(list)
         projects = Project.objects.filter(cluster__in=clusters).order_by("pk")
         if asked is not None:
             lending = {pool.cluster_id for pool in pools if sharing_on(pool.cluster) is Sharing.LENT}
             busy = {namespace for _cluster, namespace in self._pods}
-            projects = projects.filter(Q(pk__in=asked) | Q(namespace__in=busy) | Q(cluster__in=lending))
+            claiming = {project for project, _pool in self._claims}
+            projects = projects.filter(Q(pk__in={*asked, *claiming}) | Q(namespace__in=busy) | Q(cluster__in=lending))
         read = list(starmap(_Row, projects.values_list("pk", "cluster_id", "namespace", "department_id")))
         for row in read:
             self.rows[row.cluster_id].append(row)
@@ -241,7 +302,36 @@ class HeadroomInputs:
         by_pool = self._pods[row.place]
         found = [sums for name, sums in by_pool.items() if pools is None or name in pools]
         amounts = sum((each.created if created else each.held for each in found), ZERO)
-        return QueueHolding(amounts.gpu, sum(each.fixed for each in found), Resources(0, amounts.cpu, amounts.memory))
+        fixed, beside = sum(each.fixed for each in found), Resources(0, amounts.cpu, amounts.memory)
+        return QueueHolding(amounts.gpu, fixed, beside)
+
+    def promised(self, pool: NodePool) -> Mapping[str, Sequence[DeservedUse]]:
+        """By queue of kube-scheduler: the deserved quotas that its cluster or Rung hold non-preemptible work to.
+
+        The cluster counts priorities from 100 in all node pools. Rung counts workloads that run or wait, by pool where
+        several have a quota, and by department.
+        """
+        rows = [] if flavour_for(pool.cluster.flavour).traits.queues_by_pool else self.rows[pool.cluster_id]
+        departments = Counter[int]()
+        for row in rows:
+            claim = self._claims.get((row.pk, pool.name), FixedClaim())
+            deserved = _deserved(self.projects, (row.pk, pool.pk))
+            departments[row.department_id] += max(min(claim.all, deserved), claim.sent)
+        return {row.queue: tuple(self._promised(row, pool, departments[row.department_id])) for row in rows}
+
+    def _promised(self, row: _Row, pool: NodePool, of_department: int) -> Iterator[DeservedUse]:
+        pools = [each.pk for each in self._pools if each.cluster_id == pool.cluster_id]
+        deserved = {pk: _deserved(self.projects, (row.pk, pk)) for pk in pools}
+        yield DeservedUse(sum(deserved.values()), sum(each.guarded for each in self._pods.get(row.place, {}).values()))
+        if any(amount for pk, amount in deserved.items() if pk != pool.pk):
+            yield DeservedUse(deserved[pool.pk], self._claims.get((row.pk, pool.name), FixedClaim()).all)
+        yield DeservedUse(_deserved(self.departments, (row.department_id, pool.pk)), of_department, department=True)
+
+
+def _deserved(quotas: Quotas, key: Key) -> int:
+    """GPU thousandths; without a row none."""
+    quota = quotas.get(key)
+    return (quota.deserved.gpu or 0) if quota else 0
 
 
 def _queue(name: str, parent: str | None, quotas: Quotas, key: Key) -> Queue:
@@ -260,32 +350,33 @@ class _PodSums(NamedTuple):
     """Of the pods that exist, of what is held of nodes, and GPUs of those that nothing may evict.
 
     held: pods that stay on their nodes, and the larger of what terminates there and what waits with a node nominated.
-    The latter takes what the former frees, so that both count once.
+    The latter takes what the former frees, so that both count once. guarded: GPUs of priorities from 100.
     """
 
     created: Resources
     held: Resources
     fixed: int
+    guarded: int
 
 
 def _pods(clusters: Collection[Any]) -> Mapping[tuple[Any, str], Mapping[str, _PodSums]]:
     """By (cluster, namespace) and pool."""
     found: defaultdict[tuple[Any, str], dict[str, _PodSums]] = defaultdict(dict)
-    placed, leaves = ~Q(node_name=""), Q(deletion_at__isnull=False)
-    stays, ends = placed & ~leaves, placed & leaves
+    placed, leaves, fixed = ~Q(node_name=""), Q(deletion_at__isnull=False), Q(preemptible=False)
     comes = ~placed & ~Q(nominated_node="") & ~leaves
+    kinds = {"stays": placed & ~leaves, "ends": placed & leaves, "comes": comes}
     rows = ObservedPod.objects.live().filter(cluster__in=clusters).values_list("cluster_id", "namespace", "pool_name")
     amounts = ("gpu_milli", "cpu_milli", "memory_bytes")
     sums = {
         **{f"created_{name}": Sum(name) for name in amounts},
-        **{
-            f"{key}_{name}": Sum(name, filter=which, default=0)
-            for key, which in (("stays", stays), ("ends", ends), ("comes", comes))
-            for name in amounts
-        },
-        "fixed": Sum("gpu_milli", filter=stays & Q(preemptible=False), default=0),
+        **{f"{key}_{name}": Sum(name, filter=which, default=0) for key, which in kinds.items() for name in amounts},
+        **{f"fixed_{key}": Sum("gpu_milli", filter=which & fixed, default=0) for key, which in kinds.items()},
+        "guarded": Sum("gpu_milli", filter=Q(priority__gte=THRESHOLD), default=0),
     }
-    for cluster, namespace, pool, *figures, fixed in rows.order_by().annotate(**sums):
+    for cluster, namespace, pool, *figures, guarded in rows.order_by().annotate(**sums):
         created, stay, end, come = (Resources(*figures[at : at + 3]) for at in range(0, 12, 3))
-        found[cluster, namespace][pool] = _PodSums(created, stay + end + (come - end).floor(), fixed)
+        stays, ends, nominated = figures[12:]
+        held = stay + end + (come - end).floor()
+        fixed_held = stays + max(ends, nominated)
+        found[cluster, namespace][pool] = _PodSums(created, held, fixed_held, guarded)
     return found

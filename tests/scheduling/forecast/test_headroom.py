@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 
 from scheduling.forecast.cycle import Flavour, preview
 from scheduling.forecast.headroom import (
+    COUNTS_FIXED_APART,
     SHARING,
     Bound,
+    DeservedUse,
+    FixedHeadroom,
     Headroom,
     Headrooms,
     PoolCapacity,
@@ -74,6 +77,33 @@ class TestWhatBinds:
     def test_without_any_bound_of_quota_the_nodes_bind(self) -> None:
         found = of(queue("mine", deserved=None), capacity=free(3), sharing=Sharing.LENT)
         assert (numbers(found), found.bound) == ((3, 0, 3, 0), Bound.FREE)
+
+
+class TestWhatMayBeNonPreemptible:
+    """Within the deserved quotas by its own sum; elsewhere no workload of more than is deserved."""
+
+    def test_preemptible_work_over_quota_leaves_the_deserved_quota_to_it(self) -> None:
+        found = of(queue("mine", deserved=34), holds={"mine": (37, 29)}, capacity=free(8), sharing=Sharing.RECLAIMED)
+        assert (found.inside, found.over) == (0, 8 * GPU)
+        assert found.fixed == FixedHeadroom(5 * GPU, 5 * GPU, bound=DeservedUse(34 * GPU, 29 * GPU))
+
+    def test_not_beyond_what_else_binds(self) -> None:
+        found = of(queue("mine", deserved=34), holds={"mine": (37, 29)}, capacity=free(1), sharing=Sharing.RECLAIMED)
+        assert found.fixed.all == GPU
+
+    def test_what_the_department_deserves_counts_that_of_its_other_projects(self) -> None:
+        rows = queue("d", deserved=8), queue("mine", "d", deserved=6), queue("other", "d", deserved=6)
+        found = of(*rows, holds={"other": (6, 6)}, capacity=free(16), sharing=Sharing.RECLAIMED)
+        assert (found.inside, found.fixed.all) == (6 * GPU, 2 * GPU)
+        assert found.fixed.bound == DeservedUse(8 * GPU, 6 * GPU, department=True)
+
+    @pytest.mark.parametrize(("deserved", "all_of_it", "each"), [(4, 16, 4), (0, 0, 0), (32, 16, 16)])
+    def test_where_all_work_counts_alike_one_workload_is_bounded(
+        self, deserved: int, all_of_it: int, each: int
+    ) -> None:
+        rooms = Headrooms([queue("mine", deserved=deserved)], {}, free(16), sharing=Sharing.TAKEN, apart=False)
+        found = rooms.of("mine").fixed
+        assert (found.all, found.each) == (all_of_it * GPU, each * GPU)
 
 
 EIGHT = PoolCapacity(8 * GPU, 8 * GPU, Resources.of(cpu=28, memory="900Gi"), Resources.of(8, 64, "1Ti"))
@@ -182,10 +212,11 @@ def running(cluster: Snapshot) -> Snapshot:
     return Snapshot(cluster.nodes, cluster.queues, groups)
 
 
-def claim(leaf: str, gpus: int, flavour: str, priority: int = 25) -> PodGroup:
-    """So many pods of a GPU each, which evict nobody by their priority."""
+def claim(leaf: str, gpus: int, flavour: str, *, fixed: bool = False) -> PodGroup:
+    """So many pods of a GPU each, which evict nobody by their priority. fixed: non-preemptible."""
     whole = flavour in {Flavour.KAI, Flavour.KUEUE, Flavour.VOLCANO}
-    return gang("new", queue=leaf, priority=priority, pods=gpus, min_member=gpus if whole else 1, created=999)
+    least = gpus if whole else 1
+    return gang("new", queue=leaf, priority=25, preemptible=not fixed, pods=gpus, min_member=least, created=999)
 
 
 def headroom_in(cluster: Snapshot, leaf: str, flavour: str) -> Headroom:
@@ -199,11 +230,12 @@ def headroom_in(cluster: Snapshot, leaf: str, flavour: str) -> Headroom:
     if cluster.nodes:
         amounts = SchedulingState(cluster, default=Strategy.BINPACK).capacities.free(claim(leaf, 1, flavour))
         capacity = PoolCapacity(*(each.gpu for each in amounts))
-    return Headrooms(cluster.queues, holdings, capacity, sharing=SHARING[Flavour(flavour)]).of(leaf)
+    apart = flavour in COUNTS_FIXED_APART
+    return Headrooms(cluster.queues, holdings, capacity, sharing=SHARING[Flavour(flavour)], apart=apart).of(leaf)
 
 
-def asked(cluster: Snapshot, leaf: str, gpus: int, flavour: str) -> Outcome:
-    return preview(cluster, claim(leaf, gpus, flavour), flavour=flavour)
+def asked(cluster: Snapshot, leaf: str, gpus: int, flavour: str, *, fixed: bool = False) -> Outcome:
+    return preview(cluster, claim(leaf, gpus, flavour, fixed=fixed), flavour=flavour)
 
 
 def check(cluster: Snapshot, leaf: str, flavour: str) -> None:
@@ -216,6 +248,16 @@ def check(cluster: Snapshot, leaf: str, flavour: str) -> None:
     surplus = flavour == Flavour.VOLCANO  # takes pods above the minimum of a gang, whatever their queue deserves
     if more.kind is OutcomeKind.RECLAIMS and within_quota(cluster, leaf, now + 1) and not surplus:
         assert found.back
+    check_non_preemptible(cluster, leaf, flavour, found)
+
+
+def check_non_preemptible(cluster: Snapshot, leaf: str, flavour: str, found: Headroom) -> None:
+    """Where all work counts alike, only submission refuses more than is deserved: as much as may start starts."""
+    fixed = found.fixed.all // GPU
+    if fixed:
+        assert asked(cluster, leaf, fixed, flavour, fixed=True).kind is OutcomeKind.PLACED
+    if flavour in COUNTS_FIXED_APART:
+        assert asked(cluster, leaf, fixed + 1, flavour, fixed=True).kind is not OutcomeKind.PLACED
 
 
 def within_quota(cluster: Snapshot, leaf: str, gpus: int) -> bool:

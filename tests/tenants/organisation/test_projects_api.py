@@ -23,6 +23,10 @@ def test_a_list_says_what_could_start_if_it_is_asked_for_and_a_project_always(ro
     assert not any("startable" in each for each in pools_of(plain))
     (asked,) = robot.send("GET", f"{PROJECTS}?startable=true").json()["projects"]
     assert [each["startable"]["withinQuota"] for each in pools_of(asked)] == [4.0, 0.0]
+    most = [
+        (each["startable"]["nonPreemptible"], each["startable"]["nonPreemptibleWorkload"]) for each in pools_of(asked)
+    ]
+    assert most[0] == (4.0, 4.0)
     assert pools_of(robot.send("GET", f"{PROJECTS}/{llm_team.pk}").json()) == pools_of(asked)
 
 

@@ -136,7 +136,8 @@ class TestWhatCanStartNow:
         DepartmentQuota.objects.update(gpu_deserved=4 * GPU)
         runs(vision_team, h100, 3)
         assert row(llm_team, h100).sentence == (
-            "4 GPUs can start in h100 within quota, 1 more over quota (preemptible only). No more quota to borrow."
+            "4 GPUs can start in h100 within quota, 1 more over quota (non-preemptible: at most 4 GPUs per "
+            "workload). No more quota to borrow."
         )
 
     def test_kueue_lends_the_quota_of_projects_without_pods(
@@ -147,7 +148,8 @@ class TestWhatCanStartNow:
         ProjectQuota.objects.update(gpu_limit=None)
         ProjectQuota.objects.filter(project=vision_team).update(gpu_deserved=3 * GPU)
         assert row(llm_team, h100).sentence == (
-            "4 GPUs can start in h100 within quota, 3 more over quota (preemptible only). No more quota to borrow."
+            "4 GPUs can start in h100 within quota, 3 more over quota (preemptible only). No more quota to borrow. "
+            "Non-preemptible: at most 0 GPUs per workload; department research deserves 0 GPUs."
         )
 
     def test_room_that_others_are_evicted_for_is_not_free(
@@ -264,7 +266,7 @@ class TestWhatCanStartNow:
 
 def test_a_fraction_is_said_exactly(llm_team: Project, h100: NodePool) -> None:
     runs(llm_team, h100, 3.5)
-    assert row(llm_team, h100).sentence.startswith("0.5 GPUs can start")
+    assert row(llm_team, h100).sentence.startswith("8.5 GPUs can start in h100: 0.5 GPUs within quota")
 
 
 @pytest.mark.parametrize("projects", [1, 12])

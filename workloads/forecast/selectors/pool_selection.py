@@ -41,8 +41,8 @@ from workloads.forecast.selectors.observed_groups import namespace_queue, worklo
 from workloads.forecast.selectors.pod_groups import PodGroupRequest, pod_group_request
 from workloads.intake import WorkloadSpec
 from workloads.state.models import DesiredPhase, Phase, Workload
-from workloads.state.rules import HELD_FOR_QUOTA, LIVE
-from workloads.state.selectors.usage import queue_paths
+from workloads.state.rules import HELD_FOR_QUOTA
+from workloads.state.selectors.usage import HANDED_OVER, fixed_work, queue_paths
 from workloads.state.selectors.workloads import workload_ids
 
 
@@ -161,9 +161,6 @@ def _caps(project_id: int) -> Mapping[str, int]:
         return dict(cursor.fetchall())
 
 
-ELSEWHERE: Final = (Phase.CREATING, Phase.RESUMING)
-
-
 @dataclass(frozen=True, slots=True)
 class QuotaHold:
     """Why it is held back: the pool, the refusal with its numbers, and how many workloads hold or come first."""
@@ -189,11 +186,6 @@ class QuotaHold:
     def numbers(self) -> dict[str, str]:
         """The same for programs."""
         return {"pool": self.pool, **self.pend.numbers()}
-
-
-HANDED_OVER: Final = (Q(applied_generation__gt=0) & ~Q(phase__in=ELSEWHERE) & ~Q(phase_reason=HELD_FOR_QUOTA)) | Q(
-    running_pods__gt=0
-)
 
 
 def quota_hold_of(workload: Workload, pool: NodePool) -> QuotaHold | None:
@@ -246,14 +238,7 @@ COLUMNS: Final = dict(zip(DIMENSIONS, ("gpu_milli", "cpu_milli", "memory_bytes")
 
 def _claims(wanted: PodGroupRequest, first: Q) -> Mapping[int, _Claim]:
     """By project of the department. One query."""
-    rows = Workload.objects.filter(
-        first,
-        project__department=wanted.project.department_id,
-        pool_name=wanted.pool.name,
-        preemptibility=Preemptibility.NON_PREEMPTIBLE,
-        phase__in=LIVE,
-        deleted_at__isnull=True,
-    ).filter(Q(desired_phase=DesiredPhase.RUNNING) | Q(running_pods__gt=0))
+    rows = fixed_work().filter(first, project__department=wanted.project.department_id, pool_name=wanted.pool.name)
     sums = {name: Sum(column, default=0) for name, column in COLUMNS.items()}
     held = {f"held_{name}": Sum(column, filter=HANDED_OVER, default=0) for name, column in COLUMNS.items()}
     found = rows.order_by().values_list("project").annotate(Count("pk"), **sums, **held)

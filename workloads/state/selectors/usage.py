@@ -34,10 +34,11 @@ from scheduling.model.snapshot import Queue
 from scheduling.state.queue_usage import fits_quota
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
-from tenants.usage.selectors import DEPARTMENT, PROJECT, EvictableWork, Usage, UsageProvider
+from tenants.usage.selectors import DEPARTMENT, PROJECT, EvictableWork, FixedClaim, Usage, UsageProvider
 from workloads.dictionary.models import Category, Priority
-from workloads.state.models import DesiredPhase, Workload
+from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import (
+    HELD_FOR_QUOTA,
     HOLDING,
     INTERVAL,
     LAST,
@@ -174,6 +175,27 @@ def category_names() -> frozenset[str]:
     return frozenset(Category.objects.values_list("name", flat=True))
 
 
+ELSEWHERE: Final = (Phase.CREATING, Phase.RESUMING)
+HANDED_OVER: Final = (Q(applied_generation__gt=0) & ~Q(phase__in=ELSEWHERE) & ~Q(phase_reason=HELD_FOR_QUOTA)) | Q(
+    running_pods__gt=0
+)
+
+
+def fixed_work() -> QuerySet[Workload]:
+    """Non-preemptible workloads that run or want to."""
+    rows = Workload.objects.filter(
+        preemptibility=Preemptibility.NON_PREEMPTIBLE, phase__in=LIVE, deleted_at__isnull=True
+    )
+    return rows.filter(Q(desired_phase=DesiredPhase.RUNNING) | Q(running_pods__gt=0))
+
+
+def fixed_claims(clusters: Collection[UUID]) -> Mapping[Key, FixedClaim]:
+    """What they ask for, per (project id, pool name). One query."""
+    rows = fixed_work().filter(project__cluster__in=clusters).order_by().values_list("project", "pool_name")
+    found = rows.annotate(all=Sum("gpu_milli"), sent=Sum("gpu_milli", filter=HANDED_OVER, default=0))
+    return {(project, pool): FixedClaim(*gpus) for project, pool, *gpus in found}
+
+
 PROVIDER: Final = UsageProvider(
     usage=usage,
     allocated=allocated,
@@ -182,6 +204,7 @@ PROVIDER: Final = UsageProvider(
     priority_names=priority_names,
     category_names=category_names,
     evictable_work=evictable_work,
+    fixed_claims=fixed_claims,
 )
 
 
