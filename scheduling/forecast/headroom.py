@@ -57,11 +57,15 @@ SCARCE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class QueueHolding:
-    """Use of a queue in GPU thousandths, its non-preemptible part, and its CPU and memory."""
+    """Use of a queue in GPU thousandths, its non-preemptible part, and its CPU and memory.
+
+    reserved: what of the use waiting pods have before they are on a node.
+    """
 
     all: int = 0
     fixed: int = 0
     beside: Resources = ZERO
+    reserved: Resources = ZERO
 
 
 class DeservedUse(NamedTuple):
@@ -105,6 +109,7 @@ class ScarceResource:
     bound: Bound
     allowed: int | None = None
     used: int = 0
+    reserved: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +117,8 @@ class Headroom:
     """GPU thousandths that may start now: `inside` the deserved quota and `over` it. largest: of one pod.
 
     back: how many more within quota others may have to return, at most. bound: what limits it; allowed, used: the limit
-    and the use that counts against it. resource: the resource of that limit. scarce: other resources that are short for
-    the GPUs that may start. fixed: what may be non-preemptible.
+    and the use that counts against it; reserved: what of this use waiting pods have. resource: the resource of that
+    limit. scarce: other resources that are short for the GPUs that may start. fixed: what may be non-preemptible.
     """
 
     inside: int
@@ -125,6 +130,7 @@ class Headroom:
     used: int = 0
     resource: str = "gpu"
     scarce: tuple[ScarceResource, ...] = ()
+    reserved: int = 0
     fixed: FixedHeadroom = FixedHeadroom()
 
     @property
@@ -168,6 +174,7 @@ class QueueLevel:
     fixed: int
     limits: Limit = UNLIMITED
     held: Resources = ZERO
+    reserved: Resources = ZERO
 
     def left_of(self, resource: str) -> int:
         """CPU or memory below its limit; negative if exceeded."""
@@ -213,13 +220,14 @@ class Headrooms:
         self._apart, self._promised = apart, promised or {}
         self._parents = {name: row.parent for name, row in rows.items()}
         self._shares = tree_of(rows.values()) if sharing is Sharing.LENT else {}
-        self._fixed, self._used = Counter[str](), dict[str, Resources]()
+        self._fixed, self._used, self._reserved = Counter[str](), dict[str, Resources](), dict[str, Resources]()
         for name, held in holdings.items():
             amount = Resources(held.all, held.beside.cpu, held.beside.memory)
             if name in self._shares:
                 self._shares[name].charge(amount)
             for step in self._path(name):
                 self._used[step] = self._used.get(step, ZERO) + amount
+                self._reserved[step] = self._reserved.get(step, ZERO) + held.reserved
                 self._fixed[step] += held.fixed
         leaves = rows.keys() - set(self._parents.values())
         self._compared = [name for name in rows if sharing is not Sharing.RECLAIMED_BY_QUEUES or name in leaves]
@@ -249,7 +257,8 @@ class Headrooms:
         if self._sharing is Sharing.LENT:
             deserved = self._shares[row.name].nominal.gpu
             limit = None if limit is None else max(limit, deserved)
-        return QueueLevel(row.name, deserved, limit, used.gpu, fixed, row.limit, used)
+        reserved = self._reserved.get(name, ZERO)
+        return QueueLevel(row.name, deserved, limit, used.gpu, fixed, row.limit, used, reserved)
 
     def of(self, queue: str) -> Headroom:
         """Headroom of a leaf queue. KeyError: unknown name."""
@@ -274,6 +283,7 @@ class Headrooms:
             allowed=level.limit if level else None,
             used=level.used if level else 0,
             scarce=tuple(self._scarce(queue, limits, now)),
+            reserved=level.reserved.gpu if level else 0,
             fixed=self._fixed_headroom(queue, now),
         )
 
@@ -307,8 +317,10 @@ class Headrooms:
         for bound, level in limits.items():
             for name in BESIDE:
                 if level.left_of(name) <= 0:
-                    allowed, used = getattr(level.limits, name), getattr(level.held, name)
-                    return Headroom(0, 0, 0, 0, bound, allowed, used, resource=name)
+                    allowed, used, reserved = (
+                        getattr(each, name) for each in (level.limits, level.held, level.reserved)
+                    )
+                    return Headroom(0, 0, 0, 0, bound, allowed, used, resource=name, reserved=reserved)
         return None
 
     def _scarce(self, queue: str, limits: Mapping[Bound, QueueLevel], now: int) -> Iterator[ScarceResource]:
@@ -322,8 +334,8 @@ class Headrooms:
             left = max(bounds[bound], 0)
             if left * whole.gpu * SCARCE < now * getattr(whole, name):
                 level = limits.get(bound)
-                allowed = getattr(level.limits, name) if level else None
-                yield ScarceResource(name, left, bound, allowed, getattr(level.held, name) if level else 0)
+                parts = (level.limits, level.held, level.reserved) if level else (UNLIMITED, ZERO, ZERO)
+                yield ScarceResource(name, left, bound, *(getattr(each, name) for each in parts))
 
     def _owed(self, path: Iterable[QueueLevel], now: int) -> int:
         """Preemptible use of other queues above their deserved quota, once `now` more are in use.

@@ -141,13 +141,22 @@ def _bound(found: Headroom, place: HeadroomContext) -> str:
 def _limit(found: Headroom | ScarceResource, resource: str, place: HeadroomContext) -> str:
     words = {
         "limit": _text(resource, found.allowed or 0),
-        "used": gpu_text(found.used) if resource == "gpu" else _text(resource, found.used),
+        "use": _use(found, resource),
         "department": place.department,
         "pools": _(" over all node pools") if place.all_pools else "",
     }
     if found.bound is Bound.DEPARTMENT_LIMIT:
-        return _("limit of department %(department)s: %(limit)s (%(used)s in use)") % words
-    return _("project limit%(pools)s: %(limit)s (%(used)s in use)") % words
+        return _("limit of department %(department)s: %(limit)s (%(use)s)") % words
+    return _("project limit%(pools)s: %(limit)s (%(use)s)") % words
+
+
+def _use(found: Headroom | ScarceResource, resource: str) -> str:
+    """What pods on nodes use, and what counts against the limit beside that."""
+    amounts = {"used": found.used - found.reserved, "reserved": found.reserved}
+    words = {key: gpu_text(each) if resource == "gpu" else _text(resource, each) for key, each in amounts.items()}
+    if found.reserved:
+        return _("%(used)s in use, %(reserved)s reserved for waiting pods") % words
+    return _("%(used)s in use") % words
 
 
 def _beside(scarce: ScarceResource, place: HeadroomContext) -> str:
@@ -302,8 +311,9 @@ class HeadroomInputs:
         by_pool = self._pods[row.place]
         found = [sums for name, sums in by_pool.items() if pools is None or name in pools]
         amounts = sum((each.created if created else each.held for each in found), ZERO)
+        reserved = amounts - sum((each.placed for each in found), ZERO)
         fixed, beside = sum(each.fixed for each in found), Resources(0, amounts.cpu, amounts.memory)
-        return QueueHolding(amounts.gpu, fixed, beside)
+        return QueueHolding(amounts.gpu, fixed, beside, reserved)
 
     def promised(self, pool: NodePool) -> Mapping[str, Sequence[DeservedUse]]:
         """By queue of kube-scheduler: the deserved quotas that its cluster or Rung hold non-preemptible work to.
@@ -347,7 +357,7 @@ def _sum(amounts: Iterable[int | None]) -> int | None:
 
 
 class _PodSums(NamedTuple):
-    """Of the pods that exist, of what is held of nodes, and GPUs of those that nothing may evict.
+    """Of the pods that exist, of what is held of nodes, of the pods on nodes, and GPUs of those that nothing may evict.
 
     held: pods that stay on their nodes, and the larger of what terminates there and what waits with a node nominated.
     The latter takes what the former frees, so that both count once. guarded: GPUs of priorities from 100.
@@ -355,6 +365,7 @@ class _PodSums(NamedTuple):
 
     created: Resources
     held: Resources
+    placed: Resources
     fixed: int
     guarded: int
 
@@ -378,5 +389,5 @@ def _pods(clusters: Collection[Any]) -> Mapping[tuple[Any, str], Mapping[str, _P
         stays, ends, nominated = figures[12:]
         held = stay + end + (come - end).floor()
         fixed_held = stays + max(ends, nominated)
-        found[cluster, namespace][pool] = _PodSums(created, held, fixed_held, guarded)
+        found[cluster, namespace][pool] = _PodSums(created, held, stay + end, fixed_held, guarded)
     return found

@@ -125,7 +125,8 @@ class TestWhatCanStartNow:
         waits = {"cluster": h100.cluster, "phase": "Pending", "node_name": "", "pool_name": "", "started_at": None}
         ObservedPodFactory(**waits, namespace=llm_team.namespace, gpu_milli=4 * GPU)
         answer = row(llm_team, h100)
-        assert "Project limit over all node pools: 14 GPUs (12 in use)." in answer.sentence
+        limit = "Project limit over all node pools: 14 GPUs (8 in use, 4 reserved for waiting pods)."
+        assert limit in answer.sentence
         assert answer.headroom
         assert answer.headroom.now == 2 * GPU
 
@@ -160,6 +161,21 @@ class TestWhatCanStartNow:
         waits = {"phase": "Pending", "node_name": "", "started_at": None, "nominated_node": nominated}
         ObservedPodFactory(cluster=h100.cluster, **waits, gpu_milli=7 * GPU)
         assert row(llm_team, h100).sentence.startswith("1 GPU can start")
+
+    def test_gpus_reserved_for_pods_that_wait_for_evictions_are_named_apart_from_use(
+        self, llm_team: Project, vision_team: Project, h100: NodePool
+    ) -> None:
+        runs(llm_team, h100, 4, preemptible=False)
+        runs(vision_team, h100, 8, deletion_at=timezone.now())
+        place = h100.nodes.order_by("name")[1].name
+        waits = {"phase": "Pending", "node_name": "", "started_at": None, "nominated_node": place}
+        where = {"cluster": h100.cluster, "pool_name": h100.name, "namespace": llm_team.namespace}
+        ObservedPodFactory(**where, **waits, gpu_milli=8 * GPU, preemptible=False)
+        found = row(llm_team, h100)
+        assert "Project limit: 12 GPUs (4 in use, 8 reserved for waiting pods)." in found.sentence
+        assert found.used.gpu == 4 * GPU
+        assert found.headroom is not None
+        assert found.headroom.fixed.bound.used == 12 * GPU
 
     @pytest.mark.parametrize(
         ("nominated", "left"),
