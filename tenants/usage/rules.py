@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from scheduling.model.resources import MILLI
+from scheduling.model.resources import MILLI, Resources
 
 BORROWED: Final = "borrowed"
 LENT: Final = "lent"
@@ -40,6 +40,23 @@ class LoanKey(NamedTuple):
 
     direction: str
     counterparty: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FixedClaim:
+    """GPU thousandths that non-preemptible workloads ask for: all, and those that were sent to the cluster."""
+
+    all: int = 0
+    sent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EvictableWork:
+    """A workload that holds something and may be evicted; `label` names it with its project and priority."""
+
+    label: str
+    held: Resources
+    workload_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,18 @@ from clusters.watch.selectors import (
 from scheduling.model.resources import MILLI, ZERO, Resources
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
-from tenants.usage.rules import BORROWED, BorrowLedger, LoanRow, Parties, Trend, TrendPoint, ledger_of, spare_key
+from tenants.usage.rules import (
+    BORROWED,
+    BorrowLedger,
+    EvictableWork,
+    FixedClaim,
+    LoanRow,
+    Parties,
+    Trend,
+    TrendPoint,
+    ledger_of,
+    spare_key,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +61,6 @@ class Usage:
             self.non_preemptible + other.non_preemptible,
             self.requested + other.requested,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class EvictableWork:
-    """A workload that holds something and may be evicted; `label` names it with its project and priority."""
-
-    label: str
-    held: Resources
-    workload_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FixedClaim:
-    """GPU thousandths that non-preemptible workloads ask for: all, and those that were sent to the cluster."""
-
-    all: int = 0
-    sent: int = 0
 
 
 UsageByQueue = Mapping[tuple[int, str], Usage]
@@ -93,7 +87,7 @@ class UsageProvider:
     pool_usage: Callable[[Collection[UUID]], UsageByPool] = lambda _clusters: {}
     category_names: Callable[[], Collection[str]] = tuple
     evictable_work: Callable[[Collection[int], str], Sequence[EvictableWork]] = lambda _ids, _pool: ()
-    fixed_claims: Callable[[Collection[UUID]], Mapping[tuple[int, str], "FixedClaim"]] = lambda _clusters: {}
+    fixed_claims: Callable[[Collection[UUID]], Mapping[tuple[int, str], FixedClaim]] = lambda _clusters: {}
 
 
 _registered: list[UsageProvider] = [UsageProvider()]

@@ -19,7 +19,8 @@ from scheduling.model.resources import ZERO
 from tenants.access.models import Role, User
 from tenants.organisation.models import Department, Project
 from tenants.usage import selectors as usage_selectors
-from tenants.usage.selectors import EvictableWork, Usage, UsageProvider
+from tenants.usage.rules import EvictableWork
+from tenants.usage.selectors import Usage, UsageProvider
 from tests.factories.clusters import ClusterFactory, NodeFactory, NodePoolFactory
 from tests.factories.tenants import (
     GPU,

@@ -21,7 +21,6 @@ from rung_cli.session import session
 
 UNITS: Final = {"gpu": "GPUs", "cpu": "CPU cores", "memory": "GB of memory"}
 DIVISORS: Final = {"gpu": 1.0, "cpu": 1000.0, "memory": 1000.0}
-MEGABYTE: Final = MEMORY["MB"]
 FIXED: Final = "allocatedNonPreemptible"
 
 
@@ -165,7 +164,7 @@ def quota_of(project: Mapping[str, Any], resource: str) -> list[dict[str, Any]]:
 
 def _line(project: str, entry: Mapping[str, Any], used: Mapping[str, Any], resource: str) -> dict[str, Any]:
     own = entry.get(resource) or {}
-    scale = MEMORY.get(str(own.get("units")), MEGABYTE) / MEGABYTE if resource == "memory" else 1.0
+    scale = MEMORY.get(str(own.get("units")), MEMORY["MB"]) / MEMORY["MB"] if resource == "memory" else 1.0
     deserved, most = (_scaled(own.get(name), scale / DIVISORS[resource]) for name in ("deserved", "limit"))
     startable = used.get("startable") or {}
     now = {name: (used.get(name) or {}).get(resource, 0) / DIVISORS[resource] for name in _USES}

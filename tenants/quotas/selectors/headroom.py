@@ -34,7 +34,8 @@ from scheduling.model.snapshot import Queue
 from tenants.organisation.models import Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
 from tenants.quotas.selectors.desired_state import Quotas, quotas_in
-from tenants.usage.selectors import FixedClaim, fixed_claims_in
+from tenants.usage.rules import FixedClaim
+from tenants.usage.selectors import fixed_claims_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ from tenants.quotas.rules import (
     value_problems,
     weights_without_effect,
 )
-from tenants.usage.selectors import EvictableWork, Usage, evictable_work, priority_names, usage_by_queue, usage_of
+from tenants.usage.rules import EvictableWork
+from tenants.usage.selectors import Usage, evictable_work, priority_names, usage_by_queue, usage_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +167,8 @@ def set_priority_cap(
         cap = cap or PriorityCap(project=project, priority=priority)
         cap.gpu_limit = gpu_limit
         set_change_author(cap, actor=actor, reason=why).save()
-    caps = readable_fields({"gpu_limit": before}), readable_fields({"gpu_limit": gpu_limit})
-    detail = {"priority": priority, "before": caps[0], "after": caps[1], "reason": why}
+    was, becomes = (readable_fields({"gpu_limit": each}) for each in (before, gpu_limit))
+    detail = {"priority": priority, "before": was, "after": becomes, "reason": why}
     _changed(project, "cap.set", actor=actor, detail=detail, project_id=str(project.pk))
     return cap
 
@@ -243,12 +244,8 @@ def _write(
     with unique_or_conflict(""):
         set_change_author(quota, actor=actor, reason=why).save()
     changed = {key: value for key, value in after.items() if before.get(key) != value}
-    detail = {
-        "node_pool": quota.node_pool.name,
-        "before": readable_fields({key: before.get(key) for key in changed}),
-        "after": readable_fields(changed),
-        "reason": why,
-    }
+    was, becomes = readable_fields({key: before.get(key) for key in changed}), readable_fields(changed)
+    detail = {"node_pool": quota.node_pool.name, "before": was, "after": becomes, "reason": why}
     _changed(owner, "quota.set", actor=actor, detail=detail, project_id=project_id)
 
 

@@ -16,7 +16,8 @@ from tenants.access.models import User
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import PriorityCap, ProjectQuota
 from tenants.quotas.services import quotas
-from tenants.usage.selectors import EvictableWork, Usage
+from tenants.usage.rules import EvictableWork
+from tenants.usage.selectors import Usage
 from tests.factories.cast import Ledger, applied
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, MembershipFactory, UserFactory

@@ -14,7 +14,8 @@ from scheduling.model.resources import Resources
 from tenants.access.models import User
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota
-from tenants.usage.selectors import EvictableWork, Usage
+from tenants.usage.rules import EvictableWork
+from tenants.usage.selectors import Usage
 from tests.factories.cast import Ledger
 
 HEAD = (

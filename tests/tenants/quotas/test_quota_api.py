@@ -8,7 +8,8 @@ from clusters.inventory.models import Cluster, NodePool
 from scheduling.model.resources import Resources
 from tenants.organisation.models import Project
 from tenants.quotas.models import ProjectQuota
-from tenants.usage.selectors import EvictableWork, Usage
+from tenants.usage.rules import EvictableWork
+from tenants.usage.selectors import Usage
 from tests.factories.cast import Ledger
 from tests.support.rest_clients import Robot
 

@@ -11,7 +11,8 @@ from scheduling.model.resources import Resources
 from tenants.access.models import Role
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import ProjectQuota
-from tenants.usage.selectors import EvictableWork, Usage
+from tenants.usage.rules import EvictableWork
+from tenants.usage.selectors import Usage
 from tests.factories.cast import Ledger
 from tests.factories.clusters import NodePoolFactory
 from tests.factories.tenants import GPU, ProjectFactory, ProjectQuotaFactory

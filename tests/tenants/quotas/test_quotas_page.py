@@ -17,7 +17,8 @@ from tenants.access.models import Role, User
 from tenants.access.services.roles import create_role
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Rank
-from tenants.usage.selectors import EvictableWork, Usage
+from tenants.usage.rules import EvictableWork
+from tenants.usage.selectors import Usage
 from tests.factories.cast import Ledger
 from tests.factories.tenants import GPU, MembershipFactory, ProjectFactory, ProjectQuotaFactory
 

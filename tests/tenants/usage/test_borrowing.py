@@ -24,13 +24,14 @@ from tenants.usage.rules import (
     LENT,
     UNDESERVED,
     BorrowLedger,
+    EvictableWork,
     LoanKey,
     Parties,
     ledger_of,
     loans_at,
     spare_key,
 )
-from tenants.usage.selectors import EvictableWork, Usage
+from tenants.usage.selectors import Usage
 from tests.factories.cast import Ledger
 from tests.factories.tenants import GPU, MembershipFactory, ProjectFactory
 from tests.support.rest_clients import Robot

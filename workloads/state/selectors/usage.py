@@ -34,7 +34,8 @@ from scheduling.model.snapshot import Queue
 from scheduling.state.queue_usage import fits_quota
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import DepartmentQuota, ProjectQuota
-from tenants.usage.selectors import DEPARTMENT, PROJECT, EvictableWork, FixedClaim, Usage, UsageProvider
+from tenants.usage.rules import EvictableWork, FixedClaim
+from tenants.usage.selectors import DEPARTMENT, PROJECT, Usage, UsageProvider
 from workloads.dictionary.models import Category, Priority
 from workloads.state.models import DesiredPhase, Phase, Workload
 from workloads.state.rules import (
