@@ -258,6 +258,7 @@ def test_what_would_wait_for_gpus_with_more_quota_too_names_both_and_links_to_no
     lab = Lab()
     project = lab.project("llm-team", deserved=7, limit=7)
     lab.submit(project, "first", gpus=7, priority="high")
+    lab.settle(4)
     waiting = lab.submit(project, "second", gpus=2, priority="high")
     lab.settle(4)
     client = client_of(admin)
