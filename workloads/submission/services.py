@@ -43,7 +43,7 @@ from workloads.intake import WorkloadSpec
 from workloads.intake.rules.scalars import GPU
 from workloads.intake.services import grants_of, refusals
 from workloads.lifecycle.services.actions import check_not_fixed, clone_spec, delete, ready
-from workloads.policies.services import type_of
+from workloads.policies.services import effective_pair, type_of
 from workloads.state.models import EventType, IdempotencyKey, Workload, WorkloadEvent
 from workloads.state.services import audit_entity, note, notify_apply
 from workloads.submission.selectors import checked
@@ -330,13 +330,16 @@ def _note_replacement(workload: Workload, reason: str, message: str, actor: Acto
 
 
 def replacement(*, workload: Workload, way: Alternative, actor: Actor) -> WorkloadSpec:
-    """What is submitted in its place: a free name that begins with its own, its priority, and what the way changes."""
+    """What is submitted in its place: a free name that begins with its own, its priority, and what the way changes.
+
+    Its defaults stay defaults, unless they would give another priority or preemptibility now.
+    """
     spec = clone_spec(workload=workload, actor=actor)
-    request = replace(
-        spec.request,
-        explicit_priority=workload.priority.name,
-        explicit_preemptibility=way.preemptibility or workload.preemptibility,
-    )
+    wanted = way.preemptibility or workload.preemptibility
+    request = replace(spec.request, explicit_preemptibility=wanted) if way.preemptibility else spec.request
+    now = effective_pair(request, type_of(spec), workload.project)
+    if (now.priority.name, str(now.preemptibility)) != (workload.priority.name, wanted):
+        request = replace(request, explicit_priority=workload.priority.name, explicit_preemptibility=wanted)
     if way.resizes:
         spec = _resized(spec, way, workload, actor)
     pools = (way.pool, *(each for each in spec.node_pools if each != way.pool)) if way.pool else spec.node_pools

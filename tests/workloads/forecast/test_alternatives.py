@@ -207,6 +207,18 @@ def test_preemptible_takes_its_place(admin: User, client_of: Clients) -> None:
     assert Workload.objects.get(name__startswith="mine-").preemptibility == "preemptible"
 
 
+def test_what_was_a_default_is_a_default_of_what_takes_its_place(admin: User, client_of: Clients) -> None:
+    lab, team, _mine = waiting(ahead={"gpus": 8}, mine={"gpus": 2})
+    mine = lab.submit(team, "default", gpus=2)
+    lab.settle()
+    sources = (mine.priority_source, mine.preemptibility_source)
+    assert "explicit" not in sources
+    client_of(admin).post(f"/workloads/{mine.pk}/way-out/", {"gpus": "1"})
+    made = Workload.objects.get(name__startswith="default-")
+    assert (made.priority_source, made.preemptibility_source) == sources
+    assert (made.priority, made.preemptibility, made.gpu_milli) == (mine.priority, mine.preemptibility, GPU)
+
+
 def test_nothing_is_offered_to_who_may_not_change_it() -> None:
     _lab, team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8})
     assert offered(mine, SYSTEM)
