@@ -1,10 +1,11 @@
-"""Import and export quotas as CSV, all rows or none, after a dry run."""
+"""Import and export quotas as CSV. A confirmed import opens one plan of all its rows, which makes the change."""
 
 from abc import ABCMeta, abstractmethod
 from typing import Any, ClassVar
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
@@ -18,15 +19,19 @@ from import_export.widgets import ForeignKeyWidget, Widget
 
 from clusters.flavours.objects import plain_number
 from clusters.inventory.models import NodePool
+from portal.kit.api.routes import planner
+from portal.kit.db.transactions import rollback_scope
+from portal.kit.db.validation import MAX_REASON_LENGTH
 from portal.kit.errors import PayloadTooLarge, RungError
 from portal.kit.security.actors import Actor
+from portal.kit.security.planned_changes import planned_change
 from tenants.access.admin.service_admin import admin_actor, problem_text, request_access
 from tenants.access.rules import Permission
 from tenants.organisation.models import Department, Project
 from tenants.quotas import rules as quotas_rules
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
 from tenants.quotas.rules import QuotaValues
-from tenants.quotas.services.quotas import QuotaChange, set_department_quota, set_project_quota
+from tenants.quotas.services.quotas import QuotaChange, planned_quota, set_department_quota, set_project_quota
 
 LARGEST_FILE = 512 * 1024
 MOST_LINES = 5000
@@ -66,7 +71,8 @@ class WholeImportMixin(ImportExportMixin):
 
     def import_action(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         """The upload, then the dry run with everything that the file would bring with it."""
-        answer: HttpResponse = super().import_action(request, **kwargs)
+        with planned_change():
+            answer: HttpResponse = super().import_action(request, **kwargs)
         result = (getattr(answer, "context_data", None) or {}).get("result")
         for text in getattr(result, "warnings", ()):
             messages.warning(request, text)
@@ -87,12 +93,26 @@ class WholeImportMixin(ImportExportMixin):
             return self._again(request, _("The uploaded file has expired. Upload it again."))
         return answer
 
+    def process_dataset(self, dataset: Any, form: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Everything is checked once more, and taken back."""
+        with transaction.atomic(), planned_change():
+            result = super().process_dataset(dataset, form, request, **kwargs)
+            transaction.set_rollback(True)
+        return result
+
     def process_result(self, result: Any, request: HttpRequest) -> HttpResponse:
-        """Say so when something moved since the dry run: then nothing was imported."""
+        """Open the plan. Say so when something moved since the dry run: then there is none."""
         if result.has_errors() or result.has_validation_errors():
             return self._again(request, _("Nothing was imported: the configuration changed after the dry run."))
-        answer: HttpResponse = super().process_result(result, request)
-        return answer
+        if not result.entries:
+            return self._again(request, _("The file changes nothing."))
+        reason = "; ".join(dict.fromkeys(str(each.pop("reason")) for each in result.entries))[:MAX_REASON_LENGTH]
+        change = {"quotas": result.entries, "reason": reason}
+        try:
+            with rollback_scope():
+                return HttpResponseRedirect(planner().page(("quotas", change), admin_actor(request)))
+        except RungError as error:
+            return self._again(request, error.message)
 
     def _again(self, request: HttpRequest, text: str) -> HttpResponse:
         messages.error(request, text)
@@ -173,6 +193,7 @@ class QuotaResource(ModelResource, metaclass=_AbstractResource):
         super().__init__(**kwargs)
         self.actor = actor
         self.warnings: list[str] = []
+        self.entries: list[dict[str, Any]] = []
         self.fields.update(amount_fields())
         self.fields.update(weight_fields())
 
@@ -189,11 +210,13 @@ class QuotaResource(ModelResource, metaclass=_AbstractResource):
         except RungError as error:
             raise ValidationError([problem_text(problem) for problem in error.problems] or error.message) from None
         instance.pk = change.quota.pk
+        owner = instance.project if isinstance(instance, ProjectQuota) else instance.department
+        self.entries.append(dict(planned_quota(owner, instance.node_pool, values, reason)[1]))
         self.warnings += [f"{instance}: {problem_text(warning)}" for warning in change.warnings]
 
     def after_import(self, dataset: Any, result: Any, **kwargs: Any) -> None:
-        """What the file would bring with it is shown with the dry run."""
-        result.warnings = self.warnings
+        """What the file would bring with it is shown with the dry run; its rows become a plan."""
+        result.warnings, result.entries = self.warnings, self.entries
 
     @abstractmethod
     def set_quota(self, row: Any, values: QuotaValues, *, actor: Actor, reason: str) -> QuotaChange:

@@ -7,6 +7,7 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from clusters.inventory.models import Cluster, NodePool
 from portal.audit.models import AuditRecord
@@ -17,6 +18,7 @@ from tenants.quotas.models import DepartmentQuota
 from tenants.usage.rules import EvictableWork
 from tenants.usage.selectors import Usage
 from tests.factories.cast import Ledger
+from workloads.plans.models import PlanApproval
 
 HEAD = (
     "project,node_pool,gpu_deserved,gpu_limit,cpu_deserved,cpu_limit,memory_deserved,memory_limit,"
@@ -46,13 +48,20 @@ def confirm(console: Client, answer: Any, kind: str = "projectquota") -> Any:
     return console.post(url, {key: value for key, value in form.items() if value is not None}, follow=True)
 
 
+def apply(console: Client, confirmed: Any) -> None:
+    """Apply the plan that the confirmed import has opened."""
+    ((page, _status),) = confirmed.redirect_chain
+    assert page.startswith("/plans/"), page
+    console.post(f"{page}apply/")
+
+
 def complaints(answer: Any) -> str:
     result = answer.context["result"]
     invalid = [str(row.error) for row in result.invalid_rows]
     return " ".join(invalid + [str(error.error) for _, errors in result.row_errors() for error in errors])
 
 
-def test_a_dry_run_stores_nothing_and_the_confirmed_import_everything(
+def test_a_dry_run_stores_nothing_and_the_confirmed_import_opens_a_plan_of_everything(
     console: Client, llm_team: Project, vision_team: Project, admin: User
 ) -> None:
     text = HEAD + "llm-team,h100,5.5,12,,,,,3,high,Q4\nvision-team,a100,2,,,,,512Gi,2,medium-low,Q4\n"
@@ -63,12 +72,18 @@ def test_a_dry_run_stores_nothing_and_the_confirmed_import_everything(
     llm_team.cluster.refresh_from_db()
     assert llm_team.cluster.generation == 1
 
-    confirm(console, shown)
+    confirmed = confirm(console, shown)
+    assert llm_team.quotas.get().gpu_deserved == 4000, "the plan makes the change"
+    page = confirmed.content.decode()
+    assert "2 quotas changed" in page
+    assert "vision-team" in page
+    apply(console, confirmed)
     quota = llm_team.quotas.get()
     assert (quota.gpu_deserved, quota.over_quota_weight, quota.rank) == (5500, 3, "high")
     assert vision_team.quotas.get(node_pool__name="a100").memory_limit == 512 * 2**30
     assert (quota.history.latest().history_user, quota.history.latest().history_change_reason) == (admin, "Q4")
-    assert AuditRecord.objects.filter(action="quota.set", channel="admin").count() == 2
+    assert AuditRecord.objects.filter(action="quota.set").count() == 2
+    assert AuditRecord.objects.filter(action="plan.create", channel="admin").count() == 1
 
 
 def test_a_dry_run_shows_what_the_file_would_bring_with_it(
@@ -147,7 +162,7 @@ def test_departments_are_found_by_name_in_the_cluster_of_the_line(
 ) -> None:
     head = HEAD.replace("project,", "cluster,department,")
     line = "lab,research,h100,12,,,,,,2,medium-low,Q4\n"
-    confirm(console, dry_run(console, head + line, "departmentquota"), "departmentquota")
+    apply(console, confirm(console, dry_run(console, head + line, "departmentquota"), "departmentquota"))
     assert DepartmentQuota.objects.get(department=research).gpu_deserved == 12000
     elsewhere = dry_run(console, head + line.replace("lab", "moon"), "departmentquota")
     assert elsewhere.context["result"].has_errors()
@@ -161,6 +176,22 @@ def test_what_changed_since_the_dry_run_stops_the_whole_import(
     ledger.holds(llm_team, h100, Usage(Resources.of(gpu=4), Resources.of(gpu=4), Resources.of(gpu=4)))
     assert "Nothing was imported" in confirm(console, shown).content.decode()
     assert vision_team.quotas.get().gpu_deserved == 4000
+
+
+def test_a_file_that_changes_nothing_opens_no_plan(console: Client, llm_team: Project) -> None:
+    shown = dry_run(console, HEAD + "llm-team,h100,4,12,,,,,2,medium-low,Q4\n")
+    assert "The file changes nothing." in confirm(console, shown).content.decode()
+
+
+@pytest.mark.usefixtures("vision_team")
+def test_an_import_that_a_second_admin_has_to_approve_opens_its_plan_too(
+    console: Client, llm_team: Project, admin: User
+) -> None:
+    PlanApproval.objects.create(department=llm_team.department, created_by="admin", created_at=timezone.now())
+    confirmed = confirm(console, dry_run(console, HEAD + "llm-team,h100,5,12,,,,,2,medium-low,Q4\n"))
+    apply(console, confirmed)
+    assert llm_team.quotas.get().gpu_deserved == 4000, "its author cannot approve it"
+    assert "approv" in confirmed.content.decode()
 
 
 @pytest.mark.parametrize("name", ["nothing.csv", "../../etc/passwd", "x\x00"])
