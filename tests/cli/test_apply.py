@@ -16,6 +16,7 @@ from tenants.quotas.models import ProjectQuota, TimeLimit
 from tests.cli.conftest import Rung
 from tests.factories.tenants import MembershipFactory
 from workloads.dictionary.models import Priority, WorkloadType
+from workloads.plans.models import PlanApproval
 
 NEW = """
 apiVersion: rung.dev/v1
@@ -88,6 +89,15 @@ def test_a_plan_ends_with_2_says_every_field_and_changes_nothing(rung: Rung, adm
     assert "    quota of h100: memory deserved: 64000000000" in ended.out
     assert ended.out.endswith("3 to create, 1 to update, 0 to delete.\n")
     assert not Priority.objects.filter(name="urgent").exists()
+
+
+def test_a_plan_says_where_a_second_admin_has_to_approve(rung: Rung, admin: Rung) -> None:
+    PlanApproval.objects.create(department=None, created_by="admin", created_at=timezone.now())
+    text = next(each for each in yaml.safe_load_all(rung("export", "--kind", "Project").out) if each["spec"]["quotas"])
+    pool = next(iter(text["spec"]["quotas"].values()))
+    pool["gpu"]["deserved"] = 1
+    ended = rung("apply", "-f", "-", "--plan", stdin=yaml.safe_dump(text))
+    assert "A second admin has to approve it, so rung apply is refused." in ended.out, ended.out + ended.err
 
 
 def test_applying_makes_it_so_and_again_changes_nothing(rung: Rung, admin: Rung, declared: str) -> None:

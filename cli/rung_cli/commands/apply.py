@@ -268,6 +268,11 @@ def _show_plan(out: Output, checked: Sequence[PlannedChange], *, left: int) -> N
         raise typer.Exit(ExitCode.CHANGES)
 
 
+NEEDS_APPROVAL: Final = (
+    "A second admin has to approve it, so rung apply is refused. Open a plan in the portal or with POST /api/v1/plans."
+)
+
+
 def _show_step(out: Output, step: PlannedChange) -> None:
     mark, style = MARKS[step.act]
     out.line(f"{mark} {step.thing.key}", style)
@@ -280,6 +285,8 @@ def _show_step(out: Output, step: PlannedChange) -> None:
         out.line(f"    {each.field}: {said}")
     for planned in step.plans:
         out.line(f"    {planned['sentence']}")
+        if planned["needsApproval"]:
+            out.line(f"    {NEEDS_APPROVAL}", "yellow")
         for line, line_style in plan_lines(planned):
             out.line(f"      {line}", line_style)
     if step.outcome is ApplyOutcome.REFUSED:

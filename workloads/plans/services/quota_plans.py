@@ -146,7 +146,8 @@ def _owners(change: Change) -> Iterator[Named]:
     """Owner, entry and pointer of each. Nothing else is read: who may change them is not known yet."""
     entries = change.get("quotas", [change])
     if not 0 < len(entries) <= MOST:
-        raise ValidationFailed.at("/quotas", "required", f"Name 1 to {MOST} quotas.", most=MOST)
+        text = f"A plan changes 1 to {MOST} quotas, not {len(entries)}."
+        raise ValidationFailed.at("/quotas", "required", text, most=MOST)
     names = {entry["project"] for entry in entries if entry.get("project")}
     projects = list(Project.objects.filter(name__in=names).select_related("department", "cluster"))
     for number, entry in enumerate(entries):
