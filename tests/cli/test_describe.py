@@ -126,7 +126,7 @@ def test_a_history_that_is_cut_says_of_how_many_entries(signed_in: Rung, running
         at = running.created_at + timedelta(seconds=number)
         WorkloadEvent.objects.create(workload=running, at=at, type=EventType.SCHEDULING, message=f"step {number}")
     out = signed_in("describe", "finetune").out
-    assert out.endswith("Latest 5 of 7 entries. For more, run: rung events llm-team/finetune\n")
+    assert out.endswith("Latest 5 of 8 entries. For more, run: rung events llm-team/finetune\n")
     assert ("step 5" in out, "step 0" in out) == (True, False)
     WorkloadEvent.objects.bulk_create(
         WorkloadEvent(workload=running, at=running.created_at, type=EventType.SCHEDULING) for _ in range(50)

@@ -42,7 +42,7 @@ WORKLOADS: Final[Columns] = (
     TableColumn("NAME", lambda row: row["name"]),
     TableColumn("PROJECT", lambda row: row["projectName"]),
     TableColumn("TYPE", lambda row: row["type"], wide=90),
-    TableColumn("PHASE", lambda row: "Deleted" if row["deletedAt"] else row["phase"], style=phase_style),
+    TableColumn("PHASE", lambda row: "Deleted" if row.get("deletedAt") else row["phase"], style=phase_style),
     TableColumn("PRIORITY", lambda row: f"{row['priorityClassName']} {row['priority']}"),
     TableColumn("EVICTABLE", lambda row: "yes" if row["preemptible"] else "no", wide=105),
     TableColumn("GPUS", lambda row: amount(row["workloadRequestedResources"]["gpu"]["request"]), right=True),

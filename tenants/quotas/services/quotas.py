@@ -167,7 +167,7 @@ def set_priority_cap(
         cap = cap or PriorityCap(project=project, priority=priority)
         cap.gpu_limit = gpu_limit
         set_change_author(cap, actor=actor, reason=why).save()
-    was, becomes = (readable_fields({"gpu_limit": each}) for each in (before, gpu_limit))
+    was, becomes = (None if each is None else amount_text("gpu", each) for each in (before, gpu_limit))
     detail = {"priority": priority, "before": was, "after": becomes, "reason": why}
     _changed(project, "cap.set", actor=actor, detail=detail, project_id=str(project.pk))
     return cap

@@ -1,6 +1,7 @@
 """A preview is the next cycle with one more workload in it."""
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -8,6 +9,7 @@ from scheduling.forecast.cycle import FLAVOURS, Flavour, cycle, preview
 from scheduling.model.decisions import OutcomeKind, Wait
 from scheduling.model.reasons import PendingReason, Reason
 from scheduling.model.snapshot import PodGroup, Queue, Snapshot, SnapshotNode
+from scheduling.state.workspace import interrupted_when
 from tests.builders import gang, node, queue, running, snapshot
 
 
@@ -166,6 +168,22 @@ def test_a_limit_is_the_only_reason_where_there_is_room(flavour: str) -> None:
 @pytest.mark.parametrize("flavour", ["kai", "volcano", "kube"])
 def test_with_a_limit_the_reason_names_that_there_is_no_room_either(flavour: str) -> None:
     assert at_its_limit(node("n", 5), flavour=flavour) == (Reason.OVER_LIMIT, Reason.NO_ROOM)
+
+
+def test_a_reason_holds_alone_where_no_time_is_left_to_explain_it() -> None:
+    quota = queue("mine", deserved=2, limit=4)
+    found = snapshot(node("n", 5), quota, running("own", "n", gpus=4, queue="mine"))
+    new = gang("new", gpus=2, queue="mine")
+    in_time = preview(found, new, flavour="kube", explain=True).pend
+    steps, again = count(), count()
+    with interrupted_when(lambda: next(steps) < 0):
+        preview(found, new, flavour="kube")
+    enough = next(steps)
+    with interrupted_when(lambda: next(again) >= enough):
+        late = preview(found, new, flavour="kube", explain=True).pend
+    assert in_time
+    assert in_time.then
+    assert late == replace(in_time, then=None)
 
 
 def test_a_limit_is_the_only_reason_where_more_quota_would_evict() -> None:

@@ -37,7 +37,7 @@ def test_a_cap_is_set_read_listed_and_removed(robot: Robot, llm_team: Project) -
     assert AuditRecord.objects.latest("id").detail == {
         "priority": "high",
         "before": None,
-        "after": 2500,
+        "after": "2.5 GPUs",
         "reason": "Nights",
     }
     assert robot.send("DELETE", path).status_code == 204

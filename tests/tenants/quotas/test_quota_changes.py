@@ -282,7 +282,7 @@ class TestPriorityCaps:
         assert set_priority_cap(project=llm_team, priority="high", gpu_limit=None, actor=SYSTEM) is None
         assert not llm_team.priority_caps.exists()
         details = AuditRecord.objects.filter(action="cap.set").order_by("pk").values_list("detail", flat=True)
-        changes = [(each["before"]["gpu_limit"], each["after"]["gpu_limit"]) for each in details]
+        changes = [(each["before"], each["after"]) for each in details]
         assert changes == [(None, "8 GPUs"), ("8 GPUs", "4 GPUs"), ("4 GPUs", None)]
 
     def test_a_name_outside_the_dictionary_is_refused_with_the_names_in_it(

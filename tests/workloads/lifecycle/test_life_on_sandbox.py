@@ -80,7 +80,7 @@ def test_a_failed_workload_says_how_its_container_ended(lab: Lab, client_of: Cal
     lab.settle(6, seconds=5)
     workload = fresh(workload)
     assert (workload.phase, workload.phase_message) == (Phase.FAILED, WHY)
-    assert timeline(workload)[0].message == WHY
+    assert timeline(entries_of(workload))[0].message == WHY
     client = client_of(UserFactory(is_superuser=True))
     page = " ".join(client.get(f"/workloads/{workload.pk}/").content.decode().split())
     assert f'Failed: {WHY} <a href="?tab=logs">Logs</a>' in page
