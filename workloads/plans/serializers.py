@@ -29,7 +29,7 @@ PlannedObjectSchema = schema(
     namespace=serializers.CharField(allow_blank=True),
     name=_TEXT,
     fields=_FIELD_CHANGES,
-    count=serializers.IntegerField(required=False, help_text="How many objects it stands for; absent: one."),
+    count=serializers.IntegerField(required=False, help_text="Number of objects in this row; absent: one."),
 )
 PlannedClusterSchema = schema(
     "PlannedClusterSchema",

@@ -54,7 +54,7 @@ EVICTIONS: Final[Columns] = (
     TableColumn("POD", lambda row: row["podName"], wide=180),
 )
 WAITING: Final[Columns] = (
-    TableColumn("WAITING FOR", lambda row: row["reason"]),
+    TableColumn("REASON TO WAIT", lambda row: row["reason"]),
     TableColumn("WORKLOADS", lambda row: row["workloads"], right=True),
     TableColumn("GPUS", lambda row: amount(row["gpus"]), right=True),
     TableColumn("LONGEST", lambda row: age(row["since"]), right=True),

@@ -213,7 +213,7 @@ def running(cluster: Snapshot) -> Snapshot:
 
 
 def claim(leaf: str, gpus: int, flavour: str, *, fixed: bool = False) -> PodGroup:
-    """So many pods of a GPU each, which evict nobody by their priority. fixed: non-preemptible."""
+    """This many pods of a GPU each, whose priority evicts no other workload. fixed: non-preemptible."""
     whole = flavour in {Flavour.KAI, Flavour.KUEUE, Flavour.VOLCANO}
     least = gpus if whole else 1
     return gang("new", queue=leaf, priority=25, preemptible=not fixed, pods=gpus, min_member=least, created=999)

@@ -57,8 +57,8 @@ def test_what_the_scheduler_said_has_its_age_and_leads_to_why_it_waits_now(
     row = WorkloadFactory(name="one", phase_at=since, phase_message=said, **mine)
     row.timeline.create(at=now - timedelta(minutes=12), type=EventType.SCHEDULING, message=said)
     page = " ".join(client_of(alice).get("/").content.decode().split())
-    told = page[page.index("Long wait") :]
-    assert re.search(r'12 min ago</time>: No node fits it: .* <a href="(.+?)">Why it waits now</a>', told)[1] == (
+    alert = page[page.index("Long wait") :]
+    assert re.search(r'12 min ago</time>: No node fits it: .* <a href="(.+?)">Why it waits now</a>', alert)[1] == (
         f"/workloads/{row.pk}/"
     )
     later = "No node fits it: 9 node(s) didn't have enough resources: GPUs."

@@ -91,12 +91,12 @@ def test_a_failed_workload_says_how_its_container_ended(lab: Lab, client_of: Cal
 
 
 def test_a_container_whose_end_is_seen_after_that_of_its_job_is_named_as_well() -> None:
-    """Once, and not what was told to end when the job had failed."""
+    """Once, and no container that was stopped because the job had failed."""
     limit = "Job has reached the specified backoff limit"
     workload = WorkloadFactory(phase=Phase.FAILED, phase_message=limit)
     now = timezone.now()
-    told = {"deletion_at": now, "message": "Container main ended with exit code 143", "ended_at": now}
-    ends = [told, {"message": "Container main ended with exit code 1", "ended_at": now - timedelta(seconds=5)}]
+    stopped = {"deletion_at": now, "message": "Container main ended with exit code 143", "ended_at": now}
+    ends = [stopped, {"message": "Container main ended with exit code 1", "ended_at": now - timedelta(seconds=5)}]
     for end in ends * 2:
         pod = ObservedPodFactory(workload=workload, phase="Failed", **end)
         on_observation(workload.project.cluster, Observation(now, pods=(pod,)))

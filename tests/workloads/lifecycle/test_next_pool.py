@@ -80,11 +80,11 @@ def full(lab: Pools, team: Project, pool: str) -> Workload:
     return workload
 
 
-def test_the_next_pool_takes_it_after_a_while_as_foretold(lab: Pools) -> None:
+def test_the_next_pool_takes_it_after_a_while_as_previewed(lab: Pools) -> None:
     team = lab.team(deserved=16)
     full(lab, team, "h100")
     spec = spec_of(pytorch_job("asked", gpus=8), namespace=team.namespace, node_pools=BOTH)
-    foretold = forecast(spec=spec, project=team, actor=SYSTEM)
+    previewed = forecast(spec=spec, project=team, actor=SYSTEM)
     workload = lab.submit(team, "second", gpus=8, node_pools=BOTH)
     lab.settle()
     lab.waits(workload, 20)
@@ -95,10 +95,10 @@ def test_the_next_pool_takes_it_after_a_while_as_foretold(lab: Pools) -> None:
     lab.settle(rounds=2)
     Workload.objects.filter(due_at__isnull=False).update(due_at=timezone.now())  # once what waited in h100 has gone
     lab.settle(rounds=4)
-    assert (foretold.verdict, foretold.pool) == (Verdict.STARTS, "a100")
-    assert foretold.sentence.startswith("Starts after 30 s in a100, ")
-    assert "In its first choice, it needs 8 GPUs in h100; 0 GPUs free, at most 0 on one node, and" in foretold.sentence
-    assert foretold.sentence.endswith(". Rung tries a100 after 30 s.")
+    assert (previewed.verdict, previewed.pool) == (Verdict.STARTS, "a100")
+    assert previewed.sentence.startswith("Starts after 30 s in a100, ")
+    assert "In its first choice, it needs 8 GPUs in h100; 0 GPUs free, at most 0 on one node, and" in previewed.sentence
+    assert previewed.sentence.endswith(". Rung tries a100 after 30 s.")
     assert (fresh(workload).phase, fresh(workload).pool_name, nodes_of(workload)) == (Phase.RUNNING, "a100", ["other"])
     [event] = workload.timeline.filter(reason="NextPool")
     assert (event.detail["from"], event.detail["to"]) == ("h100", "a100")

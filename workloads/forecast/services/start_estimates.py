@@ -47,7 +47,7 @@ COMPUTING_WHY: Final = (
 def estimated_start(workload: Workload) -> StartEstimate | None:
     """By the model now, or by a worker in the last minutes. None: it does not wait for its scheduler.
 
-    None is given where Rung tries another of its node pools before.
+    The estimate has no times where Rung tries another node pool before the workload would start.
     """
     move = expected_move(workload)
     if move and move.comes_before(None):

@@ -189,7 +189,7 @@ EXIT_CODE: Final = "exit code"
 
 
 def _failed_container(pods: Sequence[ObservedPod]) -> str:
-    """How the last of its pods failed that nothing had told to end; empty where its node did not say."""
+    """How the last of its pods failed, deleted and evicted ones apart; empty where its node gave no exit code."""
     own = (pod for pod in pods if pod.phase == "Failed" and pod.deletion_at is None and not pod.disruption_reason)
     failed = [pod for pod in own if EXIT_CODE in pod.message]
     return max(failed, key=lambda pod: pod.ended_at or pod.created_at).message if failed else ""

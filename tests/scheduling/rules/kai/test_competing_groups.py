@@ -65,7 +65,7 @@ def test_the_reason_names_who_is_ahead_in_the_queue_where_evictions_would_help_t
     assert foretold(lender_in_full_use(weaker, elsewhere), candidate) == (OutcomeKind.RECLAIMS, ["all"])
 
 
-def test_nobody_ahead_is_named_where_the_first_of_the_queue_would_wait_as_well() -> None:
+def test_no_group_ahead_is_named_where_the_first_of_the_queue_would_wait_as_well() -> None:
     large = gang("large", gpus=4, queue="owner", priority=125, created=1)
     candidate = gang("x", gpus=4, queue="owner", priority=125, created=LATER)
     assert foretold(lender_in_full_use(large), candidate) == (OutcomeKind.PENDING, [])
