@@ -306,12 +306,12 @@ class Snapshot:
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """Fingerprints of its nodes and quotas, by which a later snapshot detects changes."""
+        """Fingerprints by which a later snapshot detects changes: of each node by its name, of all quotas by ""."""
         if self.origin is not None:
             return self.origin.base.digests
         by_pool = (sorted(self.strategies.items()), sorted(self.levels.items()))
         settings = (self.queues, by_pool, self.exempt.ordered, self.fair_sharing)
-        values = {"nodes": [replace(node, order=0) for node in self.nodes], "quotas": settings}
+        values = {"": settings, **{node.name: replace(node, order=0) for node in self.nodes}}
         return {name: sha256(repr(value).encode()).hexdigest()[:16] for name, value in values.items()}
 
     @cached_property

@@ -12,6 +12,7 @@ from portal.kit.security.actors import SYSTEM, Actor
 from tenants.organisation.models import Project
 from tenants.quotas.models import ProjectQuota
 from tests.factories.cast import acting
+from tests.factories.clusters import NodeFactory, NodePoolFactory
 from tests.factories.tenants import GPU, MembershipFactory, UserFactory
 from tests.factories.workloads import ObservedPodFactory, pytorch_job, spec_of
 from tests.workloads.sandbox_lab import Lab, fresh
@@ -202,6 +203,17 @@ def test_a_change_of_nodes_in_between_overtakes_it(team: Asker) -> None:
     Node.objects.update(unschedulable=True)
     assert said.verdict is Verdict.STARTS
     assert found(judged(team.lab, sent(workload))) == (ForecastResult.OVERTAKEN, "nodes")
+
+
+@pytest.mark.parametrize("flavour", ["kai", "kube"])
+def test_a_change_of_another_pools_nodes_explains_nothing(flavour: str) -> None:
+    team = asker(Lab(flavour))
+    other = NodePoolFactory(cluster=team.lab.cluster, name="other")
+    labels = {other.label_key: other.label_value}
+    NodeFactory(cluster=team.lab.cluster, pool=other, name="elsewhere", labels=labels)
+    unexplained(team)
+    Node.objects.filter(name="elsewhere").update(unschedulable=True)
+    assert found(judged(team.lab, Workload.objects.get(name="mine"))) == (ForecastResult.UNEXPLAINED, "")
 
 
 def test_a_pod_that_rung_did_not_make_overtakes_it(team: Asker) -> None:

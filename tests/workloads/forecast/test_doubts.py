@@ -15,7 +15,7 @@ from tests.factories.cast import acting
 from tests.factories.tenants import MembershipFactory
 from tests.factories.workloads import WorkloadFactory, bare_pod, job, spec_of
 from tests.support.repository import ROOT
-from tests.workloads.forecast.test_preview_on_kube import Kube, victims
+from tests.workloads.forecast.test_preview_on_kube import NOON, Kube, victims
 from tests.workloads.forecast.test_preview_on_kueue import Kueue
 from workloads.forecast.rules.forecast import Forecast, Verdict
 from workloads.forecast.rules.messages import DoubtCode, doubt
@@ -244,6 +244,17 @@ def test_settings_of_a_shard_of_kai_are_named_in_forecasts_for_its_pool(kueue: K
     Cluster.objects.update(flavour="kai", configured={"shards": [""], "shard_settings": settings})
     said = sentence(kueue.ask(gpus=1), DoubtCode.SCHEDULER_CONFIGURATION)
     assert "SchedulingShard of h100 is configured with time-based fair share" in said
+
+
+def test_of_victims_that_started_in_one_second_the_one_not_named_is_a_doubt(kube: Kube) -> None:
+    for name in ("one", "two"):
+        kube.node(name, 1)
+        kube.pod(f"on-{name}", name, namespace=kube.team.namespace)
+    answer = kube.ask()
+    assert victims(answer) == [f"{kube.team.namespace}/on-one"]
+    assert "1 workload of others may be evicted instead" in sentence(answer, DoubtCode.TIED_VICTIMS)
+    ObservedPod.objects.filter(name="on-two").update(started_at=NOON - timedelta(seconds=1))
+    assert not sentence(kube.ask(), DoubtCode.TIED_VICTIMS)
 
 
 def test_the_documentation_explains_every_code() -> None:

@@ -243,6 +243,7 @@ class DoubtCode(StrEnum):
     DISRUPTION_BUDGETS = "disruption_budgets"
     DISRUPTION_BUDGETS_UNKNOWN = "disruption_budgets_unknown"
     NODES_SAMPLED = "nodes_sampled"
+    TIED_VICTIMS = "tied_victims"
     QUEUES_OF_OTHERS = "queues_of_others"
     ADMISSION_CHECKS = "admission_checks"
     OUT_OF_TIME = "out_of_time"
@@ -271,6 +272,7 @@ _CHECKS: Final = {
     C.DISRUPTION_BUDGETS: "kubectl get poddisruptionbudgets --all-namespaces",
     C.DISRUPTION_BUDGETS_UNKNOWN: "kubectl get poddisruptionbudgets --all-namespaces",
     C.NODES_SAMPLED: "The flag percentageOfNodesToScore of the kube-scheduler.",
+    C.TIED_VICTIMS: "The priorities and start times of these workloads.",
     C.QUEUES_OF_OTHERS: "kubectl get clusterqueues,cohorts",
     C.ADMISSION_CHECKS: "kubectl describe clusterqueue {queue}",
     C.OUT_OF_TIME: "The waiting workloads of this cluster.",

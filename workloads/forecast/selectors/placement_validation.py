@@ -32,7 +32,7 @@ from scheduling.model.decisions import Outcome
 from scheduling.model.preemptibility import NO_EXEMPTIONS, Cause
 from scheduling.model.reasons import Reason
 from scheduling.model.resources import MILLI, Resources, decimal_text
-from scheduling.model.snapshot import Snapshot
+from scheduling.model.snapshot import Snapshot, SnapshotNode
 from tenants.organisation.models import Project
 from workloads.forecast.rules.messages import memory_text
 from workloads.forecast.selectors.pool_selection import pools_for
@@ -112,11 +112,16 @@ class MissingOnNodes:
     numbers: Mapping[str, str]
 
 
+def nodes_of(snapshot: Snapshot, pool: NodePool) -> list[SnapshotNode]:
+    """The nodes of a pool: by its name, or by its label where the scheduler knows no pools."""
+    if flavour_for(pool.cluster.flavour).traits.queues_by_pool:
+        return [each for each in snapshot.nodes if each.pool == pool.name]
+    return [each for each in snapshot.nodes if each.labels.get(pool.label_key) == pool.label_value]
+
+
 def missing_on_nodes(spec: WorkloadSpec, pool: NodePool, snapshot: Snapshot) -> MissingOnNodes | None:
     """Ephemeral storage or devices of a name that no node offers. A pool of which no node was seen is not judged."""
-    by_pool = flavour_for(pool.cluster.flavour).traits.queues_by_pool
-    own = (each for each in snapshot.nodes if by_pool or each.labels.get(pool.label_key) == pool.label_value)
-    nodes = [each.more for each in own if each.pool == pool.name or not by_pool]
+    nodes = [each.more for each in nodes_of(snapshot, pool)]
     for gpus, more in named_requests(spec).values() if nodes else ():
         needs = needs_of_pods([(gpus, more)])
         if not any(all(node.get(name, 0) >= amount for name, amount in needs.items()) for node in nodes):

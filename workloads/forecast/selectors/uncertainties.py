@@ -58,6 +58,10 @@ BEFORE_A_GANG: Final = (
 TOGETHER: Final = (
     "{title} may evict and move workloads in one step, which the model tries separately. The workload may start anyway."
 )
+TIED: Final = (
+    "Other victims are as good by priority, number and start time, and {title} picks among them in no fixed order: "
+    "{names} may be evicted instead."
+)
 NOTHING_SEEN: Final = "The cluster has not been observed yet: its nodes and pods are not known."
 STALE: Final = "The cluster was last observed {age} ago. What has changed since is not known."
 FRESH: Final = timedelta(minutes=5)
@@ -122,6 +126,8 @@ def uncertainties(
         yield doubt(DoubtCode.EVICTS_AND_MOVES, TOGETHER.format(title=flavour_for(cluster.flavour).title))
     if outcome.victims and flavour_for(cluster.flavour).traits.queues_jobs:
         yield from _again(cluster.flavour, actor, snapshot, candidates, outcome)
+    if outcome.victims and cluster.flavour in {Flavour.KUBE, Flavour.KUBE_GANGS}:
+        yield from _tied(cluster.flavour, actor, snapshot, candidates, outcome)
     if any(each.gang and each.priority > value for each in snapshot.waiting) and not outcome.victims:
         yield from _evicted_next(cluster.flavour, actor, snapshot, candidates, outcome, BEFORE_A_GANG)
     by_queue = flavour_for(cluster.flavour).traits.queues_by_pool  # then a weaker one may be served first
@@ -156,6 +162,38 @@ def _again(
     if more:
         yield doubt(DoubtCode.MORE_EVICTIONS, MORE.format(title=flavour_for(flavour).title, count=len(more)))
     yield from _evicted_next(flavour, actor, snapshot, candidates, outcome, AGAIN)
+
+
+def _tied(
+    flavour: str, actor: Actor, snapshot: Snapshot, candidates: Sequence[PodGroup], outcome: Outcome
+) -> Iterator[Doubt]:
+    """Who is evicted instead if the victims had started a microsecond earlier, less than a cluster's clock shows.
+
+    Source: pickOneNodeForPreemption in kube-scheduler keeps the nodes in a map and takes the first of equal ones.
+    """
+    evicted: dict[str, set[str]] = {}
+    for each in outcome.victims:
+        evicted.setdefault(each.victim.name, set()).update(each.pods)
+    earlier = [_earlier(each.victim, evicted[each.victim.name]) for each in outcome.victims]
+    there = snapshot.changed(evicted, {each.name: each for each in earlier}.values(), now=snapshot.now)
+    then = {each.victim.name for each in preview(there, *candidates, flavour=flavour).victims}
+    owners = {workload_of(name) or name for name in evicted}
+    others = {name for name in then if (workload_of(name) or name) not in owners}
+    if others:
+        yield doubt(
+            DoubtCode.TIED_VICTIMS,
+            TIED.format(title=flavour_for(flavour).title, names=" and ".join(_known(others, actor))),
+        )
+
+
+def _earlier(group: PodGroup, names: Collection[str]) -> PodGroup:
+    """The same with an earlier start of these pods."""
+    return replace(group, pods=tuple(_started_earlier(pod, group) if pod.name in names else pod for pod in group.pods))
+
+
+def _started_earlier(pod: Pod, group: PodGroup) -> Pod:
+    start = group.started if pod.started is None else pod.started
+    return pod if start is None else replace(pod, started=start - 1)
 
 
 def _evicted_next(

@@ -21,7 +21,7 @@ from clusters.watch.models import ObservedPod
 from scheduling.model.preemptibility import Cause
 from workloads.forecast.models import ForecastCount, ForecastQuestion, ForecastResult, StoredForecast
 from workloads.forecast.selectors.snapshot import snapshot_of
-from workloads.forecast.services.storage import fingerprint_of
+from workloads.forecast.services.storage import digests_of, fingerprint_of
 from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import DesiredPhase, EventType, Phase, Workload, WorkloadEvent
 from workloads.state.rules import HELD, REFUSED_PODS
@@ -92,14 +92,18 @@ def _request(workload: Workload) -> Request:
 
 def _note_changes(rows: Sequence[StoredForecast], now: datetime) -> None:
     """By content: a quota that is back at its value, or a node that says the same again, has not changed."""
-    for cluster in {row.cluster_id: row.cluster for row in rows}.values():
-        current = snapshot_of(cluster)[0].digests
+    by_cluster: dict[Cluster, list[StoredForecast]] = defaultdict(list)
+    for row in rows:
+        by_cluster[row.cluster].append(row)
+    for cluster, found in by_cluster.items():
+        snapshot, wanted = snapshot_of(cluster)[0], {row.pool_name for row in found}
+        current = {pool.name: digests_of(snapshot, pool) for pool in cluster.node_pools.filter(name__in=wanted)}
         missed = cluster.observed_at is None or now - cluster.observed_at > UNWATCHED
-        for row in rows:
-            if row.cluster_id == cluster.pk:
-                differs = [name for name, digest in row.digests.items() if current.get(name) != digest]
-                new = {name: now.isoformat() for name in [*differs, *(["not_observed"] if missed else [])]}
-                _note(row, {**new, **row.changed})
+        for row in found:
+            own = current.get(row.pool_name, {})
+            differs = [name for name, digest in row.digests.items() if own.get(name) != digest]
+            new = {name: now.isoformat() for name in [*differs, *(["not_observed"] if missed else [])]}
+            _note(row, {**new, **row.changed})
 
 
 def _note(row: StoredForecast, changed: Mapping[str, str]) -> None:

@@ -10,14 +10,17 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
 
+from clusters.inventory.models import NodePool
 from portal.kit.security import rate_limit
 from portal.kit.security.actors import Actor
 from scheduling.forecast.scenario import Scenario
 from scheduling.model.decisions import Evict, OutcomeKind
+from scheduling.model.snapshot import Snapshot
 from tenants.organisation.models import Project
 from workloads.forecast.models import StoredForecast
 from workloads.forecast.rules.forecast import Forecast, ForecastBasis, Verdict
 from workloads.forecast.selectors.observed_groups import workload_of
+from workloads.forecast.selectors.placement_validation import nodes_of
 from workloads.forecast.selectors.pod_groups import Above
 from workloads.forecast.selectors.preview import forecast
 from workloads.intake import WorkloadSpec
@@ -54,6 +57,7 @@ def store(found: Forecast, *, spec: WorkloadSpec, project: Project, actor: Actor
 
 def _store(found: Forecast, basis: ForecastBasis, spec: WorkloadSpec, project: Project, actor: Actor) -> None:
     cluster, snapshot = project.cluster, basis.snapshot
+    pool = cluster.node_pools.get(name=found.pool)
     victims = basis.outcome.victims if found.victims else ()
     StoredForecast.objects.create(
         cluster=cluster,
@@ -68,9 +72,15 @@ def _store(found: Forecast, basis: ForecastBasis, spec: WorkloadSpec, project: P
         starts=found.verdict is not Verdict.WAITS and found.placed >= spec.min_member,
         victims=sorted({key for evict in victims if not _moves(evict) for key in _keys(evict)}),
         doubts=[str(each.code) for each in found.doubts],
-        digests=dict(snapshot.digests),
+        digests=digests_of(snapshot, pool),
         input=_question(cluster.flavour, basis),
     )
+
+
+def digests_of(snapshot: Snapshot, pool: NodePool) -> dict[str, str]:
+    """Fingerprints of the quotas and of this pool's nodes: nodes of other pools make no forecast for it fail."""
+    nodes = "".join(snapshot.digests[node.name] for node in nodes_of(snapshot, pool))
+    return {"nodes": sha256(nodes.encode()).hexdigest()[:16], "quotas": snapshot.digests[""]}
 
 
 def _subject(actor: Actor) -> str:
