@@ -3,8 +3,9 @@
     python -m benchmarks.bench_preview [--questions 100] [--only model|requests] [--flavours kube,kai]
 
 model: `preview` on one snapshot, again and again, with nothing, 20 and 60 other pod groups waiting; the first question
-apart. Every question has another project and priority. Beside it a naive scan of nodes and pods by kube-scheduler's
-rules, which must name the same victims, and the same questions on a cluster of a tenth.
+apart. Every question has another project and priority. The same where every project is at its limit, with what the
+question would wait for without it. Beside it a naive scan of nodes and pods by kube-scheduler's rules, which must name
+the same victims, and the same questions on a cluster of a tenth.
 
 requests: the same cluster in PostgreSQL with 20 waiting workloads; the snapshot after one pod has changed, and the
 whole request with `dryRun`, through Django's test client without a socket.
@@ -21,6 +22,7 @@ import random
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,8 +35,8 @@ from clusters.inventory.models import Cluster
 from portal.kit.messaging.gc_tuning import tune_gc
 from scheduling.forecast.cycle import FLAVOURS, preview
 from scheduling.model.decisions import Outcome
-from scheduling.model.resources import Resources
-from scheduling.model.snapshot import Pod, PodGroup, Snapshot
+from scheduling.model.resources import Limit, Resources
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot, total
 from workloads.forecast.selectors.snapshot import snapshot_of
 
 Answer = TypeVar("Answer")
@@ -168,12 +170,27 @@ def model(flavours: Sequence[str], number: int) -> dict[str, Any]:
             kept[f"{flavour} {waiting}"] = times
             line(f"{flavour}, {waiting} waiting: p99 ms", stage.p99(times[1:]), goal, times[1:])
             print(f"{'':<44} first {times[0]:.0f} ms")
+        kept[f"{flavour} refused"] = refused(flavour, number, GOALS.get(flavour, OTHER_GOALS)[1])
         small, large = in_turns(flavour, number)
         kept[f"{flavour} growth"] = [small, large]
         line(f"{flavour}: 10,000 / 1,000 pods", statistics.median(large) / statistics.median(small), GROWTH, small)
     if "kube" in flavours:
         kept["naive"] = beside_naive(number)
     return kept
+
+
+def refused(flavour: str, number: int, goal: float) -> list[float]:
+    """Milliseconds of each question that a limit refuses, with what it would wait for without; 20 others wait."""
+    there = cluster(NODES, 20)
+    held = Counter[str]()
+    for group in there.groups:
+        held[group.queue] += total(group.holding).gpu
+    at_limit = tuple(replace(each, limit=Limit(gpu=held[each.name])) if each.parent else each for each in there.queues)
+    there = replace(there, queues=at_limit)
+    groups = [asked_of(flavour, each) for each in questions(number)]
+    times = [processor(partial(preview, there, each, flavour=flavour, explain=True))[0] for each in groups]
+    line(f"{flavour}, 20 waiting, at the limit: p50 ms", statistics.median(times[1:]), goal, times[1:])
+    return times
 
 
 def in_turns(flavour: str, number: int) -> tuple[list[float], list[float]]:

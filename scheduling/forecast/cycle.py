@@ -239,7 +239,7 @@ def _with_more_quota(
     for each in filter(None, (pend, pend.second)):
         more[each.queue] = per_dimension(max, more.get(each.queue, ZERO), each.missing + others)
     queues = tuple(_raised(each, more[each.name]) if each.name in more else each for each in snapshot.queues)
-    there = requeued(snapshot, queues) if flavour == Flavour.KAI else replace(snapshot, queues=queues)
+    there = replace(snapshot, queues=queues) if flavour == Flavour.KUEUE else requeued(snapshot, queues)
     then = preview(there, *candidates, flavour=flavour)
     if then.pend is None or then.kind is not OutcomeKind.PENDING or then.starting or then.coming:
         return None

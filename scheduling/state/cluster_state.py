@@ -114,9 +114,10 @@ class SchedulingState:
             self._journal.append(partial(self._leave, group.name))
         self.usage.enter(self._entered[group.name] for group in groups)
 
-    def requeue(self, queues: tuple[Queue, ...]) -> None:
-        """Give queues other quotas until `restore`. What was computed with the present ones is set aside."""
-        self._journal += (self._cache.set_aside(), self.usage.requeue(queues))
+    def requeue(self, queues: tuple[Queue, ...], *, forget: bool = False) -> None:
+        """Give queues other quotas until `restore`. forget: what is cached depends on quotas, and is set aside."""
+        if queues is not self.usage.queues:
+            self._journal += ([self._cache.set_aside()] if forget else []) + [self.usage.requeue(queues)]
 
     def _enter(self, group: PodGroup) -> None:
         """Account for a pod group, except in its queue. Pods on unknown nodes count for the queue only."""

@@ -79,8 +79,7 @@ class KaiRules:
 
 def _decided(shard: Snapshot, about: Collection[str] | None, until: Until) -> list[Decision]:
     with workspace(shard, packed_state) as state:
-        if shard.queues is not state.usage.queues:
-            state.requeue(shard.queues)
+        state.requeue(shard.queues, forget=True)
         state.about = about
         return list(_KaiCycle(shard, state, until).run())
 

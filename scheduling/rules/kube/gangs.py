@@ -238,6 +238,7 @@ class KubeGangsRules:
         """Decide once about every waiting gang and single pod, highest priority first, then the older group."""
         waiting = schedule_order(snapshot.waiting)
         with workspace(snapshot, kube_state) as state:
+            state.requeue(snapshot.queues)
             state.about = about
             pods = KubePreemption(state, waiting)
             gangs = _Gangs(state, pods.nominations)

@@ -374,6 +374,7 @@ class KubeRules:
         """Decide once about every waiting pod, highest priority first, then the older group."""
         waiting = schedule_order(snapshot.waiting)
         with workspace(snapshot, kube_state) as state:
+            state.requeue(snapshot.queues)
             state.about = about
             cycle = KubePreemption(state, waiting)
             return up_to(map(cycle.turn, waiting), about, until)

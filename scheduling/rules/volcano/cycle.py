@@ -46,6 +46,7 @@ class VolcanoRules:
     ) -> list[Decision]:
         """Run all actions over the waiting groups, then decide in the order of the snapshot."""
         with workspace(snapshot, VolcanoState) as state:
+            state.requeue(snapshot.queues)
             state.about = about
             return list(_VolcanoCycle(snapshot, state, until).run())
 

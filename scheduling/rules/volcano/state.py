@@ -10,13 +10,14 @@ from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import sqrt
 from typing import Final
 
 from scheduling.model.preemptibility import Cause
 from scheduling.model.reasons import PendingReason
 from scheduling.model.resources import ZERO, Resources
-from scheduling.model.snapshot import Pod, PodGroup, Snapshot, Strategy
+from scheduling.model.snapshot import Pod, PodGroup, Queue, Snapshot, Strategy
 from scheduling.state.assignments import Assignment, ReclaimableGpus, WeakerGpus
 from scheduling.state.cluster_state import SchedulingState
 from scheduling.state.node_capacity import NodeCapacity, selection
@@ -197,6 +198,12 @@ class VolcanoState(SchedulingState):
             self.weaker, self.waiting = weaker.copy(), waiting.copy()
 
         return again
+
+    def requeue(self, queues: tuple[Queue, ...], *, forget: bool = False) -> None:
+        if queues is not self.usage.queues:
+            self._journal.append(partial(setattr, self, "queue_order", self.queue_order))
+            super().requeue(queues, forget=forget)
+            self.queue_order = QueueOrder(queues, self.usage)
 
     def largest_gap(self) -> int:
         """The most GPUs that one node has free, now or once capacity is freed."""

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduling.forecast.cycle import FLAVOURS, cycle, preview
+from scheduling.model.resources import Limit
 from scheduling.model.snapshot import PodGroup, Snapshot, Strategy
 from scheduling.rules.kai.victims import LAST_VICTIMS_FIRST, WEAKEST_FIRST
 from scheduling.rules.kube.gangs import BY_IMPORTANCE
@@ -21,6 +22,7 @@ from scheduling.state.workspace import (
     SavedSnapshot,
     check_time,
     interrupted_when,
+    requeued,
     successor,
     workspace,
 )
@@ -42,6 +44,24 @@ def test_questions_leave_no_trace_in_later_answers(cluster: Snapshot, asked: lis
     asked_often = settled(cluster, flavour)
     for each in (*asked, *asked):
         assert preview(asked_often, each, flavour=flavour) == preview(replace(asked_often), each, flavour=flavour)
+
+
+@modest
+@given(clusters(), newcomers, st.sampled_from(["kube", "kube-gangs", "kai", "volcano"]), st.data())
+def test_a_question_under_other_quotas_is_answered_as_in_a_new_state_and_leaves_no_trace(
+    cluster: Snapshot, asked: PodGroup, flavour: str, data: st.DataObject
+) -> None:
+    there = settled(cluster, flavour)
+    before = preview(there, asked, flavour=flavour)
+    bounds = st.sampled_from([None, 1, 2, 4, 8, 16])
+    for _change in range(4):
+        changed = tuple(
+            replace(each, deserved=Limit.of(gpu=data.draw(bounds)), limit=Limit.of(gpu=data.draw(bounds)))
+            for each in there.queues
+        )
+        in_new_state = preview(replace(there, queues=changed), asked, flavour=flavour)
+        assert preview(requeued(there, changed), asked, flavour=flavour) == in_new_state
+    assert preview(there, asked, flavour=flavour) == before
 
 
 @modest
