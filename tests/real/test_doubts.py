@@ -1,10 +1,12 @@
 """What a forecast names as a doubt, or answers with never, put to a real kube-scheduler."""
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from clusters.inventory.models import Cluster, NodePool
@@ -19,6 +21,7 @@ from tests.real.product import Product
 from tests.real.test_statements import GPUS, HIGH, LOW, NODES, asking, forecast_of, runs, waits
 from workloads.forecast.rules.forecast import Forecast, Verdict
 from workloads.forecast.rules.messages import DoubtCode
+from workloads.preemption.models import PreemptionRecord
 from workloads.state.models import Workload
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
@@ -167,6 +170,26 @@ def test_above_100_nodes_it_evicts_on_one_of_the_nodes_that_the_doubt_counts(
     assert set(equal) <= {pod["spec"]["nodeName"] for pod in product.pods_of(weak)}
     strong = runs(product, team, asking("strong"), **{**HIGH, **pool})
     assert product.pods_of(strong)[0]["spec"]["nodeName"] in equal
+
+
+def test_of_victims_that_started_in_one_second_it_evicts_one_that_the_forecast_names(
+    product: Product, team: Project, pool_of: Callable[..., str]
+) -> None:
+    pool = {"node_pools": (pool_of("tied", "nvidia.com/gpu", 1, nodes=3),)}
+    weak = [runs(product, team, asking(f"weak-{number}"), **{**LOW, **pool}) for number in range(3)]
+    began = f"{timezone.now() - timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
+    for workload in weak:
+        (pod,) = product.pods_of(workload)
+        product.admin.patch_status(ref_of(pod), {"startTime": began})
+    product.look()
+    answer = forecast_of(team, asking("strong"), **{**HIGH, **pool})
+    (victim,) = answer.victims
+    (tied,) = (each.sentence for each in answer.doubts if each.code is DoubtCode.TIED_VICTIMS)
+    runs(product, team, asking("strong"), **{**HIGH, **pool})
+    (evicted,) = PreemptionRecord.objects.filter(preemptor__name="strong").values_list("victim__name", flat=True)
+    others = {each.name for each in weak} - {victim.label}
+    assert f"{' or '.join(sorted(others))} may be evicted instead" in tied
+    assert evicted in {victim.label, *others}
 
 
 def container(resource: str, amount: int, **more: Any) -> Manifest:

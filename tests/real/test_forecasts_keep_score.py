@@ -232,7 +232,9 @@ def test_a_hundred_are_judged_by_what_the_scheduler_did(stream: Stream) -> None:
     Cluster.objects.update(observed_at=now)
     score(now)
     rows = StoredForecast.objects.select_related("workload")
-    said = [f"{row.workload} {row.verdict} {row.result} {row.why} {row.victims} {row.evicted} {row.doubts}" for row in rows]
+    said = [
+        f"{row.workload} {row.verdict} {row.result} {row.why} {row.doubts} {row.victims} {row.evicted}" for row in rows
+    ]
     found = Counter((row.result, row.why) for row in rows)
     assert found == {
         ("held", ""): POOLS * ROUNDS,

@@ -247,13 +247,13 @@ def test_settings_of_a_shard_of_kai_are_named_in_forecasts_for_its_pool(kueue: K
 
 
 def test_of_victims_that_started_in_one_second_the_one_not_named_is_a_doubt(kube: Kube) -> None:
-    for name in ("one", "two"):
+    for name in ("one", "two", "three"):
         kube.node(name, 1)
         kube.pod(f"on-{name}", name, namespace=kube.team.namespace)
     answer = kube.ask()
     assert victims(answer) == [f"{kube.team.namespace}/on-one"]
-    assert "1 workload of others may be evicted instead" in sentence(answer, DoubtCode.TIED_VICTIMS)
-    ObservedPod.objects.filter(name="on-two").update(started_at=NOON - timedelta(seconds=1))
+    assert "2 workloads of others may be evicted instead" in sentence(answer, DoubtCode.TIED_VICTIMS)
+    ObservedPod.objects.exclude(name="on-one").update(started_at=NOON - timedelta(seconds=1))
     assert not sentence(kube.ask(), DoubtCode.TIED_VICTIMS)
 
 

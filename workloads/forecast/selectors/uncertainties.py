@@ -65,6 +65,8 @@ TIED: Final = (
 NOTHING_SEEN: Final = "The cluster has not been observed yet: its nodes and pods are not known."
 STALE: Final = "The cluster was last observed {age} ago. What has changed since is not known."
 FRESH: Final = timedelta(minutes=5)
+MOST_TIED: Final = 8
+"""So many victims that are as good are looked for."""
 MOST_FIRST: Final = 8
 """Of so many victims it is tried what follows if one is the first to leave."""
 Others = Mapping[str, WaitingWorkload]
@@ -171,27 +173,34 @@ def _tied(
 
     Source: pickOneNodeForPreemption in kube-scheduler keeps the nodes in a map and takes the first of equal ones.
     """
-    evicted: dict[str, set[str]] = {}
-    for each in outcome.victims:
-        evicted.setdefault(each.victim.name, set()).update(each.pods)
-    earlier = [_earlier(each.victim, evicted[each.victim.name]) for each in outcome.victims]
-    there = snapshot.changed(evicted, {each.name: each for each in earlier}.values(), now=snapshot.now)
-    then = {each.victim.name for each in preview(there, *candidates, flavour=flavour).victims}
-    owners = {workload_of(name) or name for name in evicted}
-    others = {name for name in then if (workload_of(name) or name) not in owners}
+    owners = {_owner(each) for each in outcome.victims}
+    victims, others = outcome.victims, set[str]()
+    while victims and len(others) < MOST_TIED:
+        snapshot = _started_earlier(snapshot, victims)
+        found = preview(snapshot, *candidates, flavour=flavour).victims
+        victims = tuple(each for each in found if _owner(each) not in owners | others)
+        others |= {_owner(each) for each in victims}
     if others:
-        yield doubt(
-            DoubtCode.TIED_VICTIMS,
-            TIED.format(title=flavour_for(flavour).title, names=" and ".join(_known(others, actor))),
-        )
+        names = " or ".join(_known(others, actor))
+        yield doubt(DoubtCode.TIED_VICTIMS, TIED.format(title=flavour_for(flavour).title, names=names))
 
 
-def _earlier(group: PodGroup, names: Collection[str]) -> PodGroup:
+def _owner(evict: Evict) -> str:
+    return workload_of(evict.victim.name) or evict.victim.name
+
+
+def _started_earlier(snapshot: Snapshot, victims: Sequence[Evict]) -> Snapshot:
     """The same with an earlier start of these pods."""
-    return replace(group, pods=tuple(_started_earlier(pod, group) if pod.name in names else pod for pod in group.pods))
+    evicted = {pod for each in victims for pod in each.pods}
+    groups = {each.victim.name: each.victim for each in victims}
+    earlier = [
+        replace(group, pods=tuple(_earlier(pod, group) if pod.name in evicted else pod for pod in group.pods))
+        for group in groups.values()
+    ]
+    return snapshot.changed(groups, earlier, now=snapshot.now)
 
 
-def _started_earlier(pod: Pod, group: PodGroup) -> Pod:
+def _earlier(pod: Pod, group: PodGroup) -> Pod:
     start = group.started if pod.started is None else pod.started
     return pod if start is None else replace(pod, started=start - 1)
 
