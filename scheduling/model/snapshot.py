@@ -217,8 +217,7 @@ class _GroupsOfChanged:
 class Snapshot:
     """Everything a decision may depend on. Raises ValueError if two nodes, queues or pod groups share a name.
 
-    now: time of the decision, for minimum runtimes; None: they do not count.
-    exempt: what the scheduler never evicts, by its configuration.
+    now: time of the decision; None: minimum runtimes do not count. exempt: what configuration keeps from eviction.
     fair_sharing: Kueue's strategies in order; empty: fair sharing is off.
     levels: node labels of each pool's topology, the widest first, if the scheduler uses levels (KAI, Kueue): a domain
     is then a path of values, of nodes that carry all labels.
@@ -305,14 +304,16 @@ class Snapshot:
         return {}
 
     @cached_property
-    def digests(self) -> Mapping[str, str]:
-        """Fingerprints by which a later snapshot detects changes: of each node by its name, of all quotas by ""."""
+    def digests(self) -> Mapping[tuple[str, str], str]:
+        """Fingerprints by which a later snapshot detects changes: ("node", name), ("quotas", pool), ("rules", "")."""
         if self.origin is not None:
             return self.origin.base.digests
+        values: dict[tuple[str, str], Any] = {("node", node.name): replace(node, order=0) for node in self.nodes}
         by_pool = (sorted(self.strategies.items()), sorted(self.levels.items()))
-        settings = (self.queues, by_pool, self.exempt.ordered, self.fair_sharing)
-        values = {"": settings, **{node.name: replace(node, order=0) for node in self.nodes}}
-        return {name: sha256(repr(value).encode()).hexdigest()[:16] for name, value in values.items()}
+        values["rules", ""] = (by_pool, self.exempt.ordered, self.fair_sharing)
+        for queue in self.queues:
+            values.setdefault(("quotas", queue.pool), []).append(queue)
+        return {key: sha256(repr(value).encode()).hexdigest()[:16] for key, value in values.items()}
 
     @cached_property
     def shards(self) -> dict[str, "Snapshot"]:
@@ -351,9 +352,8 @@ class Snapshot:
     def exchanged(self, gone: Collection[str], come: tuple[PodGroup, ...], *, now: int | None) -> "Snapshot":
         """As `changed`, but not derived from this one, and without visiting every pod group."""
         left = {*gone, *(group.name for group in come)}
-        known = _exchanged(self.group_by_name, left, come)
         return self._made(
-            group_by_name=known,
+            group_by_name=_exchanged(self.group_by_name, left, come),
             now=now,
             origin=None,
             pools=tuple(dict.fromkeys((*self.pools, *(group.pool for group in come)))),

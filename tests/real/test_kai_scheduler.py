@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from django.utils import timezone
 
 from clusters.connection.services.registration import try_stored
 from clusters.flavours.kai import NODE_POOL_LABEL
@@ -26,6 +27,9 @@ from tests.factories.tenants import GPU
 from tests.factories.workloads import spec_of
 from tests.real.product import PATIENCE, Product, fresh
 from tests.support.lab import GPUS, NODES, LabCluster
+from workloads.detectors.models import Finding
+from workloads.detectors.rules import FindingKind
+from workloads.detectors.services import detect
 from workloads.dictionary.services.changes import change_priority_entry
 from workloads.forecast.rules.forecast import Forecast, Verdict
 from workloads.forecast.selectors.preview import forecast
@@ -283,6 +287,32 @@ def test_non_preemptible_work_above_the_deserved_quota_is_refused_here_and_there
     )
     assert deserves in fresh(second).phase_message
     assert not PreemptionRecord.objects.exists(), product.everyone()
+
+
+def test_non_preemptible_work_above_a_lowered_quota_is_named_and_frees_it_only_as_preemptible(product: Product) -> None:
+    one, two = two_projects(product, deserved=2 * GPUS)
+    fixed = {"priority": "high", "preemptibility": "non-preemptible"}
+    with streaming(product.cluster, product.gateway) as watching:
+        older, newer = (product.submit(one, a_job(name), **fixed) for name in ("older", "newer"))
+        watching.until(lambda: all(fresh(each).phase == "Running" for each in (older, newer)), seconds=PATIENCE)
+        one.quotas.update(gpu_deserved=GPUS * GPU)  # Rung itself refuses to go below what such work holds
+        two.quotas.update(gpu_deserved=(NODES - 1) * GPUS * GPU)
+        product.reconcile()
+        running(product, watching, two, *(f"claim-{number}" for number in range(NODES - 2)), priority="low")
+        last = submitted(product, two, a_job("last"), priority="low")
+        watching.until(lambda: fresh(last).phase_reason == "NoRoom", seconds=PATIENCE)
+        waits(watching)
+        detect(product.cluster, timezone.now())
+        found = Finding.objects.get(kind=FindingKind.PINNED_QUOTA)
+        assert f"hold {2 * GPUS} GPUs in lab; its deserved quota there is {GPUS} GPUs" in found.evidence[0]
+        assert "submit {0} again as preemptible" in found.advice
+        assert fresh(last).phase == "Pending"
+        assert not PreemptionRecord.objects.exists(), product.everyone()
+        delete(workload=fresh(newer), actor=SYSTEM)
+        product.apply(newer)
+        again = submitted(product, one, a_job("newer-again"), priority="high")
+        watching.until(lambda: fresh(last).phase == "Running", seconds=PATIENCE)
+        assert fresh(again).phase == "Pending"
 
 
 def test_a_queue_at_its_limit_says_so(product: Product) -> None:

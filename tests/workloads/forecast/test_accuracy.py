@@ -13,7 +13,7 @@ from tenants.organisation.models import Project
 from tenants.quotas.models import ProjectQuota
 from tests.factories.cast import acting
 from tests.factories.clusters import NodeFactory, NodePoolFactory
-from tests.factories.tenants import GPU, MembershipFactory, UserFactory
+from tests.factories.tenants import GPU, MembershipFactory, ProjectQuotaFactory, UserFactory
 from tests.factories.workloads import ObservedPodFactory, pytorch_job, spec_of
 from tests.workloads.sandbox_lab import Lab, fresh
 from workloads.forecast.models import ForecastCount, ForecastResult, StoredForecast
@@ -205,14 +205,19 @@ def test_a_change_of_nodes_in_between_overtakes_it(team: Asker) -> None:
     assert found(judged(team.lab, sent(workload))) == (ForecastResult.OVERTAKEN, "nodes")
 
 
-@pytest.mark.parametrize("flavour", ["kai", "kube"])
-def test_a_change_of_another_pools_nodes_explains_nothing(flavour: str) -> None:
+@pytest.mark.parametrize(("flavour", "what"), [("kai", "nodes"), ("kube", "nodes"), ("kai", "quotas")])
+def test_a_change_in_another_pool_explains_nothing(flavour: str, what: str) -> None:
     team = asker(Lab(flavour))
     other = NodePoolFactory(cluster=team.lab.cluster, name="other")
+    ProjectQuotaFactory(project=team.project, node_pool=other, gpu_deserved=8 * GPU)
     labels = {other.label_key: other.label_value}
     NodeFactory(cluster=team.lab.cluster, pool=other, name="elsewhere", labels=labels)
     unexplained(team)
-    Node.objects.filter(name="elsewhere").update(unschedulable=True)
+    if what == "nodes":
+        Node.objects.filter(name="elsewhere").update(unschedulable=True)
+    else:
+        ProjectQuota.objects.filter(node_pool=other).update(gpu_deserved=4 * GPU)
+        Cluster.objects.update(generation=99)
     assert found(judged(team.lab, Workload.objects.get(name="mine"))) == (ForecastResult.UNEXPLAINED, "")
 
 

@@ -19,7 +19,7 @@ from scheduling.model.snapshot import Snapshot
 from tenants.organisation.models import Project
 from workloads.forecast.models import StoredForecast
 from workloads.forecast.rules.forecast import Forecast, ForecastBasis, Verdict
-from workloads.forecast.selectors.observed_groups import workload_of
+from workloads.forecast.selectors.observed_groups import ANY_POOL, workload_of
 from workloads.forecast.selectors.placement_validation import nodes_of
 from workloads.forecast.selectors.pod_groups import Above
 from workloads.forecast.selectors.preview import forecast
@@ -78,9 +78,13 @@ def _store(found: Forecast, basis: ForecastBasis, spec: WorkloadSpec, project: P
 
 
 def digests_of(snapshot: Snapshot, pool: NodePool) -> dict[str, str]:
-    """Fingerprints of the quotas and of this pool's nodes: nodes of other pools make no forecast for it fail."""
-    nodes = "".join(snapshot.digests[node.name] for node in nodes_of(snapshot, pool))
-    return {"nodes": sha256(nodes.encode()).hexdigest()[:16], "quotas": snapshot.digests[""]}
+    """Fingerprints of the nodes and quotas that a forecast for this pool depends on, not of those of other pools."""
+    known = snapshot.digests
+    nodes = [known["node", node.name] for node in nodes_of(snapshot, pool)]
+    quotas = [known["rules", ""], *(known.get(("quotas", each), "") for each in (pool.name, ANY_POOL))]
+    return {
+        name: sha256("".join(each).encode()).hexdigest()[:16] for name, each in (("nodes", nodes), ("quotas", quotas))
+    }
 
 
 def _subject(actor: Actor) -> str:
