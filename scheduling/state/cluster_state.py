@@ -25,7 +25,7 @@ class SchedulingState:
     """Mutable. `mark` and `undo` enclose an attempt, `restore` ends a cycle.
 
     counts_on_leaving: whether the scheduler assigns capacity that terminating pods have not freed yet.
-    domains: how it finds topology domains.
+    domains: how it finds topology domains. about: names of the groups whose refusals need their numbers; None: all.
     """
 
     tables: ClassVar[tuple[str, ...]] = (
@@ -68,7 +68,6 @@ class SchedulingState:
         self._priorities: dict[str, dict[int, int]] = defaultdict(dict)  # how many of these are preemptible
         self._ranked: dict[Ranking, RankedPods] = {}
         self.about: Collection[str] | None = None
-        """Names of the pod groups whose refusals need their numbers; None: all."""
         for node in self._domains.nodes:
             self.nodes[node.pool].append(node)
         self.advance((), snapshot.groups)
