@@ -232,6 +232,18 @@ def has_platform_admin(*, using: str = DEFAULT_DB_ALIAS) -> bool:
     return any(role.permissions == ALL_PERMISSIONS for role in roles)
 
 
+def count_holders(permission: Permission, *, department: Department | None = None) -> int:
+    """How many people and service accounts may do this there, each once; without a place: in the installation."""
+    place = _place_of(department=department)
+    found = {("user", pk) for pk in User.objects.filter(is_active=True, is_superuser=True).values_list("pk", flat=True)}
+    active = Q(user__is_active=True) | Q(service_account__enabled=True) | Q(group__user__is_active=True)
+    subjects = ("user", "group__user", "service_account")
+    for *row, person, member, account in Membership.objects.filter(active).values_list(*_GRANT, *subjects):
+        if (grant := _grant(row)) and permission in grant.permissions and grant.reaches(place):
+            found.add(("account", account) if account else ("user", person or member))
+    return len(found)
+
+
 def can(
     actor: Actor,
     permission: Permission,

@@ -300,7 +300,7 @@ def test_non_preemptible_work_above_a_lowered_quota_is_named_and_frees_it_only_a
         product.reconcile()
         running(product, watching, two, *(f"claim-{number}" for number in range(NODES - 2)), priority="low")
         last = submitted(product, two, a_job("last"), priority="low")
-        watching.until(lambda: fresh(last).phase_reason == "NoRoom", seconds=PATIENCE)
+        watching.until(lambda: fresh(last).phase_reason == "Unschedulable", seconds=PATIENCE)
         waits(watching)
         detect(product.cluster, timezone.now())
         found = Finding.objects.get(kind=FindingKind.PINNED_QUOTA)

@@ -17,7 +17,7 @@ from tenants.access.models import Role, User
 from tenants.organisation.models import Project
 from tenants.quotas.models import MinRuntime, ProjectQuota
 from tests.factories.cast import applied
-from tests.factories.tenants import GPU, DepartmentFactory, MembershipFactory
+from tests.factories.tenants import GPU, DepartmentFactory, MembershipFactory, UserFactory
 from tests.support.rest_clients import Robot
 from workloads.dictionary.models import Priority
 from workloads.notifications.models import Notice
@@ -105,6 +105,29 @@ def test_other_departments_and_kinds_need_none(robot: Robot, vision_team: Projec
         robot.send("PATCH", f"v1/workload-priorities/{Priority.objects.get(name='low').pk}", {"value": 45}).status_code
         == 200
     )
+
+
+@pytest.mark.parametrize("place", ["department", "installation"])
+def test_a_plan_to_require_approvals_warns_where_nobody_else_could_approve(
+    robot: Robot, llm_team: Project, place: str
+) -> None:
+    named = {"department": llm_team.department.name} if place == "department" else {}
+    body = {"kind": "approval", "change": {**named, "required": True}}
+
+    def warned() -> list[str]:
+        found: list[str] = robot.send("POST", PATH, body).json()["warnings"]
+        return [each for each in found if "cannot approve it" in each]
+
+    assert len(warned()) == 1
+    department_admin = MembershipFactory(department=llm_team.department, project=None, role=Role.DEPARTMENT_ADMIN)
+    assert warned(), "may not change the department's own quota"
+    UserFactory(is_superuser=True, is_active=False)
+    assert warned(), "cannot sign in"
+    department_admin.user.is_superuser = True
+    department_admin.user.save()
+    assert not warned()
+    stop = {"kind": "approval", "change": {**named, "required": False}}
+    assert not robot.send("POST", PATH, stop).json()["warnings"]
 
 
 RULE = {"trainingJobTimeLimitSeconds": 3600}

@@ -5,6 +5,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.utils import timezone
+from django.utils.text import get_text_list
 
 from clusters.connection.services.scheduler_config import guarantee_on
 from clusters.flavours.registry import flavour_for
@@ -14,6 +15,7 @@ from portal.kit.errors import Problem
 from portal.kit.security.actors import Actor
 from scheduling.model.preemptibility import Preemptibility
 from tenants.access.rules import Permission
+from tenants.access.selectors import count_holders
 from tenants.organisation.models import Department, Project
 from tenants.quotas.models import IdleLimit, MinRuntime, PriorityCap, RuntimeLimit, TimeLimit
 from tenants.quotas.rules import amount_text
@@ -243,6 +245,22 @@ class MinRuntimePlan(OwnedSetting):
         return f"{row.minutes} min" if row else "none"
 
 
+_IN_DEPARTMENT: Final = {
+    Permission.MANAGE_PROJECT_QUOTA: "its projects' quotas",
+    Permission.MANAGE_DEPARTMENT_QUOTA: "its own quota",
+    Permission.MANAGE_DEPARTMENT: "this setting",
+}
+_ANYWHERE: Final = {
+    Permission.MANAGE_DEPARTMENT_QUOTA: "quotas",
+    Permission.MANAGE_CLUSTERS: "clusters and node pools",
+    Permission.MANAGE_DICTIONARY: "priorities, workload types and this setting",
+}
+LONE_ADMIN: Final = (
+    "Only one person or none may change {what}, and the author of a plan cannot approve it. Such plans could not be "
+    "applied. Give somebody else a role that allows it first."
+)
+
+
 class ApprovalPlan(SettingPlan):
     """`required`, for `department` and `cluster` by name, or without them for the whole installation."""
 
@@ -275,6 +293,16 @@ class ApprovalPlan(SettingPlan):
     def groups(self, change: Change, reach: Reach) -> Groups:
         del change, reach
         return {}
+
+    def notes(self, change: Change) -> Iterable[str]:
+        """Which plans nobody could approve: their author may not."""
+        if not change["required"]:
+            return
+        department = approval_place(change)
+        words = _IN_DEPARTMENT if department else _ANYWHERE
+        alone = [text for each, text in words.items() if count_holders(each, department=department) < 2]
+        if alone:
+            yield LONE_ADMIN.format(what=get_text_list(alone, "and"))
 
     def _label(self, change: Change) -> str:
         return f"department {change['department']}" if change.get("department") else "the whole installation"
