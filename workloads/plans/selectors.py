@@ -3,8 +3,6 @@
 The feature of a setting registers how its changes are planned (`register_kind`); the engine knows no setting.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -138,6 +136,16 @@ def visible_approvals(actor: Actor) -> QuerySet[PlanApproval]:
     return PlanApproval.objects.filter(mine).select_related("department")
 
 
+def subject_of(actor: Actor) -> str:
+    """Who acts, as `Plan.author` has it."""
+    return f"{actor.kind}:{actor.id}"
+
+
+def plans_to_approve(actor: Actor) -> QuerySet[Plan]:
+    """Plans that wait for an approval that the actor may give: those of others."""
+    return in_state(visible_plans(actor), UNAPPROVED).exclude(author=subject_of(actor))
+
+
 def approval_departments() -> frozenset[int | None]:
     """Departments whose plans need an approval; None among them: all plans do."""
     return frozenset(PlanApproval.objects.values_list("department_id", flat=True))
@@ -155,7 +163,9 @@ def awaits_approval(plan: Plan, required: Collection[int | None] | None = None) 
     return state_of(plan) == "open" and plan.approved_at is None and needs_approval(plan.scopes.all(), required)
 
 
-STATES: Final = ("open", "expired", "applied", "discarded")
+UNAPPROVED: Final = "needs-approval"
+STATES: Final = ("open", UNAPPROVED, "expired", "applied", "discarded")
+"""By which plans are filtered: their states, and the open ones that cannot be applied before an approval."""
 
 
 def in_state(plans: QuerySet[Plan], state: str) -> QuerySet[Plan]:
@@ -163,6 +173,11 @@ def in_state(plans: QuerySet[Plan], state: str) -> QuerySet[Plan]:
     now = timezone.now()
     if state == "open":
         return plans.filter(state="open", expires_at__gt=now)
+    if state == UNAPPROVED:
+        required = approval_departments()
+        there = Q() if None in required else Q(department__in=required) | Q(project__department__in=required)
+        scopes = PlanScope.objects.filter(there, plan=OuterRef("pk"))
+        return in_state(plans, "open").filter(Exists(scopes), approved_at=None)
     if state == "expired":
         return plans.filter(state="open", expires_at__lte=now)
     return plans.filter(state=state)
@@ -190,23 +205,8 @@ def plan_syncs(plan: Plan) -> list[SyncSince]:
 
 
 def state_of(plan: Plan) -> str:
-    """One of `STATES`."""
+    """One of `STATES`, never `UNAPPROVED`: such a plan is open."""
     return "expired" if plan.state == "open" and plan.expires_at <= timezone.now() else plan.state
-
-
-def fingerprint_of(facts: Facts) -> str:
-    """SHA-256 of the facts."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def what_moved(before: Facts, now: Facts) -> list[str]:
-    """The facts that differ, in words."""
-    names = sorted(before.keys() | now.keys())
-    return [
-        f"{name}: {before.get(name, 'absent')} → {now.get(name, 'absent')}"
-        for name in names
-        if before.get(name) != now.get(name)
-    ]
 
 
 EXAMPLES: Final = 20

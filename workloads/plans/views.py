@@ -29,6 +29,7 @@ from workloads.plans.selectors import (
     GROUP_WORDS,
     LATER,
     STATES,
+    UNAPPROVED,
     approval_departments,
     awaits_approval,
     counted,
@@ -39,6 +40,7 @@ from workloads.plans.selectors import (
     plan_reclaims,
     plan_syncs,
     state_of,
+    subject_of,
     visible_plans,
 )
 from workloads.plans.services.plans import (
@@ -50,7 +52,6 @@ from workloads.plans.services.plans import (
     plan_change,
     plan_inverse,
     plan_page,
-    subject_of,
 )
 
 PAGE_SIZE: Final = 50
@@ -101,6 +102,7 @@ QUOTA_LABELS: Final = {
 EVICTS_WORDS: Final = {"all": _lazy("yes"), "preemptible": _lazy("preemptible")}
 STATE_WORDS: Final = {
     "open": _lazy("Open"),
+    UNAPPROVED: _lazy("Needs approval"),
     "expired": _lazy("Expired"),
     "applied": _lazy("Applied"),
     "discarded": _lazy("Discarded"),

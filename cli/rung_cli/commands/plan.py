@@ -22,6 +22,7 @@ class PlanStateName(StrEnum):
     """What `--state` takes."""
 
     OPEN = "open"
+    NEEDS_APPROVAL = "needs-approval"
     EXPIRED = "expired"
     APPLIED = "applied"
     DISCARDED = "discarded"

@@ -130,6 +130,26 @@ def test_a_plan_to_require_approvals_warns_where_nobody_else_could_approve(
     assert not robot.send("POST", PATH, stop).json()["warnings"]
 
 
+@pytest.mark.usefixtures("required")
+def test_plans_that_wait_for_an_approval_are_found_and_counted_on_the_home_of_who_may_give_it(
+    robot: Robot, second: Robot, llm_team: Project, vision_team: Project, client_of: Clients
+) -> None:
+    other = {"kind": "min_runtime", "change": {"project": "vision-team", "minutes": 5}}
+    assert robot.send("POST", PATH, other).status_code == 201
+    plan = robot.send("POST", PATH, QUOTA).json()
+    found = second.get(f"{PATH}?state=needs-approval").json()["plans"]
+    assert [each["id"] for each in found] == [plan["id"]]
+    admin = client_of(UserFactory(is_superuser=True))
+    home = admin.get("/").content.decode()
+    assert "Waiting for your approval" in home
+    assert '<a href="/plans/?state=needs-approval">1 plan</a>' in home
+    assert plan["title"] in admin.get("/plans/?state=needs-approval").content.decode()
+    assert "your approval" not in client_of(MembershipFactory(project=llm_team).user).get("/").content.decode()
+    assert second.send("POST", f"{PATH}/{plan['id']}/approve").status_code == 200
+    assert second.get(f"{PATH}?state=needs-approval").json()["plans"] == []
+    assert "Waiting for your approval" not in admin.get("/").content.decode()
+
+
 RULE = {"trainingJobTimeLimitSeconds": 3600}
 
 

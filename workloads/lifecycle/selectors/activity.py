@@ -29,6 +29,7 @@ from workloads.detectors.models import Finding
 from workloads.forecast.rules.estimates import quantile
 from workloads.forecast.rules.messages import gpu_time_text
 from workloads.forecast.rules.reasons import short
+from workloads.plans.selectors import plans_to_approve
 from workloads.preemption.models import PreemptionCause, PreemptionRecord
 from workloads.preemption.selectors import decisions_among
 from workloads.quota_requests.models import QuotaRequest, QuotaRequestState
@@ -245,15 +246,19 @@ MOST_ANSWERS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class QuotaNews:
-    """Of requests for quota: `answers` to the reader's own of the last three days; `open`: the reader may decide."""
+class DecisionNews:
+    """Of requests for quota: `answers` to the reader's own of the last three days; `open`: the reader may decide.
+
+    plans: those of others that wait for the reader's approval.
+    """
 
     answers: Sequence[QuotaRequest]
     open: int
+    plans: int
 
 
-def quota_news(actor: Actor, *, now: datetime) -> QuotaNews:
-    """At most three answers, the newest first. Two queries."""
+def decision_news(actor: Actor, *, now: datetime) -> DecisionNews:
+    """At most three answers, the newest first."""
     access = access_for(actor)
     own = QuotaRequest.objects.filter(author_kind=str(actor.kind), author_id=actor.id, project__in=access.projects())
     answered = own.filter(decided_at__gte=now - ANSWERED).order_by("-decided_at")
@@ -261,7 +266,7 @@ def quota_news(actor: Actor, *, now: datetime) -> QuotaNews:
         state=QuotaRequestState.OPEN, project__in=access.projects(Permission.MANAGE_PROJECT_QUOTA)
     )
     answers = list(answered.select_related("project", "node_pool")[:MOST_ANSWERS])
-    return QuotaNews(answers, to_decide.count())
+    return DecisionNews(answers, to_decide.count(), plans_to_approve(actor).count())
 
 
 def activity_context(cluster: Cluster, span: str, *, now: datetime) -> dict[str, Any]:

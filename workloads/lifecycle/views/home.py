@@ -28,7 +28,7 @@ from tenants.quotas.selectors.quota_rows import startable_rows_of
 from workloads.dictionary.models import Priority
 from workloads.forecast.rules.messages import gpu_time_text
 from workloads.lifecycle.forms import WorkloadFilter
-from workloads.lifecycle.selectors.activity import alerts_for, fleet_status, quota_news
+from workloads.lifecycle.selectors.activity import alerts_for, decision_news, fleet_status
 from workloads.lifecycle.selectors.workloads import totals_of
 from workloads.lifecycle.serializers.workloads import batch_action_request
 from workloads.lifecycle.services.actions import MOST, VERBS, EndingWorkload, act_on_all, before_many, chosen
@@ -122,7 +122,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "projects": [(each, rows[each.pk]) for each in projects[:PROJECTS]],
         "more_projects": len(projects) > PROJECTS,
         "needs": alerts_for(own),
-        "quota_news": quota_news(actor, now=timezone.now()),
+        "decision_news": decision_news(actor, now=timezone.now()),
         "failed_applies": mine.filter(FAILED_TO_APPLY).count() if access.holds(Permission.MANAGE_ANY_WORKLOAD) else 0,
         "newest": with_costs(list(own.order_by("-created_at", "-id")[:NEWEST])),
         "may_submit": access.projects(Permission.SUBMIT).exists(),

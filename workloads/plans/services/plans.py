@@ -3,6 +3,8 @@
 Where an admin requires it, a second admin with the same permissions approves a plan before it can be applied.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -22,12 +24,12 @@ from tenants.organisation.models import Department
 from workloads.plans.models import Plan, PlanApproval, PlanScope, PlanState
 from workloads.plans.selectors import (
     Change,
+    Facts,
     approval_of,
-    fingerprint_of,
     kind_named,
     needs_approval,
     require_scopes,
-    what_moved,
+    subject_of,
 )
 
 LIFETIME: Final = timedelta(hours=1)
@@ -128,11 +130,6 @@ def check_approved(scopes: Iterable[PlanScope]) -> None:
     """Conflict where plans with these permissions need an approval."""
     if needs_approval(scopes):
         raise Conflict(NEEDS_APPROVAL, code="approval_required")
-
-
-def subject_of(actor: Actor) -> str:
-    """Who acts, as `Plan.author` has it."""
-    return f"{actor.kind}:{actor.id}"
 
 
 def discard_plan(*, plan: Plan, actor: Actor) -> Plan:
@@ -299,3 +296,18 @@ def basis_conflict(plan: Plan) -> Conflict | None:
     message = f"The configuration changed after this plan was created: {'; '.join(moved[:SHOWN])}."
     numbers = {str(number): text for number, text in enumerate(moved[:20])}
     return Conflict(message, code="plan_moved", problems=[Problem("", "plan_moved", message, numbers=numbers)])
+
+
+def fingerprint_of(facts: Facts) -> str:
+    """SHA-256 of the facts."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def what_moved(before: Facts, now: Facts) -> list[str]:
+    """The facts that differ, in words."""
+    names = sorted(before.keys() | now.keys())
+    return [
+        f"{name}: {before.get(name, 'absent')} → {now.get(name, 'absent')}"
+        for name in names
+        if before.get(name) != now.get(name)
+    ]
