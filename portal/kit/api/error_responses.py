@@ -9,10 +9,11 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import structlog
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import DisallowedHost, PermissionDenied
 from django.db import IntegrityError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
+from django.utils.http import url_has_allowed_host_and_scheme
 from rest_framework import exceptions
 from rest_framework.response import Response
 
@@ -101,8 +102,19 @@ def error_as_json(error: RungError) -> HttpResponse:
 
 def error_as_page(request: HttpRequest, error: RungError) -> HttpResponse:
     """The error as a page; from 500 on it asks neither session nor database, which may be what is broken."""
-    page = render_to_string("error.html", {"error": error}, None if error.status >= 500 else request)
+    context = {"error": error, "back": _page_before(request)}
+    page = render_to_string("error.html", context, None if error.status >= 500 else request)
     return HttpResponse(page, status=error.status)
+
+
+def _page_before(request: HttpRequest) -> str:
+    """The address of the portal's page whose button was pressed; empty where it is not known."""
+    before = request.headers.get("Referer", "")
+    try:
+        own = request.method == "POST" and url_has_allowed_host_and_scheme(before, {request.get_host()})
+    except DisallowedHost:
+        return ""
+    return before if own else ""
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:

@@ -61,6 +61,20 @@ def test_a_refusal_is_a_message_for_htmx_and_a_page_for_others(client_of: Client
         assert "can be retried" in answer.content.decode()
 
 
+def test_the_page_of_a_refusal_leads_back_to_the_page_of_the_button(
+    client_of: Clients, alice: User, address: str
+) -> None:
+    client, back = client_of(alice), f'href="http://testserver{address}?tab=events"'
+    for referer, leads_back in (
+        (f"http://testserver{address}?tab=events", True),
+        (f"http://elsewhere{address}", False),
+    ):
+        page = client.post(f"{address}retry/", headers={"Referer": referer}).content.decode()
+        assert (back in page) is leads_back
+        assert "elsewhere" not in page
+    assert ">Back<" not in client.post(f"{address}retry/").content.decode()
+
+
 def test_the_api_keeps_its_own_shape_under_htmx(client: Client) -> None:
     answer = client.get("/api/v1/workloads", headers=HTMX)
     assert answer.status_code == 401
