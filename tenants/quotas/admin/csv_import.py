@@ -1,10 +1,13 @@
 """Import and export quotas as CSV. A confirmed import opens one plan of all its rows, which makes the change."""
 
+import csv
+import io
 from abc import ABCMeta, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final
 
 from django.contrib import messages
-from django.core.exceptions import ValidationError
+from django.core.exceptions import NON_FIELD_ERRORS, ObjectDoesNotExist, ValidationError
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -18,7 +21,7 @@ from import_export.resources import ModelResource
 from import_export.widgets import ForeignKeyWidget, Widget
 
 from clusters.flavours.objects import plain_number
-from clusters.inventory.models import NodePool
+from clusters.inventory.models import Cluster, NodePool
 from portal.kit.api.routes import planner
 from portal.kit.db.transactions import rollback_scope
 from portal.kit.db.validation import MAX_REASON_LENGTH
@@ -29,6 +32,7 @@ from tenants.access.admin.service_admin import admin_actor, problem_text, reques
 from tenants.access.rules import Permission
 from tenants.organisation.models import Department, Project
 from tenants.quotas import rules as quotas_rules
+from tenants.quotas.forms import HELP
 from tenants.quotas.models import DepartmentQuota, ProjectQuota, Quota
 from tenants.quotas.rules import QuotaValues
 from tenants.quotas.services.quotas import QuotaChange, planned_quota, set_department_quota, set_project_quota
@@ -46,7 +50,18 @@ class BoundedCSV(CSV):
         if len(in_stream) > LARGEST_FILE or lines > MOST_LINES:
             text = _("The file may have at most %(lines)s lines and %(size)s kB.")
             raise PayloadTooLarge(text % {"lines": MOST_LINES, "size": LARGEST_FILE // 1024})
-        return super().create_dataset(in_stream, **kwargs)
+        dataset = super().create_dataset(in_stream, **kwargs)
+        dataset.first_lines = list(_first_lines(in_stream)) if isinstance(in_stream, str) else []
+        return dataset
+
+
+def _first_lines(text: str) -> Iterator[int]:
+    """The line of the file on which each row after the header begins; empty lines are no rows."""
+    rows, first = csv.reader(io.StringIO(text)), 1
+    for index, row in enumerate(rows):
+        if index and row:
+            yield first
+        first = rows.line_num + 1
 
 
 class WholeImportMixin(ImportExportMixin):
@@ -132,8 +147,12 @@ class AmountWidget(Widget):
         self.dimension = dimension
 
     def clean(self, value: Any, row: Any = None, **_kwargs: Any) -> int | None:
-        """Text to a whole number of the unit. Raises ValueError."""
-        return quotas_rules.parse_amount(self.dimension, str(value or "")[:50])
+        """Text to a whole number of the unit. Raises ValueError with what is expected."""
+        try:
+            return quotas_rules.parse_amount(self.dimension, str(value or "")[:50])
+        except ValueError as error:
+            text = _("%(trouble)s. Enter an amount: %(example)s")
+            raise ValueError(text % {"trouble": str(error).rstrip("."), "example": HELP[self.dimension]}) from None
 
     def render(self, value: Any, obj: Any = None, **_kwargs: Any) -> str:
         return quotas_rules.format_amount(self.dimension, value)
@@ -143,23 +162,56 @@ class WeightWidget(Widget):
     """An over-quota weight; empty: as for GPUs, or the default of GPUs."""
 
     def clean(self, value: Any, row: Any = None, **_kwargs: Any) -> float | None:
-        """Text to a number. Raises ValueError."""
+        """Text to a number. Raises ValueError with what is expected."""
         text = str("" if value is None else value).strip()[:50]
-        return float(text) if text else None
+        try:
+            return float(text) if text else None
+        except ValueError:
+            raise ValueError(_("Not a number. Enter a weight such as 2 or 0.5.")) from None
 
     def render(self, value: Any, obj: Any = None, **_kwargs: Any) -> str:
         return "" if value is None else str(plain_number(value))
 
 
-class PoolOfProject(ForeignKeyWidget):
+class NamedRow(ForeignKeyWidget):
+    """A row by its name. An unknown name is refused at its column, with names that would be right if they are few."""
+
+    def clean(self, value: Any, row: Any = None, **kwargs: Any) -> Any:
+        """Name to row. Raises ValidationError."""
+        column = str(self.model._meta.model_name).replace("nodepool", "node_pool")
+        kind, name = self.model._meta.verbose_name, str(value or "").strip()
+        if not name:
+            raise ValidationError({column: _("Enter the name of a %(kind)s.") % {"kind": kind}})
+        try:
+            return super().clean(name, row, **kwargs)
+        except (ObjectDoesNotExist, ValueError):  # ValueError: NUL on PostgreSQL
+            text = _("There is no %(kind)s “%(name)s”.") % {"kind": kind, "name": name[:63]}
+            raise ValidationError({column: f"{text}{self._known(row)}"}) from None
+
+    def _known(self, row: Any) -> str:
+        rows = self.get_queryset("", row)
+        names = [str(each) for each in rows.order_by("name").values_list("name", flat=True)[: LISTED + 1]]
+        return _(" Known: %(names)s.") % {"names": ", ".join(names)} if 0 < len(names) <= LISTED else ""
+
+
+LISTED: Final = 20
+"""Longer lists of names are left out of a message."""
+
+
+class PoolOfProject(NamedRow):
     """A node pool by its name in the project's cluster."""
 
     def get_queryset(self, value: Any, row: Any, *_args: Any, **_kwargs: Any) -> QuerySet[NodePool]:
         return NodePool.objects.filter(cluster__projects__name=row.get("project"))
 
 
-class OfCluster(ForeignKeyWidget):
+class OfCluster(NamedRow):
     """A row by its name in the cluster that the line names."""
+
+    def clean(self, value: Any, row: Any = None, **kwargs: Any) -> Any:
+        """The same, once the cluster is known. Raises ValidationError."""
+        NamedRow(Cluster, "name").clean(row.get("cluster"), row)
+        return super().clean(value, row, **kwargs)
 
     def get_queryset(self, value: Any, row: Any, *_args: Any, **_kwargs: Any) -> QuerySet[Any]:
         rows: QuerySet[Any] = self.model._default_manager.filter(cluster__name=row.get("cluster"))
@@ -175,6 +227,36 @@ def weight_fields() -> dict[str, Field]:
     """One column per weight; an empty one of GPUs is the default."""
     default = {"over_quota_weight": QuotaValues().over_quota_weight}
     return {name: Field(name, name, WeightWidget(), default=default.get(name)) for name in WEIGHTS}
+
+
+COLUMNS: Final[Mapping[str, str]] = {
+    **{f"/{name.replace('_', '/')}": name for name in AMOUNTS},
+    **dict(zip((f"/{name}/overQuotaWeight" for name in HELP), WEIGHTS, strict=True)),
+    "/rank": "rank",
+    "/nodePool": "node_pool",
+}
+"""Where a value that the service refuses is in the file."""
+
+
+def _by_column(error: RungError) -> dict[str, list[str]]:
+    """The messages of a refusal by column; those of the line as a whole under Django's name for them."""
+    found: dict[str, list[str]] = {}
+    for problem in error.problems:
+        found.setdefault(COLUMNS.get(problem.pointer, NON_FIELD_ERRORS), []).append(problem_text(problem))
+    return found or {NON_FIELD_ERRORS: [error.message]}
+
+
+def _at_cells(errors: Mapping[str, list[str]], cells: Mapping[str, Any], line: int) -> dict[str, list[str]]:
+    """The messages by line and column, each with the value that was found there."""
+    found = {}
+    for column, texts in errors.items():
+        value = str(cells.get(column) or "").strip()[:50]
+        whole = column == NON_FIELD_ERRORS
+        label = _("Line %(line)s") if whole else _("Line %(line)s, column %(column)s")
+        found[label % {"line": line, "column": column}] = [
+            f"“{value}”: {text}" if value and f"“{value}”" not in text else text for text in texts
+        ]
+    return found
 
 
 class _AbstractResource(ABCMeta, ModelDeclarativeMetaclass):
@@ -201,14 +283,14 @@ class QuotaResource(ModelResource, metaclass=_AbstractResource):
         """Through the service. A refusal is shown at its line."""
         reason = str(row.get("reason") or "").strip()
         if not reason:
-            raise ValidationError(_("Give a reason in the column “reason”."))
+            raise ValidationError({"reason": _("Give a reason in the column “reason”.")})
         if self.actor is None:
             raise ValidationError(_("You are not signed in."))
         try:
             values = QuotaValues.of(instance)
             change = self.set_quota(instance, values, actor=self.actor, reason=reason)
         except RungError as error:
-            raise ValidationError([problem_text(problem) for problem in error.problems] or error.message) from None
+            raise ValidationError(_by_column(error)) from None
         instance.pk = change.quota.pk
         owner = instance.project if isinstance(instance, ProjectQuota) else instance.department
         self.entries.append(dict(planned_quota(owner, instance.node_pool, values, reason)[1]))
@@ -217,6 +299,12 @@ class QuotaResource(ModelResource, metaclass=_AbstractResource):
     def after_import(self, dataset: Any, result: Any, **kwargs: Any) -> None:
         """What the file would bring with it is shown with the dry run; its rows become a plan."""
         result.warnings, result.entries = self.warnings, self.entries
+        for invalid in result.invalid_rows:
+            cells = dict(zip(dataset.headers, dataset[invalid.number - 1], strict=False))
+            lines = getattr(dataset, "first_lines", [])
+            invalid.number = lines[invalid.number - 1] if invalid.number <= len(lines) else invalid.number + 1
+            invalid.error_dict = _at_cells(invalid.error_dict, cells, invalid.number)
+            invalid.error = ValidationError(invalid.error_dict)
 
     @abstractmethod
     def set_quota(self, row: Any, values: QuotaValues, *, actor: Actor, reason: str) -> QuotaChange:
@@ -230,7 +318,7 @@ class QuotaResource(ModelResource, metaclass=_AbstractResource):
 class ProjectQuotaResource(QuotaResource):
     """Quotas of projects."""
 
-    project = Field("project", "project", ForeignKeyWidget(Project, "name"))
+    project = Field("project", "project", NamedRow(Project, "name"))
     node_pool = Field("node_pool", "node_pool", PoolOfProject(NodePool, "name"))
 
     class Meta:

@@ -118,8 +118,10 @@ def test_what_was_exported_changes_nothing_when_it_comes_back(console: Client, l
         pytest.param("llm-team,h100,-5,4,,,,,2,medium-low,Q4", "out of range", id="negative"),
         pytest.param("llm-team,h100,x,4,,,,,2,medium-low,Q4", "not a quantity", id="no number"),
         pytest.param("llm-team,h100,5,12,,,,,2,urgent,Q4", "very-low, low", id="unknown rank"),
-        pytest.param("nobody,h100,5,12,,,,,2,medium-low,Q4", "Project", id="unknown project"),
-        pytest.param("llm-team,tpu,5,12,,,,,2,medium-low,Q4", "NodePool", id="unknown pool"),
+        pytest.param("nobody,h100,5,12,,,,,2,medium-low,Q4", "no project “nobody”", id="unknown project"),
+        pytest.param(
+            "llm-team,tpu,5,12,,,,,2,medium-low,Q4", "no node pool “tpu”. Known: a100, h100", id="unknown pool"
+        ),
         pytest.param("llm-team,h100,,12,,,,,2,medium-low,Q4", "", id="no GPU figure"),
     ],
 )
@@ -165,7 +167,38 @@ def test_departments_are_found_by_name_in_the_cluster_of_the_line(
     apply(console, confirm(console, dry_run(console, head + line, "departmentquota"), "departmentquota"))
     assert DepartmentQuota.objects.get(department=research).gpu_deserved == 12000
     elsewhere = dry_run(console, head + line.replace("lab", "moon"), "departmentquota")
-    assert elsewhere.context["result"].has_errors()
+    page = elsewhere.content.decode()
+    assert "Line 2, column cluster" in page
+    assert "There is no cluster “moon”. Known: lab." in page
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "complaint"),
+    [
+        pytest.param("llm-team,h100,x,4,,,,,2,high,Q4", "gpu_deserved", "“x”: ", id="no number"),
+        pytest.param("llm-team,h100,x,4,,,,,2,high,Q4", "gpu_deserved", "such as 6 or 0.5", id="an example"),
+        pytest.param("llm-team,h100,5,12,,,lots,,2,high,Q4", "memory_deserved", "such as 512Gi", id="no memory"),
+        pytest.param("llm-team,h100,5,12,,,,,lots,high,Q4", "over_quota_weight", "such as 2 or 0.5", id="no weight"),
+        pytest.param("llm-team,h100,5,12,,,,,-1,high,Q4", "over_quota_weight", "“-1”: ", id="negative weight"),
+        pytest.param("llm-team,h100,5,4,,,,,2,high,Q4", "gpu_limit", "“4”: ", id="limit below deserved"),
+        pytest.param("llm-team,h100,99,,,,,,2,high,Q4", "gpu_deserved", "“99”: ", id="over the department"),
+        pytest.param("llm-team,h100,5,12,,,,,2,urgent,Q4", "rank", "“urgent”", id="unknown rank"),
+        pytest.param("nobody,h100,5,12,,,,,2,high,Q4", "project", "“nobody”", id="unknown project"),
+        pytest.param(",h100,5,12,,,,,2,high,Q4", "project", "Enter the name of a project", id="no project"),
+        pytest.param("llm-team,tpu,5,12,,,,,2,high,Q4", "node_pool", "Known: a100, h100", id="unknown pool"),
+        pytest.param("llm-team,h100,,12,,,,,2,high,Q4", "gpu_deserved", "", id="no GPU figure"),
+        pytest.param("llm-team,h100,6,12,,,,,2,high,", "reason", "Give a reason", id="no reason"),
+    ],
+)
+def test_a_refused_cell_is_named_by_line_and_column_with_its_value(
+    console: Client, llm_team: Project, line: str, column: str, complaint: str
+) -> None:
+    Department.objects.update(enforce_deserved=True)
+    page = dry_run(console, f"{HEAD}llm-team,h100,5,12,,,,,2,high,Q4\n\n{line}\n").content.decode()
+    assert f"Line 4, column {column}" in page
+    assert complaint in page
+    assert "Non field specific" not in page
+    assert llm_team.quotas.get().gpu_deserved == 4000
 
 
 def test_what_changed_since_the_dry_run_stops_the_whole_import(
