@@ -222,6 +222,30 @@ def test_a_preset_asks_what_its_values_would_get_wrong(client_of: Clients, admin
     assert "Choose whether" in answer.content.decode()
 
 
+@pytest.mark.parametrize(
+    ("job", "errors"),
+    [
+        pytest.param(
+            "", {name: [f"Choose whether {name} may be evicted."] for name in ("Deploy", "CronJob")}, id="none"
+        ),
+        pytest.param(
+            "nonsense",
+            {"Job": ["Select a valid choice. nonsense is not one of the available choices."]},
+            id="an unknown one",
+        ),
+    ],
+)
+def test_a_refused_answer_of_a_preset_is_shown_at_its_field_and_the_others_stay(
+    client_of: Clients, admin: User, job: str, errors: dict[str, list[str]]
+) -> None:
+    form = (
+        client_of(admin).post(PRESET, {"Train": "preemptible", "Job": job, "Build": "non-preemptible"}).context["form"]
+    )
+    assert form.errors == errors
+    assert (form["Train"].value(), form["Build"].value()) == ("preemptible", "non-preemptible")
+    assert not Plan.objects.exists()
+
+
 def test_a_preset_is_planned_with_the_answers(client_of: Clients, admin: User, cluster: Cluster) -> None:
     client = client_of(admin)
     form = client.get(PRESET).context["form"]

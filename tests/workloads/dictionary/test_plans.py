@@ -297,7 +297,7 @@ def test_the_four_tiers_ask_whether_each_type_may_be_evicted(as_admin: Actor) ->
     with pytest.raises(ValidationFailed) as refusal:
         plan_preset(preset="four-tiers", actor=as_admin)
     asked = {problem.pointer for problem in refusal.value.problems}
-    assert {"/preemptibilities/PyTorchJob", "/preemptibilities/Workspace"} <= asked
+    assert {"/preemptibilities/Train", "/preemptibilities/Build"} <= asked
     answers = {"Train": "preemptible", "Deploy": "non-preemptible", "Build": "preemptible", "CronJob": "preemptible"}
     plan = plan_preset(preset="four-tiers", actor=as_admin, preemptibilities=answers)
     apply_plan(plan=plan, actor=as_admin)

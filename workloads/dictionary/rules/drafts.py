@@ -280,7 +280,7 @@ def load(draft: Draft, preset: presets.Preset, preemptibilities: Mapping[str, st
     for entry in preset.entries:
         answer = _bring_in(draft, entry, preset.source)
         if isinstance(answer, list):
-            return answer
+            return [replace(each, pointer="", message=f"{entry.name}: {each.message}") for each in answer]
         draft = answer
     return _map_types(draft, preset, preemptibilities)
 
@@ -309,7 +309,7 @@ def _bring_in(draft: Draft, entry: presets.PresetEntry, source: str) -> Answer:
 
 
 def _missing(draft: Draft, preset: presets.Preset, given: Mapping[str, str]) -> list[Problem]:
-    """Every mapped type needs an answer, for itself or for its category."""
+    """Every mapped type needs an answer, for itself or for its category: one problem for each key of the preset."""
     allowed = tuple(Preemptibility)
     unknown = [
         Problem(
@@ -320,12 +320,11 @@ def _missing(draft: Draft, preset: presets.Preset, given: Mapping[str, str]) -> 
     ]
     if not preset.asks_preemptibility:
         return unknown
+    unanswered = [name for name in mapped_types(draft, preset) if _chosen(draft, name, given) is None]
+    keys = dict.fromkeys(name if name in preset.types else draft.types[name].category for name in unanswered)
     return unknown + [
-        Problem(
-            f"/preemptibilities/{name}", "preemptibility_required", f"Choose whether {name} may be evicted.", allowed
-        )
-        for name in mapped_types(draft, preset)
-        if _chosen(draft, name, given) is None
+        Problem(f"/preemptibilities/{key}", "preemptibility_required", f"Choose whether {key} may be evicted.", allowed)
+        for key in keys
     ]
 
 
