@@ -49,7 +49,7 @@ from workloads.submission.selectors import naming_rest
 from workloads.submission.services import check_names, replace_waiting, replacement, submit_all
 from workloads.workload_templates.models import WorkloadTemplate
 from workloads.workload_templates.rules import FormPrefill, keepable, start_from
-from workloads.workload_templates.selectors import merge_template, template_or_404, visible_templates
+from workloads.workload_templates.selectors import merge_template, template_or_404, unknown_pools, visible_templates
 from workloads.workload_templates.services import runnable
 from workloads.workload_templates.views import first_values, form_for_new, show_form
 
@@ -114,7 +114,8 @@ def started(request: HttpRequest, template: WorkloadTemplate | None) -> FormPref
     start = start_from(template.kind, whole.spec, whole.master)
     home = {"project": template.project.name} if template.project else {}
     chosen = {**start.initial, **home, **initial(request)}
-    return replace(start, initial=chosen, complete=bool(start.unsaid) and not runnable(template))
+    complete = bool(start.unsaid) and not runnable(template)
+    return replace(start, initial=chosen, complete=complete, gone=unknown_pools(template))
 
 
 def offered(actor: Actor) -> list[tuple[str, list[WorkloadTemplate]]]:

@@ -23,6 +23,7 @@ POINTERS: Final[Mapping[str, str]] = {
     "/meta/name": "name",
     "/meta/description": "description",
     **{f"/assets/{name}": name for name in ASSETS},
+    **{f"/spec/nodePools/{index}": "text" for index in range(20)},
 }
 """Where what the service refuses was typed; the rest is shown above the form with its pointer."""
 Choices = Sequence[tuple[str, Any]]

@@ -97,11 +97,15 @@ _PLAIN: Final = (*_TEXTS, "arguments", "workers", "replicas", "port", "grace_sec
 
 @dataclass(frozen=True, slots=True)
 class FormPrefill:
-    """What the form is filled with, and the fields that it cannot show; `complete`: a manifest can."""
+    """What the form is filled with, and the fields that it cannot show; `complete`: a manifest can.
+
+    gone: node pools of the template that no longer exist.
+    """
 
     initial: Mapping[str, Any]
     unsaid: Sequence[str] = ()
     complete: bool = False
+    gone: Sequence[str] = ()
 
 
 def start_from(kind: str, spec: Spec, master: Spec | None) -> FormPrefill:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
+from clusters.inventory.models import Cluster, NodePool
 from portal.kit.errors import NotFound
 from portal.kit.security.actors import Actor
 from tenants.access.rules import Permission
@@ -127,6 +128,21 @@ def _layer(asset: Asset) -> Layer:
 
 def _title(template: WorkloadTemplate) -> str:
     return f"template {template.name}"
+
+
+def pools_at(owner: Owner) -> list[str]:
+    """Names of the node pools that a submission with a template of the owner can run in."""
+    rows = NodePool.objects.all()
+    if owner is not None:
+        rows = rows.filter(cluster=owner if isinstance(owner, Cluster) else owner.cluster_id)
+    return sorted(set(rows.values_list("name", flat=True)))
+
+
+def unknown_pools(template: WorkloadTemplate) -> list[str]:
+    """Node pools of the stored template that are gone."""
+    wanted = merge_template(template).spec.get("nodePools") or ()
+    known = pools_at(template.owner) if wanted else ()
+    return [name for name in wanted if name not in known]
 
 
 def _keeping(actor: Actor, row: TemplateBase) -> Permission:

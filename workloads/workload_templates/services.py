@@ -38,6 +38,7 @@ from workloads.workload_templates.selectors import (
     MergedBody,
     merge_body,
     merge_template,
+    pools_at,
     referring_to,
     require_keep,
     usable_assets,
@@ -278,6 +279,7 @@ def _write_template(row: WorkloadTemplate, draft: TemplateDraft) -> None:
     with read_as(("/masterSpec", "/master/spec")):
         check_template(NativeBody(row.kind, NAME, draft.spec, master=draft.master), scope=grants_of(None))
     _check_known_priority(draft.spec)
+    _check_known_pools(draft.spec, row)
     row.spec, row.master, row.master_same = dict(draft.spec), draft.master, draft.master_same
     row.environment = _asset("environment", draft.environment, row, at="/assets")
     row.compute = _asset("compute", draft.compute, row, at="/assets")
@@ -299,6 +301,34 @@ def _check_known_priority(spec: Mapping[str, Any]) -> None:
     name = spec.get("priorityClass")
     if name is not None and known_priorities()(name) is None:
         raise ValidationFailed.at("/spec/priorityClass", "priority_unknown", f"Unknown priority {name!r}.")
+
+
+def _check_known_pools(spec: Mapping[str, Any], row: WorkloadTemplate) -> None:
+    """Refuse node pools that no cluster of the template's scope has. A pool that is deleted later is shown as gone."""
+    if not (wanted := spec.get("nodePools")):
+        return
+    known, place = pools_at(row.owner), place_of(row.owner).words
+    if problems := [
+        Problem(
+            f"/spec/nodePools/{index}",
+            "pool_unknown",
+            f"Unknown node pool {name[:63]!r}. {_known_pools(known, place)}",
+            tuple(known),
+        )
+        for index, name in enumerate(wanted)
+        if name not in known
+    ]:
+        raise ValidationFailed(problems[0].message, code=problems[0].code, problems=problems)
+
+
+def _known_pools(names: Sequence[str], place: str) -> str:
+    if not names:
+        return f"There are no node pools in {place}."
+    return f"Node pools in {place}: {', '.join(names[:MOST_NAMED])}{' …' if len(names) > MOST_NAMED else ''}."
+
+
+MOST_NAMED: Final = 20
+"""Longer lists of node pools are cut in a message."""
 
 
 def _asset(kind: str, wanted: UUID | None, row: WorkloadTemplate, *, at: str) -> Asset | None:

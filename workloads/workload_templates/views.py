@@ -31,6 +31,7 @@ from workloads.workload_templates.selectors import (
     merge_template,
     require_keep,
     template_or_404,
+    unknown_pools,
     usable_assets,
     visible_assets,
     visible_templates,
@@ -157,6 +158,7 @@ def _page(request: HttpRequest, form: TemplateForm, row: WorkloadTemplate | None
             "place": row.place.words,
             "may_keep": may_keep(actor_of(request), row),
             "lacking": runnable(row),
+            "gone": unknown_pools(row),
             "whole": yaml_of({"spec": whole.spec, **({"masterSpec": whole.master} if whole.master else {})}),
         }
     return render(request, "workloads/workload_templates/template.html", context, status=422 if form.errors else 200)

@@ -7,8 +7,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from clusters.inventory.models import NodePool
 from portal.audit.models import AuditRecord
 from tenants.organisation.models import Project
+from tests.factories.clusters import ClusterFactory
 from tests.factories.workloads import AssetFactory, PolicyFactory, WorkloadTemplateFactory
 from tests.support.rest_clients import Robot
 from workloads.state.models import Workload
@@ -45,6 +47,21 @@ def test_t52_a_bad_template_is_refused_at_its_field_and_nothing_is_kept(
     answer = robot.send("POST", "v1/workload-templates/trainings", body)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (status, pointer), answer.content
     assert not WorkloadTemplate.objects.exists()
+
+
+def test_a_template_that_names_an_unknown_node_pool_is_refused_with_the_known_ones(
+    robot: Robot, llm_team: Project
+) -> None:
+    meta = {"name": "mine", "scopeType": "project", "scopeId": str(llm_team.pk)}
+    NodePool.objects.create(cluster=ClusterFactory(name="far"), name="tpu", label_value="tpu")
+    body = {"meta": meta, "spec": {"nodePools": ["h100", "tpu"]}}
+    answer = robot.send("POST", "v1/workload-templates/trainings", body)
+    (error,) = answer.json()["errors"]
+    assert (answer.status_code, error["pointer"]) == (422, "/spec/nodePools/1")
+    assert error["message"] == "Unknown node pool 'tpu'. Node pools in project llm-team: a100, h100."
+    assert not WorkloadTemplate.objects.exists()
+    everywhere = robot.send("POST", "v1/workload-templates/trainings", {**body, "meta": HOUSE})
+    assert everywhere.status_code == 202, "a cluster of the installation has each of them"
 
 
 @pytest.mark.parametrize(

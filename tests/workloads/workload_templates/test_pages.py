@@ -10,6 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from clusters.inventory.models import NodePool
 from portal.kit.security.actors import SYSTEM
 from tenants.access.models import Role, User
 from tenants.organisation.models import Department, Project
@@ -115,6 +116,27 @@ def test_what_the_form_has_fields_for_is_filled_in_and_nothing_is_said_to_be_mis
     page = words(client, f"{SUBMIT}?template={row.pk}")
     assert "Filled in from template notebook" in page
     assert "The template also sets" not in page
+
+
+def test_a_template_of_a_deleted_node_pool_still_loads_and_says_so(
+    client_of: Clients, admin: User, llm_team: Project
+) -> None:
+    row = made(llm_team, image=IMAGE, nodePools=["a100"])
+    client = client_of(admin)
+    assert "no longer exist" not in words(client, f"{LIST}{row.pk}/") + words(client, f"{SUBMIT}?template={row.pk}")
+    NodePool.objects.filter(name="a100").delete()
+    assert "Node pools that no longer exist: a100." in words(client, f"{LIST}{row.pk}/")
+    assert "no longer exist: a100. Choose another one." in words(client, f"{SUBMIT}?template={row.pk}")
+    assert held(client, row)["image"] == IMAGE
+    text = "nodePools: [a100]\nimage: docker.io/team/new:1\n"
+    answer = client.post(f"{LIST}{row.pk}/", {"name": "notebook", "text": text})
+    assert answer.status_code == 422
+    assert answer.context["form"].errors == {
+        "text": ["Unknown node pool 'a100'. Node pools in project llm-team: h100."]
+    }
+    assert answer.context["form"]["text"].value() == text
+    row.refresh_from_db()
+    assert row.spec["image"] == IMAGE
 
 
 def test_what_the_form_cannot_show_is_named_and_a_manifest_has_it(
