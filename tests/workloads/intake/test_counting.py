@@ -110,6 +110,40 @@ def test_t9_the_label_of_shared_gpus_is_kais_own() -> None:
     assert problems_of(body)["/metadata/labels/runai-gpu-group"].code == "managed_label"
 
 
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        ("runai-gpu-group", "The label runai-gpu-group is reserved for KAI Scheduler. Remove it."),
+        ("pod-template-hash", "The label pod-template-hash is reserved for the controllers of Kubernetes. Remove it."),
+        ("app.kubernetes.io/managed-by", "The label app.kubernetes.io/managed-by is reserved for Rung. Remove it."),
+        (
+            "kueue.x-k8s.io/queue-name",
+            "Labels with the prefix kueue.x-k8s.io/ are reserved for Kueue. "
+            "Remove the label kueue.x-k8s.io/queue-name.",
+        ),
+        (
+            "pod-security.kubernetes.io/enforce",
+            "Labels with the prefix pod-security.kubernetes.io/ are reserved for Kubernetes. "
+            "Remove the label pod-security.kubernetes.io/enforce.",
+        ),
+        (
+            "example.org/team",
+            "Labels with the prefix example.org/ are reserved for the controllers of the cluster. "
+            "Remove the label example.org/team.",
+        ),
+        (
+            "kai.scheduler/preemptibility",
+            "Rung sets the label kai.scheduler/preemptibility of pods. "
+            "Remove it, and choose the preemptibility of the workload instead.",
+        ),
+    ],
+)
+def test_a_reserved_label_of_a_pod_template_names_who_reserves_it_and_what_to_do(label: str, message: str) -> None:
+    body = changed("Job", lambda spec: spec["template"].setdefault("metadata", {}).update(labels={label: "mine"}))
+    (found,) = problems_of(body).values()
+    assert (found.code, found.message) == ("managed_label", message)
+
+
 def test_a_launcher_that_waits_for_its_own_gang_is_refused() -> None:
     body = changed("MPIJob", lambda spec: spec.update(launcherCreationPolicy="WaitForWorkersReady"))
     assert "/spec/launcherCreationPolicy" in problems_of(body)

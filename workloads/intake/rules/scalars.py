@@ -101,9 +101,43 @@ def label_key(key: Any, place: Location) -> Any:
         or _managed(key, place)
         or (_prefix(key) not in {"", *OWN_LABEL_PREFIXES})
     ):
-        message = f"The label {visible(key)} is reserved."
-        return place.refuse("managed_label", message, ("<name>", *(f"{each}/<name>" for each in OWN_LABEL_PREFIXES)))
+        return place.refuse(
+            "managed_label", _reserved(key), ("<name>", *(f"{each}/<name>" for each in OWN_LABEL_PREFIXES))
+        )
     return key
+
+
+def _reserved(key: str) -> str:
+    """Who writes the label, and what to do about it."""
+    prefix = _prefix(key)
+    if key in {PRIORITY_LABEL, PREEMPTIBILITY_LABEL}:
+        what = "priority" if key == PRIORITY_LABEL else "preemptibility"
+        return f"Rung sets the label {key} of pods. Remove it, and choose the {what} of the workload instead."
+    if key in WRITERS or key in RESERVED_LABELS or prefix in OWN_LABEL_PREFIXES:
+        return f"The label {visible(key)} is reserved for {WRITERS.get(key, CONTROLLERS)}. Remove it."
+    writer = next((WRITERS[each] for each in WRITERS if prefix == each or prefix.endswith(f".{each}")), OTHERS)
+    return f"Labels with the prefix {visible(prefix)}/ are reserved for {writer}. Remove the label {visible(key)}."
+
+
+CONTROLLERS: Final = "the controllers of Kubernetes"
+OTHERS: Final = "the controllers of the cluster"
+WRITERS: Final[Mapping[str, str]] = {
+    MANAGER_LABEL: "Rung",
+    "project": "KAI Scheduler",
+    GPU_GROUP: "KAI Scheduler",
+    "rung.dev": "Rung",
+    "kai.scheduler": "KAI Scheduler",
+    "run.ai": "Run:ai",
+    "kueue.x-k8s.io": "Kueue",
+    "volcano.sh": "Volcano",
+    "nvidia.com": "NVIDIA's operators",
+    "kubeflow.org": "Kubeflow",
+    "ray.io": "KubeRay",
+    "knative.dev": "Knative",
+    "kubernetes.io": "Kubernetes",
+    "k8s.io": "Kubernetes",
+}
+"""Who writes a reserved label, by its key or the end of its prefix; the first that matches counts."""
 
 
 def identifier_of(key: Any, place: Location) -> Any:
