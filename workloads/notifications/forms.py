@@ -35,8 +35,8 @@ def _ticked(label: Any, choices: Sequence[tuple[str, Any]]) -> forms.MultipleCho
 class SubscriptionForm(PageForm):
     """Types of events by category, and channels. Nothing ticked is no wish."""
 
-    def __init__(self, *args: Any, channels: Sequence[str], old: Subscription | None, **kwargs: Any) -> None:
-        super().__init__(*args, initial=_initial(channels, old), **kwargs)
+    def __init__(self, *args: Any, channels: Mapping[str, str], old: Subscription | None, **kwargs: Any) -> None:
+        super().__init__(*args, initial=_initial(list(channels), old), **kwargs)
         self._old = old
         for category, title in CATEGORIES.items():
             kinds = [
@@ -45,7 +45,7 @@ class SubscriptionForm(PageForm):
                 if each.category == category
             ]
             self.fields[slugify(category)] = _ticked(title, kinds)
-        self.fields["channels"] = _ticked(_("Channels"), [(each, each) for each in channels])
+        self.fields["channels"] = _ticked(_("Channels"), list(channels.items()))
 
     @property
     def events(self) -> list[dict[str, Any]]:

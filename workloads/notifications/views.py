@@ -153,7 +153,7 @@ def mine(request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     wishes = list(channels.subscriptions_of(actor))
     wish = _chosen(wishes, request.GET.get("subscription", ""))
-    names = [each.name for each in channels.channels(actor)]
+    names = channels.channel_titles()
     form = SubscriptionForm(form_data(request), channels=names, old=wish)
     if shown := form_snippets(
         request, form, lambda: subscription_request(wish, form.events, form.cleaned_data["channels"])
@@ -193,6 +193,7 @@ def _around(request: HttpRequest, actor: Actor) -> dict[str, Any]:
         "page": page,
         "deliveries": readable_deliveries(actor, page.rows),
         "mail_is_on": channels.state().email,
+        "has_mail_server": channels.has_mail_server(),
         "address": own_address(str(actor.kind), actor.id),
         "manages": manages,
         "uses": channel_uses() if manages else [],

@@ -19,7 +19,7 @@ from tests.support.mail import MailServer, mail_server
 from tests.workloads.notifications.mail_config import config, signing_in
 from workloads.notifications.models import Delivery, NotificationChannel, Subscription
 from workloads.notifications.rules import EVICTION, NOTIFICATION_TYPES, STATUS
-from workloads.notifications.services import channels, delivery
+from workloads.notifications.services import channels, delivery, webhooks
 from workloads.state.models import EventType, Workload
 from workloads.state.services import note
 
@@ -159,6 +159,24 @@ def test_without_a_channel_it_says_who_makes_one(client_of: Clients, bob: User, 
     theirs = words(client_of(admin))
     assert ADD in theirs
     assert "Ask a platform admin" not in theirs
+
+
+def test_e_mail_is_offered_only_where_there_is_a_mail_server(
+    client_of: Clients, bob: User, admin: User, server: MailServer
+) -> None:
+    webhooks.add_webhook(name="ci", url="https://ci.example.org/hooks", actor=SYSTEM)
+    page, theirs = words(client_of(bob)), words(client_of(admin))
+    assert "-mail me" not in page
+    assert "No mail server is configured: events go to webhooks only." in page
+    assert 'disabled aria-describedby="no-mail-server">Enable e-mail' in theirs
+    assert "E-mail needs a mail server: add a channel first." in theirs
+    channels.add_channel(name="", type_="email", config=config(server.port), actor=SYSTEM)
+    page, theirs = words(client_of(bob)), words(client_of(admin))
+    assert "E-mail me about workloads when" in page
+    assert "email (e-mail is disabled)" in page
+    assert "no-mail-server" not in theirs
+    channels.set_state(actor=SYSTEM, enabled=True)
+    assert "e-mail is disabled" not in words(client_of(bob))
 
 
 def test_messages_are_listed_with_what_became_of_them(

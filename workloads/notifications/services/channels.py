@@ -8,6 +8,7 @@ from uuid import UUID
 from django.core.mail import EmailMessage
 from django.db import IntegrityError, transaction
 from django.db.models import Max, QuerySet
+from django.utils.translation import gettext as _
 
 from clusters.connection.services.gateways import secret_box
 from portal.audit.models import Result
@@ -71,6 +72,18 @@ def set_state(
 def channels(actor: Actor) -> QuerySet[NotificationChannel]:
     """Every channel; anybody signed in may know the names, since subscriptions name them."""
     return NotificationChannel.objects.all()
+
+
+def has_mail_server() -> bool:
+    """Without one, nothing can be mailed however the switch is set."""
+    return NotificationChannel.objects.filter(type=EMAIL).exists()
+
+
+def channel_titles() -> dict[str, str]:
+    """Each channel by name, with the reason where it sends nothing now."""
+    off = "" if state().email else _(" (e-mail is disabled)")
+    rows = NotificationChannel.objects.values_list("name", "type")
+    return {name: f"{name}{off if type_ == EMAIL else ''}" for name, type_ in rows}
 
 
 def channel_named(*, name: str, actor: Actor) -> NotificationChannel:
