@@ -26,7 +26,7 @@ def pointers(answer: Any) -> list[str]:
 def h100_nodes(h100: NodePool) -> None:
     """Two nodes of 8 GPUs."""
     for number in (1, 2):
-        NodeFactory(cluster=h100.cluster, pool=h100, name=f"node-{number}", gpu_milli=8000)
+        NodeFactory(cluster=h100.cluster, pool=h100, name=f"gpu-{number}", gpu_milli=8000)
 
 
 @pytest.fixture
