@@ -142,7 +142,9 @@ def test_victims_that_were_named_and_go_have_held(flavour: str) -> None:
 
 def test_another_submission_in_between_overtakes_it(team: Asker) -> None:
     said = team.ask("mine", gpus=8)
-    other = team.submit("other", gpus=6)
+    bob = UserFactory()
+    MembershipFactory(user=bob, project=team.project)
+    other = Asker(team.lab, team.project, acting(bob)).submit("other", gpus=6)
     team.lab.settle(3)
     workload = team.submit("mine", gpus=8)
     team.lab.settle(3)
@@ -150,6 +152,18 @@ def test_another_submission_in_between_overtakes_it(team: Asker) -> None:
     assert said.verdict is Verdict.STARTS
     assert (found(row), row.overtaken_by) == ((ForecastResult.OVERTAKEN, "submission"), other)
     assert row.input is None
+
+
+@pytest.mark.parametrize("gpus", [2, 6])
+def test_of_workloads_that_were_previewed_alone_and_submitted_in_turn_only_the_first_is_judged(
+    team: Asker, gpus: int
+) -> None:
+    assert team.ask("first", gpus=gpus).verdict is Verdict.STARTS
+    assert team.ask("second", gpus=5).verdict is Verdict.STARTS
+    first, second = team.submit("first", gpus=gpus), team.submit("second", gpus=5)
+    team.lab.settle(3)
+    assert found(judged(team.lab, first)) == HELD
+    assert found(judged(team.lab, second)) == (ForecastResult.NOT_JUDGED, "own_submissions")
 
 
 def test_a_submission_after_the_decision_overtakes_nothing(team: Asker) -> None:

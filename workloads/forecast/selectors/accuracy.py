@@ -33,6 +33,7 @@ NOT_JUDGED: Final[Mapping[str, str]] = {
     "scheduler_changed": "scheduler changed",
     "not_sent": "not sent to the cluster",
     "stopped": "stopped or changed by users",
+    "own_submissions": "submitted after other workloads of the same user",
     "unnamed_evictions": "evictions without a known preemptor",
 }
 CALIBRATION_WEEKS: Final = 12

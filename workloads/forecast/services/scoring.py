@@ -245,12 +245,26 @@ def _unjudged(row: StoredForecast, workload: Workload, facts: ForecastFacts) -> 
         return "not_observed"
     if row.cluster.flavour != row.flavour:
         return "scheduler_changed"
+    if _submitted_others(row, workload):
+        return "own_submissions"
     if facts.started is None:
         if _acted_on(workload, facts.until):
             return "stopped"
         if not workload.applied_generation and workload.phase_reason not in {*HELD, *REFUSED_PODS}:
             return "not_sent"
     return ""
+
+
+def _submitted_others(row: StoredForecast, workload: Workload) -> bool:
+    """Has its subject submitted others to its pool in between? The forecast was of this workload alone."""
+    found = Workload.objects.filter(
+        project__cluster=row.cluster,
+        submitted_by_kind=workload.submitted_by_kind,
+        submitted_by_id=workload.submitted_by_id,
+        created_at__gt=row.at,
+        created_at__lt=workload.created_at,
+    ).exclude(pk=workload.pk)
+    return any(row.pool_name in {*other.node_pools, other.pool_name} for other in found.only("node_pools", "pool_name"))
 
 
 def _acted_on(workload: Workload, until: datetime) -> bool:
