@@ -16,12 +16,13 @@ from clusters.inventory.models import Cluster, NodePool
 from clusters.ports.gateway import ObjectRef
 from clusters.ports.objects import NODE, RESOURCE_QUOTA
 from clusters.watch.models import ObservedPod
-from portal.kit.security.actors import SYSTEM
+from portal.kit.security.actors import SYSTEM, Actor
 from scheduling.model.resources import Resources
 from tenants.organisation.models import Project
 from tenants.quotas.models import ProjectQuota
+from tests.factories.cast import acting
 from tests.factories.clusters import NodePoolFactory
-from tests.factories.tenants import GPU, ProjectQuotaFactory
+from tests.factories.tenants import GPU, ProjectQuotaFactory, UserFactory
 from tests.factories.workloads import bare_pod, spec_of
 from tests.real.product import PATIENCE, Product, fresh, quick
 from tests.real.scenarios import objects
@@ -97,8 +98,8 @@ class Stream:
     def ask(self, spec: WorkloadSpec, project: Project | None = None) -> None:
         foretell(spec=spec, project=asked(project or self.project), actor=SYSTEM)
 
-    def submit(self, spec: WorkloadSpec, project: Project | None = None) -> Workload:
-        workload = submit(spec=spec, project=asked(project or self.project), actor=SYSTEM)
+    def submit(self, spec: WorkloadSpec, project: Project | None = None, *, actor: Actor = SYSTEM) -> Workload:
+        workload = submit(spec=spec, project=asked(project or self.project), actor=actor)
         self.product.apply(workload)
         return workload
 
@@ -149,10 +150,12 @@ def undisturbed(stream: Stream) -> None:
 
 def overtaken(stream: Stream) -> None:
     """Somebody else takes what was promised, after the forecast."""
+    other = acting(UserFactory(is_superuser=True))
     for pool in [fresh_pool(stream) for _each in range(DONE_TO["overtaken"])]:
         spec = stream.spec(pool, gpus=2, priority="very-high")
         stream.ask(spec)
-        stream.settle(*[stream.submit(stream.spec(pool, gpus=gpus, priority="very-high")) for gpus in (8, 4)])
+        taking = [stream.spec(pool, gpus=gpus, priority="very-high") for gpus in (8, 4)]
+        stream.settle(*[stream.submit(each, actor=other) for each in taking])
         stream.settle(stream.submit(spec))
 
 
