@@ -1,6 +1,6 @@
 """Quota requests from the command line: asked for, listed, reviewed, approved, declined, withdrawn."""
 
-from datetime import date
+from datetime import date, timedelta
 
 import pytest
 from django.utils import timezone
@@ -12,6 +12,7 @@ from tenants.quotas.models import ProjectQuota
 from tests.cli.conftest import Rung
 from tests.factories.tenants import GPU, ProjectFactory
 from tests.workloads.dictionary.test_eviction_matrix import runs
+from workloads.plans.models import Plan
 from workloads.quota_requests.models import QuotaRequest
 
 ASK = ("quota", "request", "2", "-p", "llm-team", "--pool", "h100", "--reason", "Paper deadline")
@@ -121,3 +122,27 @@ def test_the_list_has_the_last_day_that_was_granted(admin: Rung, asked: str) -> 
     row.save()
     assert "2099-12-01" in admin("quota", "list").out
     assert "2099-12-31" not in admin("quota", "list").out
+
+
+def test_an_approval_that_a_second_admin_has_to_approve_becomes_a_plan(
+    admin: Rung, asked: str, llm_team: Project
+) -> None:
+    rule = admin("plan", "approval", "--department", "research", "--require", "-o", "name").out.strip()
+    assert admin("plan", "apply", rule, "--yes").code == 0
+    refused = admin("quota", "approve", asked, "--yes")
+    assert (refused.code, "add --plan" in refused.err) == (ExitCode.REFUSED, True), refused.err
+    day = f"{timezone.now() + timedelta(days=30):%Y-%m-%d}"
+    made = admin("quota", "approve", asked, "--gpus", "1", "--until", day, "--reason", "Part", "--plan")
+    assert made.code == 0, made.err
+    assert "GPUs deserved 4 → 5" in made.out
+    assert "needs approval" in made.out
+    plan = Plan.objects.get(kind="quota_request")
+    assert str(plan.pk) in made.out
+    assert (plan.change["until"], plan.change["reason"]) == (day, "Part")
+    assert ProjectQuota.objects.get(project=llm_team).gpu_deserved == 4 * GPU
+
+
+def test_another_refusal_of_an_approval_does_not_name_the_plan(admin: Rung, asked: str) -> None:
+    assert admin("quota", "approve", asked, "--yes").code == 0
+    refused = admin("quota", "approve", asked, "--yes")
+    assert (refused.code, "--plan" in refused.err) == (ExitCode.REFUSED, False), refused.err

@@ -1,4 +1,4 @@
-"""`clusters`, `pools`, `nodes`, `findings`: what workloads run on, and what went wrong there, as last observed."""
+"""`clusters`, `pools`, `nodes`, `findings`, `quotas`: what workloads run on, as last observed, and its quotas."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,8 +11,8 @@ from rung_cli.flags import ClusterFlag, OutputFlag
 from rung_cli.http.client import Api, rows
 from rung_cli.lookup import cluster as find_cluster
 from rung_cli.lookup import naming_flags
-from rung_cli.output.formats import Columns, TableColumn
-from rung_cli.output.units import age, amount, gpu_time
+from rung_cli.output.formats import Columns, Format, TableColumn
+from rung_cli.output.units import age, amount, gpu_time, limit
 from rung_cli.session import session
 
 STATES: Final[Mapping[str, str]] = {"Connected": "green", "WaitingToConnect": "yellow", "Ready": "green"}
@@ -77,12 +77,38 @@ PoolFlag = Annotated[str, typer.Option("--pool", help="Only this node pool.", au
 Search = Annotated[str, typer.Option(help="Part of a name.")]
 
 
+def _sum_text(row: Mapping[str, Any]) -> str:
+    """What the projects of a department deserve, and by how much that is too much."""
+    if row["projectsDeserve"] is None:
+        return ""
+    over = f" (over by {amount(row['overCommitted'])})" if row["overCommitted"] else ""
+    return f"{amount(row['projectsDeserve'])}{over}"
+
+
+TREE: Final[Columns] = (
+    TableColumn("DEPARTMENT, PROJECT", lambda row: row["name"] if row["kind"] == "department" else f"  {row['name']}"),
+    TableColumn("POOL", lambda row: row["nodePool"]["name"]),
+    TableColumn("DESERVED", lambda row: amount(row["gpu"]["deserved"]), right=True),
+    TableColumn("PROJECTS DESERVE", _sum_text, right=True, style=lambda row: "yellow" if row["overCommitted"] else ""),
+    TableColumn("LIMIT", lambda row: limit(row["gpu"]["limit"]), right=True),
+    TableColumn("IN USE", lambda row: amount(row["use"]["allocated"]["gpu"]), right=True),
+    TableColumn(
+        "NON-PREEMPTIBLE", lambda row: amount(row["use"]["allocatedNonPreemptible"]["gpu"]), right=True, wide=85
+    ),
+    TableColumn("SHARE", lambda row: amount(row["share"]), right=True, wide=95),
+    TableColumn("WEIGHT", lambda row: amount(row["gpu"]["overQuotaWeight"]), right=True, wide=105),
+    TableColumn("RANK", lambda row: row["rank"], wide=105),
+    TableColumn("CLUSTER", lambda row: row["cluster"], wide=120),
+)
+
+
 def register(app: typer.Typer) -> None:
     """Add them."""
     app.command()(clusters)
     app.command()(pools)
     app.command()(nodes)
     app.command()(findings)
+    app.command()(quotas)
 
 
 def clusters(ctx: typer.Context, *, output: OutputFlag = None) -> None:
@@ -190,3 +216,36 @@ def _taint(taint: Mapping[str, Any]) -> str:
 
 def _name(row: Mapping[str, Any]) -> str:
     return str(row["name"])
+
+
+def quotas(
+    ctx: typer.Context,
+    *,
+    cluster: ClusterFlag = "",
+    pool: PoolFlag = "",
+    department: Annotated[str, typer.Option("--department", help="Only this department.")] = "",
+    output: OutputFlag = None,
+) -> None:
+    """Show departments and projects with their GPU quotas, use and shares, and the sums of each node pool.
+
+    rung quotas --pool h100
+    """
+    held = session(ctx)
+    out = held.output(output)
+    query = {name: value for name, value in (("cluster", cluster), ("pool", pool), ("department", department)) if value}
+    found = rows(held.api, "v1/quotas", "quotas", query=query)
+    out.rows(found, TREE, name=lambda row: f"{row['nodePool']['name']}/{row['name']}", empty="No quotas.")
+    if out.format is Format.TABLE and found:
+        for each in held.api.get("v1/quotas", **query, limit=1)["pools"]:
+            out.line(_pool_text(each))
+
+
+def _pool_text(pool: Mapping[str, Any]) -> str:
+    """`lab/h100 has 16 GPUs: departments deserve 18 (over by 2), projects 8. <rule>`."""
+    of, physical = f"{pool['cluster']}/{pool['nodePool']['name']}", pool["physicalGpus"]
+    head = f"{of}: no node observed yet;" if physical is None else f"{of} has {amount(physical)} GPUs:"
+    sums = []
+    for name in ("departments", "projects"):
+        over = pool[f"{name}OverCommitted"]
+        sums.append(f"{name} deserve {amount(pool[f'{name}Deserve'])}" + (f" (over by {amount(over)})" if over else ""))
+    return f"{head} {', '.join(sums)}. {pool['rule']['text']}"

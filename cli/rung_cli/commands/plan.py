@@ -1,11 +1,13 @@
 """`plan`: changes that were planned but not made yet; what each would do; approve, apply, discard or undo it."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import typer
 
+from rung_cli.errors import ApiError
 from rung_cli.flags import OutputFlag, Yes
 from rung_cli.http.client import rows
 from rung_cli.output.formats import Columns, Output, TableColumn
@@ -175,6 +177,17 @@ def rollback(ctx: typer.Context, plan: PlanId, *, output: OutputFlag = None) -> 
     """
     held = session(ctx)
     print_plan(held.output(output), held.api.post(f"{PATH}/{plan}/rollback", {}))
+
+
+@contextmanager
+def naming_plan_option() -> Iterator[None]:
+    """Report a change that a second admin has to approve with the option that creates its plan."""
+    try:
+        yield
+    except ApiError as refusal:
+        if refusal.answer.get("details") == "approval_required":
+            refusal.hint = "To create its plan, add --plan."
+        raise
 
 
 def print_plan(out: Output, plan: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`quota`: what a project deserves, uses and could start; requests for more. `quotas`: the whole organisation."""
+"""`quota`: what a project deserves, uses and could start; requests for more."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -8,9 +8,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from rung_cli import completions
-from rung_cli.commands.inventory import PoolFlag
+from rung_cli.commands.plan import PATH as PLANS
+from rung_cli.commands.plan import naming_plan_option, print_plan
 from rung_cli.errors import ApiError, UsageError
-from rung_cli.flags import ClusterFlag, OutputFlag, ProjectFlag, Yes
+from rung_cli.flags import OutputFlag, ProjectFlag, Yes
 from rung_cli.http.client import Api, rows
 from rung_cli.lookup import project as find_project
 from rung_cli.manifests.kinds.org_units import UNITS as MEMORY
@@ -50,32 +51,8 @@ QUOTA: Final[Columns] = (
 )  # fmt: skip
 
 
-def _sum_text(row: Mapping[str, Any]) -> str:
-    """What the projects of a department deserve, and by how much that is too much."""
-    if row["projectsDeserve"] is None:
-        return ""
-    over = f" (over by {amount(row['overCommitted'])})" if row["overCommitted"] else ""
-    return f"{amount(row['projectsDeserve'])}{over}"
-
-
-TREE: Final[Columns] = (
-    TableColumn("DEPARTMENT, PROJECT", lambda row: row["name"] if row["kind"] == "department" else f"  {row['name']}"),
-    TableColumn("POOL", lambda row: row["nodePool"]["name"]),
-    TableColumn("DESERVED", lambda row: amount(row["gpu"]["deserved"]), right=True),
-    TableColumn("PROJECTS DESERVE", _sum_text, right=True, style=lambda row: "yellow" if row["overCommitted"] else ""),
-    TableColumn("LIMIT", lambda row: limit(row["gpu"]["limit"]), right=True),
-    TableColumn("IN USE", lambda row: amount(row["use"]["allocated"]["gpu"]), right=True),
-    TableColumn("NON-PREEMPTIBLE", lambda row: amount(row["use"][FIXED]["gpu"]), right=True, wide=85),
-    TableColumn("SHARE", lambda row: amount(row["share"]), right=True, wide=95),
-    TableColumn("WEIGHT", lambda row: amount(row["gpu"]["overQuotaWeight"]), right=True, wide=105),
-    TableColumn("RANK", lambda row: row["rank"], wide=105),
-    TableColumn("CLUSTER", lambda row: row["cluster"], wide=120),
-)
-
-
 def register(app: typer.Typer) -> None:
     """Add them."""
-    app.command()(quotas)
     group = typer.Typer(rich_markup_mode=None)
     group.callback(invoke_without_command=True)(quota)
     group.command("request")(request_quota)
@@ -85,39 +62,6 @@ def register(app: typer.Typer) -> None:
     group.command("decline")(decline)
     group.command("withdraw")(withdraw)
     app.add_typer(group, name="quota")
-
-
-def quotas(
-    ctx: typer.Context,
-    *,
-    cluster: ClusterFlag = "",
-    pool: PoolFlag = "",
-    department: Annotated[str, typer.Option("--department", help="Only this department.")] = "",
-    output: OutputFlag = None,
-) -> None:
-    """Show departments and projects with their GPU quotas, use and shares, and the sums of each node pool.
-
-    rung quotas --pool h100
-    """
-    held = session(ctx)
-    out = held.output(output)
-    query = {name: value for name, value in (("cluster", cluster), ("pool", pool), ("department", department)) if value}
-    found = rows(held.api, "v1/quotas", "quotas", query=query)
-    out.rows(found, TREE, name=lambda row: f"{row['nodePool']['name']}/{row['name']}", empty="No quotas.")
-    if out.format is Format.TABLE and found:
-        for each in held.api.get("v1/quotas", **query, limit=1)["pools"]:
-            out.line(_pool_text(each))
-
-
-def _pool_text(pool: Mapping[str, Any]) -> str:
-    """`lab/h100 has 16 GPUs: departments deserve 18 (over by 2), projects 8. <rule>`."""
-    of, physical = f"{pool['cluster']}/{pool['nodePool']['name']}", pool["physicalGpus"]
-    head = f"{of}: no node observed yet;" if physical is None else f"{of} has {amount(physical)} GPUs:"
-    sums = []
-    for name in ("departments", "projects"):
-        over = pool[f"{name}OverCommitted"]
-        sums.append(f"{name} deserve {amount(pool[f'{name}Deserve'])}" + (f" (over by {amount(over)})" if over else ""))
-    return f"{head} {', '.join(sums)}. {pool['rule']['text']}"
 
 
 def quota(
@@ -281,23 +225,35 @@ def approve(
     gpu_count: Annotated[float | None, typer.Option("--gpus", help="Grant fewer GPUs; default: as requested.")] = None,
     until: Until = None,
     reason: Annotated[str, typer.Option(help="Comment for the author.")] = "",
+    as_plan: Annotated[
+        bool, typer.Option("--plan", help="Create the plan of this approval and show it. Nothing is granted yet.")
+    ] = False,
     yes: Yes = False,
     output: OutputFlag = None,
 ) -> None:
     """Grant a quota request, or part of it, on the impact shown. Rejected if quotas change in between.
+
+    Where a second admin has to approve the change, create its plan with --plan.
 
     rung quota approve 00000000-0000-4000-8000-000000000001 --gpus 2 --until 2026-12-15
     """
     held = session(ctx)
     out = held.output(output)
     path = f"{REQUESTS}/{request}/approve"
-    body: dict[str, Any] = {"base": held.api.get(f"{REQUESTS}/{request}")["base"], "reason": reason}
+    body: dict[str, Any] = {"reason": reason} if reason else {}
     body |= {"gpus": gpu_count} if gpu_count is not None else {}
     body |= {"until": f"{until:%Y-%m-%d}"} if until else {}
+    if as_plan:
+        change = {"request": request, **body}
+        print_plan(out, held.api.post(PLANS, {"kind": "quota_request", "change": change}))
+        return
+    body["base"] = held.api.get(f"{REQUESTS}/{request}")["base"]
     if not yes:
         shown = _lines(_preview(held.api, path, body))
         confirm(shown, "Approve this request?", hint="Use --yes in scripts.", kept="Nothing was approved.")
-    _show(out, held.api.post(path, body))
+    with naming_plan_option():
+        answer = held.api.post(path, body)
+    _show(out, answer)
 
 
 def _preview(api: Api, path: str, body: dict[str, Any]) -> Mapping[str, Any]:
