@@ -10,7 +10,7 @@ import typer
 from typer._completion_shared import Shells, get_completion_script
 
 from rung_cli.config import profiles
-from rung_cli.output.units import PHASES
+from rung_cli.output.units import PHASE_WORDS
 from rung_cli.session import Options, Session
 
 PATIENCE: Final = 5.0
@@ -87,7 +87,7 @@ def profile_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def phase_names(incomplete: str) -> list[str]:
     """Phases of workloads."""
-    return _starting(PHASES, incomplete)
+    return _starting(PHASE_WORDS, incomplete)
 
 
 def preemptibilities(incomplete: str) -> list[str]:

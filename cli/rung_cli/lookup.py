@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rung_cli.errors import ApiError, UsageError
 from rung_cli.http.client import Api
-from rung_cli.output.units import PHASES
+from rung_cli.output.units import PHASE_WORDS
 
 _ID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 _UNKNOWN: Final = re.compile(r"No (?P<field>\w+) (?P<rest>.*)", re.DOTALL)
@@ -17,7 +17,7 @@ _FILTERS: Final[Mapping[str, tuple[str, str]]] = {
     "projectName": ("project", "rung projects"),
     "priorityClassName": ("priority", "rung priorities"),
     "type": ("type", "rung types"),
-    "phase": ("phase", f"Phases: {', '.join(PHASES)}."),
+    "phase": ("phase", f"Phases: {', '.join(PHASE_WORDS)}."),
     "nodePool": ("pool", "rung pools"),
     "clusterUuid": ("cluster", "rung clusters"),
 }

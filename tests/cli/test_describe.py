@@ -232,3 +232,15 @@ def test_one_of_several_pools_names_the_pool_that_rung_tries_next(
     assert "  Start estimate: none: Rung tries a100 before it would start in h100\n" in out
     assert "s: by the model, it starts there now.\n" in out
     assert "Use node pool" not in out
+
+
+def test_a_phase_has_the_word_of_the_pages_in_text_and_that_of_rest_in_json(signed_in: Rung, running: Workload) -> None:
+    Workload.objects.filter(pk=running.pk).update(phase=Phase.PENDING)
+    WorkloadEvent.objects.create(workload=running, at=timezone.now(), type=EventType.PHASE, phase="Pending")
+    for command in (["list"], ["describe", "finetune"], ["events", "finetune"]):
+        out = signed_in(*command).out
+        assert ("Waiting" in out, "Pending" in out) == (True, False), out
+    for word in ("Waiting", "waiting", "Pending"):
+        assert [each["phase"] for each in signed_in("list", "--phase", word, "-o", "json").data] == ["Pending"]
+    assert signed_in("events", "finetune", "-o", "json").data[-1]["what"] == "Pending"
+    assert signed_in("describe", "finetune", "-o", "json").data["phase"] == "Pending"

@@ -63,7 +63,7 @@ def test_quotas_are_a_table_of_departments_and_projects_with_the_sums_of_their_p
         (("nodes", "--pool", "h10"), "--pool: No pool 'h10' found. Did you mean 'h100'?"),
         (("pools", "--cluster", "lib"), "Cluster lib not found. Did you mean 'lab'?"),
         (("list", "-p", "lm-team"), "--project: No project 'lm-team' found. Did you mean 'llm-team'?"),
-        (("list", "-A", "--phase", "Bogus"), "Phases: Running, Completed, Pending"),
+        (("list", "-A", "--phase", "Bogus"), "Phases: Running, Completed, Waiting"),
         (("list", "-A", "--priority", "hihg"), "--priority: No priority 'hihg' found. Did you mean 'high'?"),
         (("quota", "-p", "lm-team"), "Project lm-team not found. Did you mean 'llm-team'?"),
         (("describe", "x", "-p", "lm-team"), "--project: No project 'lm-team' found. Did you mean 'llm-team'?"),

@@ -80,8 +80,8 @@ def test_every_change_is_told_by_the_stream_and_nothing_is_asked_meanwhile(rung:
         looks = portal.asked_for(ID)
     assert ended.code == 0, ended.err
     assert ended.err.splitlines() == [
-        "llm-team/train: Pending",
-        "llm-team/train: Pending (No GPU is free.)",
+        "llm-team/train: Waiting",
+        "llm-team/train: Waiting (No GPU is free.)",
         "llm-team/train: Running",
         "llm-team/train: Completed",
     ]
@@ -203,7 +203,7 @@ def watching(rung: Rung, monkeypatch: pytest.MonkeyPatch) -> Watching:
 
 def phases(ended: Any) -> list[str]:
     """What a watched list printed."""
-    return [name for line in ended.out.splitlines() for name in ("Pending", "Running", "Completed") if name in line]
+    return [name for line in ended.out.splitlines() for name in ("Waiting", "Running", "Completed") if name in line]
 
 
 def test_a_watched_list_is_asked_again_when_the_change_feed_says_so(watching: Watching) -> None:
@@ -213,7 +213,7 @@ def test_a_watched_list_is_asked_again_when_the_change_feed_says_so(watching: Wa
         ended = watching(portal, 3, "-p", "llm-team", "--interval", "60")
         took = time.monotonic() - began
         (asked,) = portal.asked_for("/stream?filterBy=projectName%3D%3Dllm-team")
-    assert (ended.code, phases(ended)) == (130, ["Pending", "Running"])
+    assert (ended.code, phases(ended)) == (130, ["Waiting", "Running"])
     assert took < 30
     assert "Last-Event-ID" not in asked.headers
 
@@ -224,7 +224,7 @@ def test_a_change_feed_that_is_cut_goes_on_where_it_was(watching: Watching) -> N
         ended = watching(portal, 3, "-A", "--interval", "0.5")
         eventually(lambda: len(portal.asked_for("/stream")) > 1, seconds=20)
         keys = [each.headers.get("Last-Event-ID") for each in portal.asked_for("/stream")]
-    assert (phases(ended), keys) == (["Pending", "Running", "Completed"], [None, "6"])
+    assert (phases(ended), keys) == (["Waiting", "Running", "Completed"], [None, "6"])
 
 
 @pytest.mark.parametrize("status", [404, 429, 501])
@@ -233,7 +233,7 @@ def test_a_watched_list_is_asked_again_and_again_where_there_is_no_change_feed(w
     with portal_that(page("Pending"), page("Running"), page("Completed"), streams=[refused]) as portal:
         ended = watching(portal, 3, "-A", "--interval", "0.5")
         streams = portal.asked_for("/stream")
-    assert (phases(ended), len(streams)) == (["Pending", "Running", "Completed"], 1)
+    assert (phases(ended), len(streams)) == (["Waiting", "Running", "Completed"], 1)
 
 
 INTERRUPTIBLE: Final = (

@@ -6,6 +6,7 @@ import pytest
 from django.utils import timezone
 
 from clusters.inventory.models import Cluster
+from rung_cli.output.units import phase_word
 from rung_cli.watch import ChangeFeed
 from tenants.organisation.models import Project
 from tests.cli.conftest import Rung, job
@@ -45,7 +46,7 @@ def test_an_action_that_changes_nothing_says_so(
 ) -> None:
     Workload.objects.filter(pk=submitted("train").pk).update(phase=phase)
     ended = signed_in(action, "train")
-    assert (ended.code, f"No change: it is {phase}." in ended.out) == (0, True)
+    assert (ended.code, f"No change: it is {phase_word(phase)}." in ended.out) == (0, True)
 
 
 def test_what_failed_to_apply_is_listed_and_retried_by_name(
@@ -99,6 +100,7 @@ ENDINGS = [
     (Phase.FAILED, "completed", 1),
     (Phase.FAILED, "failed", 0),
     (Phase.PENDING, "phase=pending", 0),
+    (Phase.PENDING, "phase=Waiting", 0),
     (Phase.PENDING, "running", 5),
     (Phase.COMPLETED, "phase=Running", 1),
     (Phase.RUNNING, "deleted", 5),
@@ -111,7 +113,7 @@ def test_waiting_ends_with_the_code_that_the_phase_means(signed_in: Rung, llm_te
         Workload.objects.filter(pk=made.pk).update(phase=phase)
         ended = signed_in("wait", "watched", "--for", until, "--timeout", "0")
         assert (ended.code, phase, until) == (code, phase, until), ended.err
-        assert f"llm-team/watched: {phase}" in ended.err
+        assert f"llm-team/watched: {phase_word(phase)}" in ended.err
 
 
 def test_who_is_not_there_need_not_be_waited_for_to_go(signed_in: Rung) -> None:
@@ -172,6 +174,6 @@ def test_a_watched_list_shows_every_change_until_it_is_interrupted(
     assert [tuple(line.split()[place] for place in (0, 3)) for line in ended.out.splitlines()[1:]] == [
         ("first", "Creating"),
         ("first", "Running"),
-        ("second", "Pending"),
+        ("second", "Waiting"),
         ("second", "Failed"),
     ]

@@ -17,7 +17,7 @@ from rung_cli.lookup import workload as find_workload
 from rung_cli.output.formats import Columns, Format, Output, TableColumn
 from rung_cli.output.stderr import note
 from rung_cli.output.submission import SOURCES, remarks
-from rung_cli.output.units import PHASES, age, amount, clock, gpu_time, moment, phase_style, span
+from rung_cli.output.units import age, amount, clock, gpu_time, moment, phase_named, phase_style, phase_word, span
 from rung_cli.session import session
 from rung_cli.watch import ChangeFeed, fetch_workload
 
@@ -38,11 +38,18 @@ def _pod_phase(row: Mapping[str, Any]) -> str:
     return f"Terminating (grace period until {until:%H:%M:%S} UTC)" if until else str(row["k8sPhase"])
 
 
+def _what(row: Mapping[str, Any]) -> str:
+    """The reason of an event, or the phase that a workload entered."""
+    return phase_word(row["what"]) if row["type"] == "Phase" else str(row["what"])
+
+
 WORKLOADS: Final[Columns] = (
     TableColumn("NAME", lambda row: row["name"]),
     TableColumn("PROJECT", lambda row: row["projectName"]),
     TableColumn("TYPE", lambda row: row["type"], wide=90),
-    TableColumn("PHASE", lambda row: "Deleted" if row.get("deletedAt") else row["phase"], style=phase_style),
+    TableColumn(
+        "PHASE", lambda row: "Deleted" if row.get("deletedAt") else phase_word(row["phase"]), style=phase_style
+    ),
     TableColumn("PRIORITY", lambda row: f"{row['priorityClassName']} {row['priority']}"),
     TableColumn("EVICTABLE", lambda row: "yes" if row["preemptible"] else "no", wide=105),
     TableColumn("GPUS", lambda row: amount(row["workloadRequestedResources"]["gpu"]["request"]), right=True),
@@ -68,7 +75,7 @@ HOLDERS: Final[Columns] = (
 )
 EVENTS: Final[Columns] = (
     TableColumn("WHEN", lambda row: clock(row["at"])),
-    TableColumn("WHAT", lambda row: row["what"], style=lambda row: "yellow" if row["type"] == "Warning" else ""),
+    TableColumn("WHAT", _what, style=lambda row: "yellow" if row["type"] == "Warning" else ""),
     TableColumn("OF", lambda row: row["of"], wide=100),
     TableColumn("MESSAGE", lambda row: row["message"]),
 )
@@ -89,7 +96,7 @@ def list_workloads(
     project: ProjectFlag = "",
     everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="All projects.")] = False,
     phase: Annotated[
-        str, typer.Option(help="Such as Running or Pending.", autocompletion=completions.phase_names)
+        str, typer.Option(help="Such as Running or Waiting.", autocompletion=completions.phase_names)
     ] = "",
     kind: Annotated[str, typer.Option("--type", help="Such as Training.", autocompletion=completions.type_names)] = "",
     priority: Annotated[str, typer.Option(help="Such as high.", autocompletion=completions.priority_names)] = "",
@@ -112,13 +119,13 @@ def list_workloads(
 ) -> None:
     """List workloads, newest first. AT RISK is what an eviction now would lose, ~ where it is estimated.
 
-    rung list -p llm-team --phase Pending --sort priority
+    rung list -p llm-team --phase Waiting --sort priority
 
     rung list -A --watch
     """
     held = session(ctx)
     out = held.output(output)
-    phase = _phase_named(phase)
+    phase = phase_named(phase) or phase
     owner = "" if everywhere else held.project(project)
     asked = {"projectName": owner, "phase": phase, "type": kind, "priorityClassName": priority, "submittedBy": by}
     query = _query([f"{name}=={value}" for name, value in asked.items() if value] + (where or []), sort, search)
@@ -133,12 +140,6 @@ def list_workloads(
     out.rows(shown, WORKLOADS, name=_name, empty="No workloads.")
     if len(found) > len(shown):
         note(f"Showing {len(shown)} workload{'' if len(shown) == 1 else 's'}. Use --all or --limit N for more.")
-
-
-def _phase_named(text: str) -> str:
-    """The phase, however it is written; Waiting is the pages' word for Pending."""
-    wanted = "pending" if text.lower() == "waiting" else text.lower()
-    return next((each for each in PHASES if each.lower() == wanted), text)
 
 
 def _listed(api: Api, query: Query, most: int | None) -> list[Workload]:
@@ -303,7 +304,7 @@ def _status(found: Mapping[str, Any]) -> list[tuple[str, object]]:
     sync = found["syncInfo"]
     why = [each["userMessage"] for each in found.get("pendingSchedulingMessages") or []]
     return [
-        ("Phase", f"{found['phase']} since {clock(found['phaseUpdatedAt'])}"),
+        ("Phase", f"{phase_word(found['phase'])} since {clock(found['phaseUpdatedAt'])}"),
         ("Why", _waits_because(found["waiting"] or {}) or "\n".join(why) or found["phaseMessage"]),
         ("Type", f"{found['type']} ({found['category']})" if found["category"] else found["type"]),
         ("Department", found["departmentName"]),

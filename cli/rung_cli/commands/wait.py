@@ -14,7 +14,7 @@ from rung_cli.http.client import Api
 from rung_cli.lookup import workload as find_workload
 from rung_cli.output.formats import Format
 from rung_cli.output.stderr import note
-from rung_cli.output.units import PHASES
+from rung_cli.output.units import PHASE_WORDS, phase_named, phase_word
 from rung_cli.session import session
 from rung_cli.watch import DELETED, Row, Watch, fetch_workload
 
@@ -59,7 +59,7 @@ def wait(
         typer.Option(
             "--for",
             help="running, completed, failed, suspended, deleted, or phase=PHASE.",
-            autocompletion=completions.words([*CONDITIONS, *(f"phase={phase}" for phase in PHASES)]),
+            autocompletion=completions.words([*CONDITIONS, *(f"phase={phase}" for phase in PHASE_WORDS)]),
         ),
     ] = "completed",
     timeout: Annotated[
@@ -90,10 +90,9 @@ def condition_of(text: str) -> Condition:
     if text in CONDITIONS:
         return CONDITIONS[text]
     name, _, wanted = text.partition("=")
-    known = {phase.lower(): phase for phase in (*PHASES, DELETED)}
-    if name != "phase" or wanted.lower() not in known:
-        raise UsageError(f"--for must be {', '.join(CONDITIONS)} or phase=PHASE with one of {', '.join(PHASES)}.")
-    phase = known[wanted.lower()]
+    phase = DELETED if wanted.lower() == DELETED.lower() else phase_named(wanted)
+    if name != "phase" or phase is None:
+        raise UsageError(f"--for must be {', '.join(CONDITIONS)} or phase=PHASE with one of {', '.join(PHASE_WORDS)}.")
     return Condition(text, frozenset({phase}), frozenset({"Completed", "Failed", DELETED}) - {phase})
 
 
@@ -134,13 +133,13 @@ def _until(api: Api, found: Sequence[Row], condition: Condition, timeout: float 
 def _is_so(now: Mapping[str, Any], condition: Condition) -> bool:
     """ApiError where it can never be."""
     if now["phase"] in condition.never:
-        raise ApiError(f"{_ref(now)} is {now['phase']} and cannot become {condition.name}.", status=409)
+        raise ApiError(f"{_ref(now)} is {phase_word(now['phase'])} and cannot become {condition.name}.", status=409)
     return now["phase"] in condition.wanted
 
 
 def _print_change(now: Mapping[str, Any], printed: dict[str, str]) -> None:
     why = now.get("phaseMessage") or now.get("phaseReason")
-    said = f"{_ref(now)}: {now['phase']}{f' ({why})' if why else ''}"
+    said = f"{_ref(now)}: {phase_word(now['phase'])}{f' ({why})' if why else ''}"
     if printed.get(now["id"]) != said:
         printed[now["id"]] = said
         note(said)

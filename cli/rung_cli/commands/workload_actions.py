@@ -14,6 +14,7 @@ from rung_cli.manifests.submission import previewed
 from rung_cli.output.formats import Columns, Format, Output, TableColumn
 from rung_cli.output.stderr import confirm, plain
 from rung_cli.output.submission import show_submitted
+from rung_cli.output.units import phase_word
 from rung_cli.session import Session, session
 
 DONE: Final = {"suspend": "Suspending", "resume": "Resuming", "retry": "Retrying", "delete": "Deleting"}
@@ -182,7 +183,7 @@ def _act(
 
 def _confirm(found: Sequence[dict[str, Any]]) -> None:
     """On a terminal: what ends, and yes or no. A script says --yes."""
-    lines = [f"  {each['projectName']}/{each['name']}  {each['phase']}{_held(each)}" for each in found]
+    lines = [f"  {each['projectName']}/{each['name']}  {phase_word(each['phase'])}{_held(each)}" for each in found]
     question = f"Delete {'this workload' if len(found) == 1 else f'these {len(found)} workloads'}?"
     confirm(lines, question, hint="Use --yes to delete in scripts.", kept="Nothing was deleted.")
 
@@ -192,9 +193,9 @@ def _held(workload: dict[str, Any]) -> str:
     return f", on {used:g} GPUs" if used else ""
 
 
-def _done(action: str, phase: str) -> str:
+def _done(action: str, phase: str, form: Format) -> str:
     if phase in NOTHING_TO_DO.get(action, ()):
-        return f"No change: it is {phase}."
+        return f"No change: it is {phase_word(phase) if form is Format.TABLE else phase}."
     return f"{DONE[action]}."
 
 
@@ -205,7 +206,7 @@ def _show(out: Output, action: str, found: Sequence[dict[str, Any]], answer: dic
             "workload": f"{each['projectName']}/{each['name']}",
             "id": each["id"],
             "accepted": each["id"] not in failed,
-            "message": failed.get(each["id"], {}).get("message") or _done(action, each["phase"]),
+            "message": failed.get(each["id"], {}).get("message") or _done(action, each["phase"], out.format),
             **({"code": failed[each["id"]]["code"]} if each["id"] in failed else {}),
         }
         for each in found

@@ -23,6 +23,20 @@ PHASES: Final[Mapping[str, str]] = {
 _STEPS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
 
 
+def phase_word(phase: str) -> str:
+    """A phase in the words of the pages; JSON and REST say Pending."""
+    return "Waiting" if phase == "Pending" else phase
+
+
+def phase_named(text: str) -> str | None:
+    """The phase by either word, in any case; None where there is none."""
+    wanted = text.lower()
+    return next((each for each in PHASES if wanted in {each.lower(), phase_word(each).lower()}), None)
+
+
+PHASE_WORDS: Final = tuple(map(phase_word, PHASES))
+
+
 def phase_style(row: Mapping[str, Any]) -> str:
     """Colour of a row's phase."""
     return PHASES.get(str(row.get("phase")), "")
