@@ -242,5 +242,8 @@ def test_a_phase_has_the_word_of_the_pages_in_text_and_that_of_rest_in_json(sign
         assert ("Waiting" in out, "Pending" in out) == (True, False), out
     for word in ("Waiting", "waiting", "Pending"):
         assert [each["phase"] for each in signed_in("list", "--phase", word, "-o", "json").data] == ["Pending"]
+    filtered = signed_in("list", "--filter", "phase==Waiting", "-o", "json").data
+    assert [each["phase"] for each in filtered] == ["Pending"]
+    assert signed_in("list", "--filter", "phase!=waiting", "-o", "json").data == []
     assert signed_in("events", "finetune", "-o", "json").data[-1]["what"] == "Pending"
     assert signed_in("describe", "finetune", "-o", "json").data["phase"] == "Pending"

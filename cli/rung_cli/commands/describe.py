@@ -1,5 +1,6 @@
 """`list`, `describe`, `events`: what there is, and why it is so."""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, NoReturn
@@ -81,6 +82,8 @@ EVENTS: Final[Columns] = (
 )
 FEW: Final = 50
 LATEST: Final = 5
+_WAITING: Final = re.compile(r"^(phase[=!]=)Waiting$", re.IGNORECASE)
+"""A REST filter with the word of the pages."""
 
 
 def register(app: typer.Typer) -> None:
@@ -226,7 +229,8 @@ def events(
 def _query(conditions: list[str], sort: str, search: str) -> dict[str, str]:
     if any("," in each for each in conditions):
         raise UsageError("A condition cannot contain a comma. Repeat the option instead.")
-    query = {"filterBy": ",".join(conditions), "search": search}
+    named = [_WAITING.sub(r"\1Pending", each) for each in conditions]
+    query = {"filterBy": ",".join(named), "search": search}
     if sort:
         query |= {"sortBy": sort.lstrip("-"), "sortOrder": "desc" if sort.startswith("-") else "asc"}
     return {name: value for name, value in query.items() if value}
