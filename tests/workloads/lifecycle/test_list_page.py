@@ -1,5 +1,7 @@
 """The workloads table: whose rows it shows, how it is narrowed, and what it costs."""
 
+import csv
+import io
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -349,3 +351,51 @@ class TestAskingBeforeWorkEnds:
         page = self.send(client_of(alice), "delete", running, foreign).content.decode()
         assert "1 selected workload was not found." in page
         assert "segment" not in page
+
+
+def sheet(answer: HttpResponse) -> list[dict[str, str]]:
+    assert answer.headers["Content-Type"].startswith("text/csv")
+    return list(csv.DictReader(io.StringIO(answer.content.decode())))
+
+
+@pytest.mark.usefixtures("rows")
+def test_the_filtered_table_is_downloaded_as_a_sheet_of_what_i_may_see(client_of: Clients, alice: User) -> None:
+    client = client_of(alice)
+    assert 'href="?phase=Running&amp;format=csv"' in client.get("/workloads/?phase=Running").content.decode()
+    every = sheet(client.get("/workloads/?format=csv&sort=name"))
+    assert [row["name"] for row in every] == ["notebook", "refused", "train-a", "train-b"]
+    (running,) = sheet(client.get("/workloads/?format=csv&phase=Running"))
+    shown = ("name", "project", "priority", "phase", "gpus", "nodePool", "submittedBy", "evictions")
+    assert [running[name] for name in shown] == ["train-a", "llm-team", "low", "Running", "4", "a100", "alice", "0"]
+    assert every[3]["evictions"] == "2"
+
+
+def test_a_cell_that_a_spreadsheet_would_run_is_quoted(client_of: Clients, alice: User, llm_team: Project) -> None:
+    WorkloadFactory(project=llm_team, name="train", submitted_by="=1+1")
+    (row,) = sheet(client_of(alice).get("/workloads/?format=csv"))
+    assert row["submittedBy"] == "'=1+1"
+
+
+def test_a_sheet_costs_as_many_queries_for_many_rows(client_of: Clients, alice: User, llm_team: Project) -> None:
+    counts = []
+    for number in (1, 20):
+        for index in range(number):
+            WorkloadFactory(project=llm_team, name=f"w-{number}-{index}")
+        client = client_of(alice)
+        with CaptureQueriesContext(connection) as queries:
+            sheet(client.get("/workloads/?format=csv"))
+        counts.append(len(queries))
+    assert counts[0] == counts[1]
+
+
+def test_more_rows_than_a_sheet_has_are_refused_on_the_page(
+    client_of: Clients, alice: User, llm_team: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workloads.lifecycle.views.home.MOST_IN_FILE", 1)
+    for name in ("train-a", "train-b"):
+        WorkloadFactory(project=llm_team, name=name)
+    client = client_of(alice)
+    answer = client.get("/workloads/?format=csv&sort=name")
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/workloads/?sort=name")
+    assert "at most 1 workloads. Narrow the filter." in client.get("/workloads/?sort=name").content.decode()
+    assert [row["name"] for row in sheet(client.get("/workloads/?format=csv&q=train-b"))] == ["train-b"]

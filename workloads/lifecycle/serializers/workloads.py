@@ -1,15 +1,17 @@
 """Workloads as REST sends and accepts them. Plain functions, because lists are hot."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from django.http import HttpResponse
 from rest_framework import serializers
 
 from portal.kit.api.lists import ListSchema
-from portal.kit.api.parsers import TENANT_ID, rfc3339
+from portal.kit.api.parsers import TENANT_ID, csv_response, csv_text, rfc3339
 from portal.kit.api.serializers import schema
 from portal.kit.pages.api_snippets import ApiRequest
 from scheduling.model.preemptibility import Preemptibility
+from scheduling.model.resources import decimal_text
 from workloads.dictionary.serializers import DiscardedValue, WarningSchema
 from workloads.forecast.serializers import gpus
 from workloads.lifecycle.services.actions import EndingWorkload
@@ -118,6 +120,36 @@ _CHANNELS: Final = {"cli": "CLI", "ui": "Control-plane", "api": "Control-plane",
 def workload_json(workload: Workload) -> dict[str, Any]:
     """Workload of the generic list. Needs project, its department and type selected, and costs (`with_costs`)."""
     return _identity(workload) | _status(workload) | _resources(workload)
+
+
+_FILE: Final[Mapping[str, Callable[[Workload], object]]] = {
+    "id": lambda row: row.pk,
+    "name": lambda row: row.name,
+    "project": lambda row: row.project.name,
+    "department": lambda row: row.project.department.name,
+    "cluster": lambda row: row.project.cluster.name,
+    "type": lambda row: row.type.name,
+    "priority": lambda row: row.priority.name,
+    "priorityValue": lambda row: row.priority_value,
+    "preemptibility": lambda row: row.preemptibility,
+    "phase": lambda row: row.shown_phase,
+    "waitingReason": lambda row: row.phase_reason if row.phase in WAITING else "",
+    "gpus": lambda row: decimal_text(row.gpu_milli),
+    "allocatedGpus": lambda row: decimal_text(row.allocated_gpu_milli),
+    "nodePool": lambda row: row.pool_name,
+    "submittedBy": lambda row: row.submitted_by,
+    "createdAt": lambda row: rfc3339(row.created_at),
+    "startedAt": lambda row: rfc3339(row.started_at),
+    "completedAt": lambda row: rfc3339(row.completed_at),
+    "deletedAt": lambda row: rfc3339(row.deleted_at),
+    "evictions": lambda row: row.preempted_count,
+}
+
+
+def workloads_file(rows: Iterable[Workload]) -> HttpResponse:
+    """A CSV file of workloads, with project, department, cluster, type and priority."""
+    cells = (["" if (value := read(row)) is None else str(value) for read in _FILE.values()] for row in rows)
+    return csv_response(csv_text(tuple(_FILE), cells), name="workloads")
 
 
 def _identity(workload: Workload) -> dict[str, Any]:

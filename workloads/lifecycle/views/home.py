@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
@@ -30,7 +32,7 @@ from workloads.forecast.rules.messages import gpu_time_text
 from workloads.lifecycle.forms import WorkloadFilter
 from workloads.lifecycle.selectors.activity import alerts_for, decision_news, fleet_status
 from workloads.lifecycle.selectors.workloads import totals_of
-from workloads.lifecycle.serializers.workloads import batch_action_request
+from workloads.lifecycle.serializers.workloads import batch_action_request, workloads_file
 from workloads.lifecycle.services.actions import MOST, VERBS, EndingWorkload, act_on_all, before_many, chosen
 from workloads.state.models import Workload
 from workloads.state.selectors.usage import gpu_seconds_at_risk, unsaved_gpu_seconds, with_costs
@@ -159,11 +161,28 @@ def workload_list(request: HttpRequest) -> HttpResponse:
         return suggested
     found = wanted.narrow(visible_workloads(actor, deleted=wanted.wants_deleted)).select_related(None)
     rows = found.select_related("project__cluster", "type", "priority").defer(*NOT_IN_TABLE)
+    if request.GET.get("format") == "csv":
+        return _file(request, rows.order_by(wanted.column, "-pk"))
     page = page_of(rows, column=wanted.column, after=request.GET.get("after", ""), size=PAGE_SIZE)
     with_costs(page.rows)
     totals = totals_of(found) if wanted.chosen and page.rows else None
     context = {"filter": wanted, "page": page, "projects": projects, "totals": totals}
     return render_page(request, LIST, context, parts=("table",))
+
+
+MOST_IN_FILE: Final = 10_000
+
+
+def _file(request: HttpRequest, rows: QuerySet[Workload]) -> HttpResponse:
+    """The filtered table as a file; back to the page where it is too long for one."""
+    found = list(rows.select_related("project__department", "project__cluster", "type", "priority")[: MOST_IN_FILE + 1])
+    if len(found) <= MOST_IN_FILE:
+        return workloads_file(found)
+    text = _("A file has at most %(most)s workloads. Narrow the filter.") % {"most": f"{MOST_IN_FILE:,}"}
+    messages.error(request, text)
+    query = request.GET.copy()
+    del query["format"]
+    return redirect(f"{reverse('workloads:list')}?{query.urlencode()}")
 
 
 @login_required
