@@ -1,20 +1,25 @@
-"""Waiting pods of kube-scheduler in a replay; only those that may fit now are tried again.
+"""Waiting work in a replay that its scheduler does not try again at every event.
 
-Pods with equal requests in one queue share a line. A refusal for lack of capacity holds for all equal requests up to
-that priority, which can evict no more, until a node frees capacity that they could use. A refusal for lack of quota
-holds until the refusing queue frees some.
+`Backlog` has the waiting pods of kube-scheduler; only those that may fit now are tried. Pods with equal requests in one
+queue share a line. A refusal for lack of capacity holds for all equal requests up to that priority, which can evict no
+more, until a node frees capacity that they could use. A refusal for lack of quota holds until the refusing queue frees
+some.
+
+`RequeuePause` says what Kueue does not try yet: what it has refused is tried again a pause after quota was freed.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final
 
 from scheduling.model.reasons import PendingReason, Reason
-from scheduling.model.resources import Resources
-from scheduling.model.snapshot import Pod, PodGroup, SnapshotNode
+from scheduling.model.resources import Resources, sum_of
+from scheduling.model.snapshot import Pod, PodGroup, Snapshot, SnapshotNode
+from scheduling.rules.kueue.state import turn_key
 from scheduling.state.node_capacity import Selection, selection
+from scheduling.state.queue_usage import QueueUsageTracker
 from scheduling.state.refusals import OF_QUOTA
 
 LOWEST: Final = -(2**63)
@@ -129,3 +134,48 @@ class Backlog:
             found = self._lines[shape, group.queue, group.preemptible] = _Line(shape)
             shape.lines.append(found)
         return found
+
+
+class RequeuePause:
+    """The trees of queues in which quota was freed, and what was refused is not tried again yet.
+
+    The pause begins with the first that frees quota. Work that comes meanwhile is decided at once, unless its equal
+    was refused. Source: Kueue 0.19, `requeueBatchPeriod` and the feature gate SchedulingEquivalenceHashing.
+    """
+
+    def __init__(self, paths: QueueUsageTracker) -> None:
+        self._paths = paths
+        self._trees: set[str] = set()
+
+    def begin(self, queue: str) -> str | None:
+        """Return the root of its tree if a pause begins there now."""
+        root = self._root(queue)
+        if root is None or root in self._trees:
+            return None
+        self._trees.add(root)
+        return root
+
+    def end(self, root: str) -> None:
+        self._trees.discard(root)
+
+    def untried(self, before: Snapshot, come: Mapping[str, PodGroup]) -> list[str]:
+        """Names of waiting groups that are not tried now. before: the state of the last cycle; come: what came since.
+
+        What is behind a workload that waits for its victims was not refused.
+        """
+        if not self._trees:
+            return []
+        there = [each for each in before.waiting if each.name not in come and self._root(each.queue) in self._trees]
+        heads = {each.queue: turn_key(each) for each in there if any(pod.nominated for pod in each.pods)}
+        refused = [each for each in there if each.queue not in heads or turn_key(each) < heads[each.queue]]
+        equals = set(map(_equal_key, refused))
+        return [each.name for each in (*refused, *(each for each in come.values() if _equal_key(each) in equals))]
+
+    def _root(self, queue: str) -> str | None:
+        return next((each.name for each in reversed(self._paths.path(queue))), None)
+
+
+def _equal_key(group: PodGroup) -> tuple[str, int, int, Resources, Selection]:
+    """Equal for groups in one queue that Kueue admits or refuses alike. A group without waiting pods equals none."""
+    amount = sum_of(pod.requests for pod in group.waiting)
+    return (group.queue, group.priority, len(group.waiting), amount, selection(group))

@@ -9,7 +9,8 @@ the scheduler decides.
   capacity that it could use, or the refusing queue frees quota; a nominated pod or evicting gang once any pods leave.
 - For schedulers with queues, waiting work counts for the shares, so every cycle decides about all of it: at most once
   per `interval`, and once more when evicted pods are gone. KAI and Volcano decide again after starts.
-- Kueue's admission names no nodes: admitted work runs at once.
+- Kueue's admission names no nodes: admitted work runs at once. What it refused is tried again a `pause` after quota was
+  freed.
 
 Real schedulers let workloads evict each other for ever, too (docs/model.md). Once all have come and whatever runs has
 been evicted 20 times since one has finished, the replay ends.
@@ -26,7 +27,7 @@ from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import Any, Final
 
-from scheduling.forecast.backlog import Backlog
+from scheduling.forecast.backlog import Backlog, RequeuePause
 from scheduling.forecast.cycle import FLAVOURS, Flavour, cycle
 from scheduling.model.decisions import Decision, Evict, Start, Until, Wait
 from scheduling.model.reasons import Reason
@@ -121,13 +122,15 @@ class _Kind(IntEnum):
     LEAVE = 1
     SUBMIT = 2
     WAKE = 3
+    REQUEUE = 4
 
 
 class ClusterReplay:
     """A cluster without pods to begin with, and the submissions that come to it. Mutable.
 
     grace: how long evicted pods keep their capacity. interval: the least time between two cycles of a scheduler with
-    queues. Raises ValueError for a flavour without a model, and where two submissions share a name.
+    queues. pause: before Kueue tries again what it refused; it has no effect unless it is longer than the interval.
+    Raises ValueError for a flavour without a model, and where two submissions share a name.
     """
 
     def __init__(
@@ -138,6 +141,7 @@ class ClusterReplay:
         flavour: str,
         grace: int = 0,
         interval: int = 0,
+        pause: int = 0,
     ) -> None:
         if flavour not in FLAVOURS:
             raise ValueError(f"no model of the scheduler {flavour!r}; there is one of {', '.join(FLAVOURS)}")
@@ -154,8 +158,10 @@ class ClusterReplay:
         self._evicted_again = Counter[str]()
         """How often submissions have been evicted since one has come or finished."""
         self._flavour, self._grace, self._interval = flavour, grace, interval
+        self._pause = pause if flavour == Flavour.KUEUE and pause > interval else 0
         self._snapshot = base
         self._paths = QueueUsageTracker(base.queues)
+        self._requeue = RequeuePause(self._paths)
         self._protects = any_min_runtime(base)
         self._backlog = Backlog(base.nodes) if flavour in ONE_BY_ONE else None
         self._events = [(each.submitted, _Kind.SUBMIT, each.name, 0) for each in submissions]
@@ -194,10 +200,13 @@ class ClusterReplay:
                 self.runs[name].finished = now
                 self.ended += 1
                 self._evicted_again.clear()
-                self._vacate(self.runs[name])
+                self._vacate(self.runs[name], now)
             elif kind is _Kind.LEAVE:
                 self._urgent = True
                 self._restart(self.runs[name], now)
+            elif kind is _Kind.REQUEUE:
+                self._requeue.end(name)
+                self._open = True
         if self._backlog is not None:
             self._commit(now)
             self._decide_one_by_one(self._backlog, now)
@@ -216,11 +225,13 @@ class ClusterReplay:
             else:
                 self._backlog.add(group)
 
-    def _vacate(self, run: ReplayedSubmission) -> list[PodGroup]:
+    def _vacate(self, run: ReplayedSubmission, now: int) -> list[PodGroup]:
         """Remove its pods from their nodes."""
         left = [group for group, _since in run.placed.values()]
         run.placed.clear()
         self._open = self._vacated = True
+        if self._pause and (root := self._requeue.begin(run.submission.queue)):
+            heappush(self._events, (now + self._pause, _Kind.REQUEUE, root, 0))
         for group in left:
             held = tuple(pod for pod in group.pods if pod.node is not None)
             self._held -= sum(pod.requests.gpu for pod in held)
@@ -232,7 +243,7 @@ class ClusterReplay:
 
     def _restart(self, run: ReplayedSubmission, now: int) -> None:
         """Replace its evicted pods by waiting ones. For kube-scheduler they are new, and queue behind their equals."""
-        for group in self._vacate(run):
+        for group in self._vacate(run, now):
             waiting = sum(pod.requests.gpu for pod in group.waiting)
             self._waiting -= waiting
             self._gone.discard(group.name)
@@ -256,8 +267,10 @@ class ClusterReplay:
             heappush(self._events, (self._next, _Kind.WAKE, "", 0))
             return
         self._open, self._urgent, self._next = False, False, now + self._interval
+        untried = self._requeue.untried(self._snapshot, self._come)
         self._commit(now)
-        decisions = cycle(self._snapshot, flavour=self._flavour, about=(), until=Until.CHANGES)
+        tried = self._snapshot.changed(untried, (), now=now) if untried else self._snapshot
+        decisions = cycle(tried, flavour=self._flavour, about=(), until=Until.CHANGES) if tried.waiting else []
         self._apply(decisions, now)
         if self._interval and self._may_evict_next(decisions) and self._has_waiting():
             self._open = True

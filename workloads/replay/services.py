@@ -67,7 +67,8 @@ TICK: Final = timedelta(seconds=1)
 RUN: Final = timedelta(seconds=30)
 MOST_UNFINISHED: Final = 3
 MOMENTS: Final = 20
-GRACE: Final = 30
+GRACE, REQUEUE_PAUSE = 30 * SECOND, 1 * SECOND
+"""Of evicted pods; of Kueue, before it tries again what it refused (`requeueBatchPeriod` of Kueue 0.19)."""
 UNFINISHED: Final = (ReplayStatus.PENDING, ReplayStatus.RUNNING)
 MAINTENANCE: Final = "maintenance"
 RUN_REPLAY: Final = "workloads.run_replay"
@@ -336,9 +337,8 @@ def replay_on(cluster: Cluster, rows: Sequence[TraceRow], *, proposal: Body) -> 
         levels=after.levels,
     )
     submission = _submissions(cluster, proposal)
-    interval = interval_of(rows, cluster.flavour) * SECOND
-    made = [submission(row) for row in rows]
-    return ClusterReplay(base, made, flavour=cluster.flavour, grace=GRACE * SECOND, interval=interval), base
+    times = {"grace": GRACE, "interval": interval_of(rows, cluster.flavour) * SECOND, "pause": REQUEUE_PAUSE}
+    return ClusterReplay(base, [submission(row) for row in rows], flavour=cluster.flavour, **times), base
 
 
 def _submissions(cluster: Cluster, proposal: Body) -> Callable[[TraceRow], RecordedSubmission]:

@@ -114,6 +114,14 @@ class Amounts:
         return f"{counts}, {self.lost:.0f} GPU-seconds lost, mean waits by priority: {waits}"
 
 
+def together(parts: Iterable[Amounts]) -> Amounts:
+    """What became of several traces."""
+    found = list(parts)
+    waits = {priority: mean(each.waits[priority] for each in found) for priority in found[0].waits}
+    cut_short = sorted(ran for each in found for ran in each.cut_short)
+    return Amounts(sum(each.starts for each in found), sum(each.lost for each in found), cut_short, waits)
+
+
 def shares_of(submissions: Iterable[Submission]) -> dict[str, tuple[str, int]]:
     """Department and deserved GPUs of each queue, departments first. Queues deserve equal parts of all GPUs.
 
@@ -195,16 +203,16 @@ class Player(ABC):
             waits=_waits(self.by_name, {name: (each.came, each.first_start) for name, each in self.played.items()}),
         )
 
-    def in_model(self, base: Snapshot, *, flavour: str, interval: int = 0) -> list[Amounts]:
+    def in_model(self, base: Snapshot, *, flavour: str, interval: int = 0, pause: int = 0) -> list[Amounts]:
         """What replays say of the same submissions with the measured times, which are blurred differently in each.
 
         Decisions are chaotic: a pod that comes 50 ms later changes all that follows. interval: milliseconds from one
-        cycle of the scheduler to the next.
+        cycle of the scheduler to the next. pause: milliseconds until Kueue tries again what it refused.
         """
         grace = round(median(self.left)) if self.left else 0
+        times = {"grace": grace, "interval": interval, "pause": pause}
         replays = [
-            ClusterReplay(base, self._recorded(Random(number)), flavour=flavour, grace=grace, interval=interval)
-            for number in range(REPLAYS)
+            ClusterReplay(base, self._recorded(Random(number)), flavour=flavour, **times) for number in range(REPLAYS)
         ]
         return [_replayed(replay, self.by_name) for replay in replays]
 

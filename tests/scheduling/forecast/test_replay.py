@@ -199,6 +199,32 @@ def test_a_gang_gets_freed_capacity_before_a_nominated_pod_of_lower_priority() -
     assert (times(found)["gang"], times(found)["mid"], found["mid"].evictions) == ((40, 90), (90, 110), 0)
 
 
+def with_pause(*trace: RecordedSubmission) -> dict[str, tuple[int | None, int | None]]:
+    """On a Kueue with 8 GPUs that tries again what it refused 10 after quota was freed."""
+    return times(replayed(team(), *trace, flavour="kueue", grace=30, pause=10))
+
+
+def test_kueue_tries_what_it_refused_a_pause_after_quota_was_freed_and_what_comes_meanwhile_at_once() -> None:
+    found = with_pause(sent("busy", 0, 100, 8), sent("refused", 10, 50, 8), sent("late", 103, 5, 4))
+    assert found == {"busy": (0, 100), "late": (103, 108), "refused": (110, 160)}
+
+
+def test_the_pause_begins_with_the_first_that_frees_quota() -> None:
+    found = with_pause(sent("one", 0, 100, 4), sent("other", 0, 105, 4), sent("refused", 10, 50, 8))
+    assert found["refused"] == (110, 160)
+
+
+def test_what_comes_during_the_pause_waits_if_its_equal_was_refused() -> None:
+    found = with_pause(sent("busy", 0, 100, 8), sent("refused", 10, 50, 8), sent("equal", 103, 50, 8))
+    assert (found["refused"], found["equal"]) == ((110, 160), (170, 220))
+
+
+def test_there_is_no_pause_for_what_waits_for_its_victims_nor_for_what_is_behind_it() -> None:
+    weak, strong = sent("weak", 0, 100, 8, priority=10), sent("strong", 40, 50, 4, priority=90)
+    found = with_pause(weak, strong, sent("behind", 50, 50, 4))
+    assert found == {"strong": (70, 120), "behind": (70, 120), "weak": (0, 230)}
+
+
 def test_a_class_that_never_preempts_waits() -> None:
     trace = (sent("weak", 0, 100, 8), sent("polite", 40, 50, 8, priority=90, never_preempts=True))
     assert times(replayed(team(), *trace, flavour="kube")) == {"weak": (0, 100), "polite": (100, 150)}
