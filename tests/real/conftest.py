@@ -12,13 +12,6 @@ from tests.real.product import Product, cluster_with_operators, cluster_with_sch
 from tests.real.queued import with_kueue
 from tests.support.lab import Kept, LabCluster, own_cluster
 from tests.support.real import by_hand
-from workloads.forecast.selectors import time_budget
-
-
-@pytest.fixture(autouse=True)
-def _patient_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forecasts are compared with what happens, however slow the machine is. Time budgets have tests of their own."""
-    monkeypatch.setattr(time_budget, "SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from portal.audit import chain
 from tests.support import database, postgres, real, redis
+from workloads.forecast.selectors import time_budget
 
 _numbers = count(1)
 QUIET_WITHIN = 30.0  # seconds
@@ -188,6 +189,14 @@ def _own_database(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("postgres_db")
     elif "live_server" in request.fixturenames:
         request.getfixturevalue("file_db")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient_model() -> Iterator[None]:
+    """What the model answers does not depend on the machine's speed. Time budgets have tests of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time_budget, "SECONDS", 60.0)
+        yield
 
 
 @pytest.fixture(scope="session")
