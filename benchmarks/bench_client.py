@@ -90,15 +90,15 @@ def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workloads", type=int, default=1000)
-    asked = parser.parse_args()
-    tenth = max(1, asked.workloads // 10)
+    requested = parser.parse_args()
+    tenth = max(1, requested.workloads // 10)
     with (
         stage.server() as folder,
         redis.server() as broker,
         script(folder, "old", broker) as old,
         script(folder, "young", broker) as young,
     ):
-        for _ in range(PAGE + asked.workloads - tenth):
+        for _ in range(PAGE + requested.workloads - tenth):
             old.turn()
         for _ in range(PAGE):
             young.turn()
@@ -108,7 +108,7 @@ def main() -> None:
     for name in old.seconds:
         last, first = old.seconds[name][-tenth:], young.seconds[name][-tenth:]
         stage.ratio(f"{name}: last tenth / first tenth", last, first, LIMIT)
-    stage.keep("client", {"workloads": asked.workloads, "old": old.seconds, "young": young.seconds})
+    stage.keep("client", {"workloads": requested.workloads, "old": old.seconds, "young": young.seconds})
 
 
 if __name__ == "__main__":

@@ -38,19 +38,19 @@ def main() -> None:
     parser.add_argument("--clusters", type=int, default=50)
     parser.add_argument("--workloads", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=5)
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     with stage.template() as template, stage.copy_of(template):
-        for number in range(asked.clusters):
-            history(f"bench-{number}", asked.workloads)
+        for number in range(requested.clusters):
+            history(f"bench-{number}", requested.workloads)
         first = spent(0)
-        samples = [spent(minute) for minute in range(1, asked.repeats + 1)]
+        samples = [spent(minute) for minute in range(1, requested.repeats + 1)]
         found = Finding.objects.count()
     median = statistics.median(samples) * 60 / DETECT_SECONDS
     verdict = "ok" if median <= 60 * SHARE else "OVER"
-    print(f"{asked.clusters} clusters of {asked.workloads} workloads, {found} findings")
+    print(f"{requested.clusters} clusters of {requested.workloads} workloads, {found} findings")
     print(f"one check of all: {statistics.median(samples):.2f} s of processor time, the first {first:.2f} s")
     print(f"seconds a minute: {median:.3f} (limit {60 * SHARE:.2f}, {verdict})")
-    stage.keep("detectors", {"first": first, "samples": samples, "clusters": asked.clusters, "findings": found})
+    stage.keep("detectors", {"first": first, "samples": samples, "clusters": requested.clusters, "findings": found})
 
 
 def spent(minutes: int) -> float:

@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--projects", type=int, default=1000)
     parser.add_argument("--samples", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     samples: dict[str, list[float]] = {"ours": [], "kopf": []}
     with (
         stage.template() as template,
@@ -60,19 +60,19 @@ def main() -> None:
         plane() as server,
         tempfile.TemporaryDirectory(prefix="rung-bench-") as folder,
     ):
-        cluster = registered(server, asked.projects)
+        cluster = registered(server, requested.projects)
         file = as_file(wanted(cluster), Path(folder))
         check(reconcile(cluster), written=len(wanted(cluster)))
-        sides: dict[str, Side] = {"ours": lambda: ours(cluster), "kopf": lambda: kopf(asked.kopf, server, file)}
-        for number in range(asked.rounds):
+        sides: dict[str, Side] = {"ours": lambda: ours(cluster), "kopf": lambda: kopf(requested.kopf, server, file)}
+        for number in range(requested.rounds):
             for name in sides if number % 2 == 0 else reversed(sides):
-                with sides[name](), noise(server, cluster, asked.projects):
-                    samples[name] += measure(server, cluster, asked.samples // asked.rounds)
+                with sides[name](), noise(server, cluster, requested.projects):
+                    samples[name] += measure(server, cluster, requested.samples // requested.rounds)
     for name, found in samples.items():
         print(f"{name}: p50 {statistics.median(found) * 1e3:.0f} ms, p99 {stage.p99(found) * 1e3:.0f} ms")
     stage.ratio("p99, ours / Kopf", [stage.p99(samples["ours"])], [stage.p99(samples["kopf"])], 0.5)
     stage.ratio("p50, ours / Kopf", samples["ours"], samples["kopf"], 0.5)
-    stage.keep("drift", {"projects": asked.projects, "noise": NOISE, "seconds": samples})
+    stage.keep("drift", {"projects": requested.projects, "noise": NOISE, "seconds": samples})
 
 
 @contextmanager

@@ -63,12 +63,12 @@ def main() -> None:
     parser.add_argument("--projects", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", nargs="*", default=["render", "switch"])
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     found: dict[str, Any] = {}
-    if "render" in asked.only:
+    if "render" in requested.only:
         found["render"] = {name: rendering(flavour) for name, flavour in FLAVOURS.items()}
-    if "switch" in asked.only:
-        found |= {"projects": asked.projects, "switch": switching(asked.projects, asked.repeats)}
+    if "switch" in requested.only:
+        found |= {"projects": requested.projects, "switch": switching(requested.projects, requested.repeats)}
     stage.keep("flavours", found)
 
 

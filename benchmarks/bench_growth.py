@@ -76,10 +76,10 @@ class Stub(MemoryGateway):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=15)
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     with stage.template() as template:
         with stage.copy_of(template):
-            change, calls = one_change(asked.repeats)
+            change, calls = one_change(requested.repeats)
         with stage.copy_of(template):
             together = many_clusters()
         with stage.copy_of(template):

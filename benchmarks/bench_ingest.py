@@ -224,10 +224,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     tune_gc()  # as the observer's process does; the peer gains by it, too
-    asked = {"events": options.events, "peer_events": options.peer_events, "source": "stub"}
+    requested = {"events": options.events, "peer_events": options.peer_events, "source": "stub"}
     with lag() as idle:
         time.sleep(3)
-    found: dict[str, Any] = {**asked, "idle_lag": stage.p99(idle.late)}
+    found: dict[str, Any] = {**requested, "idle_lag": stage.p99(idle.late)}
     with stage.server() as folder, stage.stage(folder, "ingest"):
         for order in ("bursts", "stages"):
             print(f"-- {order}")

@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--flavour", default="kube")
     parser.add_argument("--pools", type=int, default=1)
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     samples: dict[str, list[float]] = {COLD: [], WARM: [], KUBECTL: []}
     with (
         stage.template() as template,
@@ -44,13 +44,13 @@ def main() -> None:
         plane() as theirs,
         tempfile.TemporaryDirectory(prefix="rung-bench-") as folder,
     ):
-        cluster = registered(server, asked.projects, flavour=asked.flavour, pools=asked.pools)
-        theirs.learn(asked.flavour)
+        cluster = registered(server, requested.projects, flavour=requested.flavour, pools=requested.pools)
+        theirs.learn(requested.flavour)
         manifests = wanted(cluster)
         file = as_file(manifests, Path(folder))
         check(reconcile(cluster), written=len(manifests))
         _apply(theirs, file)
-        for repeat in range(asked.repeats):
+        for repeat in range(requested.repeats):
             before = versions(cluster)
             for act in (ours, kubectl) if repeat % 2 == 0 else (kubectl, ours):
                 act(theirs, cluster, file, samples)
@@ -60,8 +60,8 @@ def main() -> None:
         print(f"{name:<40} {', '.join(f'{each:.3f}' for each in found)} s")
     stage.ratio(f"{COLD} / {KUBECTL}", samples[COLD], samples[KUBECTL], 1 / 40)
     stage.ratio(f"{WARM} / {KUBECTL}", samples[WARM], samples[KUBECTL], 1 / 200)
-    name = "resync" if asked.flavour == "kube" else f"resync-{asked.flavour}"
-    stage.keep(name, {"projects": asked.projects, "objects": len(manifests), "writes": 0, "seconds": samples})
+    name = "resync" if requested.flavour == "kube" else f"resync-{requested.flavour}"
+    stage.keep(name, {"projects": requested.projects, "objects": len(manifests), "writes": 0, "seconds": samples})
 
 
 def ours(_theirs: Plane, cluster: Cluster, _file: Path, samples: dict[str, list[float]]) -> None:

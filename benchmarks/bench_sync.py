@@ -80,23 +80,23 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(CONTENDERS), help="names of contenders")
     parser.add_argument("--flavour", default="kube")
     parser.add_argument("--pools", type=int, default=1)
-    asked = parser.parse_args()
-    samples: dict[str, list[float]] = {name: [] for name in asked.only}
+    requested = parser.parse_args()
+    samples: dict[str, list[float]] = {name: [] for name in requested.only}
     with stage.template() as template:
-        for repeat in range(asked.repeats):
+        for repeat in range(requested.repeats):
             names = list(samples)
             for name in names if repeat % 2 == 0 else reversed(names):
-                samples[name].append(sample(template, CONTENDERS[name], asked))
+                samples[name].append(sample(template, CONTENDERS[name], requested))
                 print(f"{name:<40} {samples[name][-1]:7.2f} s", flush=True)
     report(samples)
-    name = "sync" if asked.flavour == "kube" else f"sync-{asked.flavour}"
-    stage.keep(name, {"projects": asked.projects, "pools": asked.pools, "seconds": samples})
+    name = "sync" if requested.flavour == "kube" else f"sync-{requested.flavour}"
+    stage.keep(name, {"projects": requested.projects, "pools": requested.pools, "seconds": samples})
 
 
-def sample(template: Path, contender: Contender, asked: argparse.Namespace) -> float:
+def sample(template: Path, contender: Contender, requested: argparse.Namespace) -> float:
     """Seconds of one contender on a fresh API server and in a fresh database."""
     with plane() as server, stage.copy_of(template), tempfile.TemporaryDirectory(prefix="rung-bench-") as name:
-        cluster = registered(server, asked.projects, flavour=asked.flavour, pools=asked.pools)
+        cluster = registered(server, requested.projects, flavour=requested.flavour, pools=requested.pools)
         manifests = wanted(cluster)
         _files(manifests, Path(name))
         start = time.perf_counter()

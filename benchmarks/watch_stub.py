@@ -75,9 +75,9 @@ class Stub(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
-        asked = {key: values[0] for key, values in parse_qs(url.query).items()}
-        if asked.get("watch"):
-            self._watch(url.path, asked)
+        requested = {key: values[0] for key, values in parse_qs(url.query).items()}
+        if requested.get("watch"):
+            self._watch(url.path, requested)
         elif url.path == "/api/v1":
             names = [{"name": name} for name in ("pods", "nodes", "events")]
             self._answer({"kind": "APIResourceList", "resources": names})
@@ -101,14 +101,14 @@ class Stub(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _watch(self, path: str, asked: dict[str, str]) -> None:
+    def _watch(self, path: str, requested: dict[str, str]) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        until = time.monotonic() + float(asked.get("timeoutSeconds", 1))
+        until = time.monotonic() + float(requested.get("timeoutSeconds", 1))
         if path == PODS:
-            self._replay(int(asked.get("resourceVersion", FIRST)), until)
+            self._replay(int(requested.get("resourceVersion", FIRST)), until)
         time.sleep(max(0.0, min(until - time.monotonic(), 2.0)))
         self.wfile.write(b"0\r\n\r\n")
 

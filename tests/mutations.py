@@ -65,7 +65,7 @@ MUTATIONS: Final = (
     Mutation(
         "KAI: a queue reclaims up to its fair share only",
         f"{_KAI}reclaim.py",
-        "if not (use.allocated + asked).fits_in(fair):",
+        "if not (use.allocated + requested).fits_in(fair):",
         "if not use.allocated.fits_in(fair):",
         (f"{_KAI_TESTS}test_reclaim.py",),
     ),
@@ -107,8 +107,8 @@ MUTATIONS: Final = (
     Mutation(
         "Volcano: a queue reclaims up to and including its deserved quota",
         "scheduling/rules/volcano/order.py",
-        "used.gpu + asked.gpu <= deserved.gpu",
-        "used.gpu + asked.gpu < deserved.gpu",
+        "used.gpu + requested.gpu <= deserved.gpu",
+        "used.gpu + requested.gpu < deserved.gpu",
         ("tests/scheduling/rules/volcano/test_reclaim.py",),
     ),
     Mutation(

@@ -89,7 +89,7 @@ class Compute:
         shared = {"portion": self.gpu_portion is not None, "memory": bool(self.gpu_memory)}
         return _given(
             gpuDevicesRequest=self.gpus if self.gpus is not None or not any(shared.values()) else 1,
-            gpuRequestType=next((name for name, asked in shared.items() if asked), None),
+            gpuRequestType=next((name for name, requested in shared.items() if requested), None),
             gpuPortionRequest=self.gpu_portion,
             gpuMemoryRequest=self.gpu_memory,
             cpuCoreRequest=self.cpu,

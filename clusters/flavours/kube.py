@@ -202,10 +202,10 @@ class Kube:
         return warnings_for(value=value, preemptibility=preemptibility)
 
 
-def with_defaults(asked: Resources, *, containers: int) -> Resources:
+def with_defaults(requested: Resources, *, containers: int) -> Resources:
     """What a pod asks for once the namespace's LimitRange has filled in what none of its containers states."""
     default = Resources.of(cpu=DEFAULT_CPU, memory=DEFAULT_MEMORY) * max(containers, 1)
-    return Resources(asked.gpu, asked.cpu or default.cpu, asked.memory or default.memory)
+    return Resources(requested.gpu, requested.cpu or default.cpu, requested.memory or default.memory)
 
 
 def hard(amounts: Limit) -> dict[str, str]:

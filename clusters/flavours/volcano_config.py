@@ -37,8 +37,8 @@ Tier = Sequence[Mapping[str, Any]]
 def spared_from(tiers: Sequence[Tier]) -> Iterator[Cause]:
     """The actions that never take what cdp spares."""
     for action in VOTERS:
-        asked = list(_voters(tiers, action))
-        if asked and all(map(_has_the_last_word, asked)):
+        requested = list(_voters(tiers, action))
+        if requested and all(map(_has_the_last_word, requested)):
             yield action
 
 

@@ -140,26 +140,26 @@ def counted_requests(pod: Manifest) -> Resources:
     pod asks for as a whole replaces those; its runtime class adds its overhead.
     """
     spec = pod.get("spec") or {}
-    asked, peak, sidecars = sum((_asked(each) for each in spec.get("containers") or []), ZERO), ZERO, ZERO
+    requested, peak, sidecars = sum((_requested(each) for each in spec.get("containers") or []), ZERO), ZERO, ZERO
     for each in spec.get("initContainers") or []:
         if each.get("restartPolicy") == "Always":
-            sidecars += _asked(each)
+            sidecars += _requested(each)
         else:
-            peak = per_dimension(max, peak, sidecars + _asked(each))
-    asked = per_dimension(max, asked + sidecars, peak)
-    asked = _as_a_whole(asked, _sides(spec)) + _amounts(spec.get("overhead") or {})
-    return Resources(_gpus(pod, asked.gpu), asked.cpu, asked.memory)
+            peak = per_dimension(max, peak, sidecars + _requested(each))
+    requested = per_dimension(max, requested + sidecars, peak)
+    requested = _as_a_whole(requested, _sides(spec)) + _amounts(spec.get("overhead") or {})
+    return Resources(_gpus(pod, requested.gpu), requested.cpu, requested.memory)
 
 
-def _as_a_whole(asked: Resources, said: Mapping[str, Any]) -> Resources:
+def _as_a_whole(requested: Resources, said: Mapping[str, Any]) -> Resources:
     """Pod-level resources: for CPU and memory alone, each where it is said."""
     own = _amounts(said)
     return Resources(
-        asked.gpu, own.cpu if "cpu" in said else asked.cpu, own.memory if "memory" in said else asked.memory
+        requested.gpu, own.cpu if "cpu" in said else requested.cpu, own.memory if "memory" in said else requested.memory
     )
 
 
-def _asked(container: Mapping[str, Any]) -> Resources:
+def _requested(container: Mapping[str, Any]) -> Resources:
     return _amounts(_sides(container))
 
 
@@ -175,13 +175,13 @@ def _count(quantity: object) -> int:
     return scaled(str(quantity), 1000)
 
 
-def _gpus(pod: Manifest, asked: int) -> int:
+def _gpus(pod: Manifest, requested: int) -> int:
     """What KAI counts: parts of devices, not the pod that holds a device for those; a part by memory as all of it."""
     notes = annotations(pod)
     if GPU_FRACTION not in notes and GPU_MEMORY not in notes:
-        return 0 if GPU_GROUP in labels(pod) else asked
+        return 0 if GPU_GROUP in labels(pod) else requested
     devices = scaled(notes.get(GPU_DEVICES, "1"), 1) or 1
-    return asked + min(scaled(notes.get(GPU_FRACTION, "1"), 1000) * devices, MOST.gpu)
+    return requested + min(scaled(notes.get(GPU_FRACTION, "1"), 1000) * devices, MOST.gpu)
 
 
 def shared_device(pod: Manifest) -> str:

@@ -245,19 +245,19 @@ def _kai(
     needed, used, allowed, queue = pend.needed, pend.used, pend.allowed, pend.queue or ""
     name, unit, size = DIMENSIONS[_dimension(pend)]
     part = _dimension(pend)
-    asked, held = (decimal_text(getattr(each, part), size) for each in (needed, used))
+    requested, held = (decimal_text(getattr(each, part), size) for each in (needed, used))
     bound = decimal_text(getattr(allowed, part) or 0, size)
     match reason:
         case Reason.OVER_LIMIT:
             return (
                 f"OverLimit: {queue} quota has reached the allowable limit of {name}. Limit is {bound} {unit}, "
-                f"currently {held} {unit} allocated and workload requested {asked} {unit}."
+                f"currently {held} {unit} allocated and workload requested {requested} {unit}."
             )
         case Reason.NON_PREEMPTIBLE_OVER_QUOTA:
             return (
-                f"NonPreemptibleOverQuota: Non-preemptible workload is over quota. Workload requested {asked} {unit}, "
-                f"but {queue} quota is {bound} {unit}, while {held} {unit} are already allocated for non-preemptible "
-                "pods. Use a preemptible workload to go over quota."
+                "NonPreemptibleOverQuota: Non-preemptible workload is over quota. "
+                f"Workload requested {requested} {unit}, but {queue} quota is {bound} {unit}, while {held} {unit} are "
+                "already allocated for non-preemptible pods. Use a preemptible workload to go over quota."
             )
         case Reason.QUEUE_MISSING:
             return f"QueueDoesNotExist: queue {queue} does not exist or is not a leaf."
@@ -351,7 +351,7 @@ def waiting_in_kueue(pend: PendingReason, *, queue: str, flavor: str, topology: 
     part = _dimension(pend)
     resource = {"gpu": GPU_RESOURCE}.get(part, part)
     head, there = "couldn't assign flavors to pod set main: ", f"for {resource} in flavor {flavor}"
-    missing, asked, most = (_counted(part, each) for each in (pend.missing, pend.needed, pend.allowed))
+    missing, requested, most = (_counted(part, each) for each in (pend.missing, pend.needed, pend.allowed))
     none = f"doesn't allow to fit any of {pods} pod(s)"
     nowhere = (
         f'topology "{topology}" {f"allows to fit only {pend.fitting} out of {pods} pod(s)" if pend.fitting else none}'
@@ -367,7 +367,7 @@ def waiting_in_kueue(pend: PendingReason, *, queue: str, flavor: str, topology: 
         case Reason.EXCEEDS_MAX_QUOTA:
             return (
                 f"{head}insufficient quota {there}, previously considered podsets requests (0) + current podset "
-                f"request ({asked}) > maximum capacity ({most})"
+                f"request ({requested}) > maximum capacity ({most})"
             )
         case _:
             return f"{head}insufficient unused quota {there}, {missing} more needed"
@@ -379,7 +379,9 @@ def _counted(part: str, amounts: Resources | Limit) -> str:
     return str(amount) if part == "memory" else decimal_text(amount)
 
 
-def shortfalls(asked: Resources, free: Resources) -> list[str]:
+def shortfalls(requested: Resources, free: Resources) -> list[str]:
     """Which of a node's resources do not suffice."""
     names = {"cpu": "cpu", "memory": "memory", "gpu": GPU_RESOURCE}
-    return [f"Insufficient {name}" for part, name in names.items() if 0 < getattr(asked, part) > getattr(free, part)]
+    return [
+        f"Insufficient {name}" for part, name in names.items() if 0 < getattr(requested, part) > getattr(free, part)
+    ]

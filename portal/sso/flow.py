@@ -44,7 +44,7 @@ def begin_login(provider: Provider, *, redirect_uri: str) -> tuple[str, LoginAtt
     state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
     attempt = LoginAttempt(state, nonce, verifier, redirect_uri, started_at=time.time())
     digest = hashlib.sha256(attempt.verifier.encode()).digest()
-    asked = {
+    requested = {
         "response_type": "code",
         "response_mode": "query",
         "client_id": provider.client_id,
@@ -56,7 +56,7 @@ def begin_login(provider: Provider, *, redirect_uri: str) -> tuple[str, LoginAtt
         "code_challenge_method": "S256",
     }
     separator = "&" if urlsplit(endpoints.authorization).query else "?"
-    return f"{endpoints.authorization}{separator}{urlencode(asked)}", attempt
+    return f"{endpoints.authorization}{separator}{urlencode(requested)}", attempt
 
 
 def finish_login(provider: Provider, attempt: LoginAttempt, answer: Mapping[str, str]) -> Identity:

@@ -126,9 +126,9 @@ class Backlog:
         return self._free[node] + weaker >= gpu
 
     def _line(self, group: PodGroup) -> _Line:
-        asked = group.pods[0].requests
-        key = (selection(group), asked, len(group.pods), group.never_preempts)
-        shape = self._shapes.setdefault(key, _Shape(asked.gpu))
+        requested = group.pods[0].requests
+        key = (selection(group), requested, len(group.pods), group.never_preempts)
+        shape = self._shapes.setdefault(key, _Shape(requested.gpu))
         found = self._lines.get((shape, group.queue, group.preemptible))
         if found is None:
             found = self._lines[shape, group.queue, group.preemptible] = _Line(shape)

@@ -26,7 +26,7 @@ class UnplacedPods:
 
     pods: int
     of: int
-    asked: Resources
+    requested: Resources
     free: Resources
     short: Shortage
     later: bool = False

@@ -182,11 +182,11 @@ class SchedulingState:
 
     def _occupy(self, assignment: Assignment, capacity: NodeCapacity, sign: int) -> None:
         """Take (sign 1) or give back (-1) the capacity of a pod that is on a node."""
-        asked = assignment.pod.requests
-        taken = asked if sign < 0 else ZERO - asked
+        requested = assignment.pod.requests
+        taken = requested if sign < 0 else ZERO - requested
         stays = not (assignment.pod.terminating and self._counts_on_leaving)
         if assignment.device:
-            part = asked.gpu * sign
+            part = requested.gpu * sign
             self.capacities.share(capacity, assignment.device, now=part, later=part if stays else 0)
         self.capacities.change(capacity, idle=taken, future=taken if stays else ZERO, pods=-sign * stays)
         if assignment.group.placement is not None:
@@ -289,28 +289,28 @@ class SchedulingState:
 
     def place(self, group: PodGroup, pod: Pod, capacity: NodeCapacity, *, now: bool) -> None:
         """Assign a pod to a node: now, or once capacity is freed."""
-        asked, device = pod.requests, capacity.device_for(pod.requests.gpu, now=now)
+        requested, device = pod.requests, capacity.device_for(pod.requests.gpu, now=now)
         put_back, uses, active = self.capacities.undo_step(capacity), self.usage.undo_step((group.queue,)), self.active
 
         def undo() -> None:
             active[group.name] -= 1
             uses()
             put_back()
-            self._mark_placed(group, asked, capacity, device, now=now, sign=-1)
+            self._mark_placed(group, requested, capacity, device, now=now, sign=-1)
 
         self._journal.append(undo)
-        change = ZERO - asked
-        self._mark_placed(group, asked, capacity, device, now=now, sign=1)
+        change = ZERO - requested
+        self._mark_placed(group, requested, capacity, device, now=now, sign=1)
         self.capacities.change(capacity, idle=change if now else ZERO, future=change, pods=-1)
         active[group.name] += 1
         if not group.made:
-            self.usage.charge(group.queue, asked, preemptible=group.preemptible)
+            self.usage.charge(group.queue, requested, preemptible=group.preemptible)
 
     def _mark_placed(
-        self, group: PodGroup, asked: Resources, capacity: NodeCapacity, device: str, *, now: bool, sign: int
+        self, group: PodGroup, requested: Resources, capacity: NodeCapacity, device: str, *, now: bool, sign: int
     ) -> None:
         """Note a pod on a node (sign 1), or no longer (-1), except in the amounts of its node and queue."""
-        self.capacities.share(capacity, device, now=asked.gpu * sign * now, later=asked.gpu * sign)
+        self.capacities.share(capacity, device, now=requested.gpu * sign * now, later=requested.gpu * sign)
         self._count_kin(group, capacity, sign)
         self._count_in_domain(group, capacity, sign)
 
@@ -324,22 +324,22 @@ class SchedulingState:
         if group.topology is not None and capacity is not None:
             self._pods_by_domain[group.name][capacity.node.labels.get(self._domains.key(group), "")] += pods
 
-    def refusal(self, group: PodGroup, asked: Resources) -> PendingReason | None:
+    def refusal(self, group: PodGroup, requested: Resources) -> PendingReason | None:
         """Why limits or quotas of its queues refuse it; None if they allow it, or have counted its pods already."""
-        return None if group.made else self.usage.refusal(group.queue, asked, preemptible=group.preemptible)
+        return None if group.made else self.usage.refusal(group.queue, requested, preemptible=group.preemptible)
 
-    def find(self, group: PodGroup, asked: Resources, *, now: bool) -> NodeCapacity | None:
+    def find(self, group: PodGroup, requested: Resources, *, now: bool) -> NodeCapacity | None:
         """Return the best node for one pod: by its own placement (pack, spread) first, then by the pool's strategy."""
         check_time()
         strategy = self.strategy(group)
         if group.placement is None:
-            return self.capacities.find(asked, group, strategy, now=now)
+            return self.capacities.find(requested, group, strategy, now=now)
         own, sign = self._pods_of_kin[group.kin or group.name], -1 if group.placement is Strategy.BINPACK else 1
-        fitting = self.capacities.fitting(asked, group, strategy, now=now)
+        fitting = self.capacities.fitting(requested, group, strategy, now=now)
         return min(fitting, key=lambda capacity: sign * own[capacity.index], default=None)
 
     def domains(
-        self, group: PodGroup, asked: Resources = ZERO, *, among: Collection[str] | None = None
+        self, group: PodGroup, requested: Resources = ZERO, *, among: Collection[str] | None = None
     ) -> list[PodGroup]:
         """Return the group once per domain of its topology, the tightest first; without topology, the group itself.
 
@@ -348,7 +348,7 @@ class SchedulingState:
         if group.topology is None:
             return [group]
         homes, key = +self._pods_by_domain[group.name], self._domains.key(group)
-        found = self._domains.ordered(group, asked, self.capacities.matching(group), among)
+        found = self._domains.ordered(group, requested, self.capacities.matching(group), among)
         names = [name for name in found if not homes or name in homes]
         return [replace(group, node_selector={**group.node_selector, key: name}) for name in names]
 
@@ -381,12 +381,12 @@ class SchedulingState:
 
     def shortage(self, group: PodGroup, pods: tuple[Pod, ...], *, now: bool = True) -> Shortage:
         """Return what is short for these pods, now or once all terminating pods are gone."""
-        asked, age = tuple(pod.requests for pod in pods), self.capacities.age
-        key = (selection(group), group.topology and group.name, asked, now)
+        requested, age = tuple(pod.requests for pod in pods), self.capacities.age
+        key = (selection(group), group.topology and group.name, requested, now)
         known = self._shortages.get(key)
         if known is None or known[0] != age:
             domains = [self.spaces(each, now=now) for each in self.domains(group)]
-            known = self._shortages[key] = (age, shortage(domains, asked))
+            known = self._shortages[key] = (age, shortage(domains, requested))
         return known[1]
 
     def spaces(self, group: PodGroup, *, now: bool = True) -> list[Space]:

@@ -77,11 +77,11 @@ def fair_shares(
 
 def divide(total: Resources, queues: Sequence[Queue], requested: Mapping[str, Resources]) -> dict[str, Resources]:
     """Divide `total` among queues of one level."""
-    asked = {queue.name: requested.get(queue.name, ZERO) for queue in queues}
-    gpu = [_claim(q, None, asked[q.name].gpu, q.deserved.gpu, q.limit.gpu, total.gpu) for q in queues]
-    cpu = [_claim(q, q.cpu_weight, asked[q.name].cpu, q.deserved.cpu, q.limit.cpu, total.cpu) for q in queues]
+    requests = {queue.name: requested.get(queue.name, ZERO) for queue in queues}
+    gpu = [_claim(q, None, requests[q.name].gpu, q.deserved.gpu, q.limit.gpu, total.gpu) for q in queues]
+    cpu = [_claim(q, q.cpu_weight, requests[q.name].cpu, q.deserved.cpu, q.limit.cpu, total.cpu) for q in queues]
     memory = [
-        _claim(q, q.memory_weight, asked[q.name].memory, q.deserved.memory, q.limit.memory, total.memory)
+        _claim(q, q.memory_weight, requests[q.name].memory, q.deserved.memory, q.limit.memory, total.memory)
         for q in queues
     ]
     _divide(total.gpu, gpu, GPU_UNIT)

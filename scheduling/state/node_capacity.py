@@ -44,15 +44,15 @@ class NodeCapacity:
             return one
         return Resources(min(one.gpu, other.gpu), min(one.cpu, other.cpu), min(one.memory, other.memory))
 
-    def fits(self, asked: Resources, *, now: bool) -> bool:
-        if not (self.pods_left > 0 and asked.served_by(self.future) and (not now or asked.served_by(self.idle))):
+    def fits(self, needed: Resources, *, now: bool) -> bool:
+        if not (self.pods_left > 0 and needed.served_by(self.future)) or (now and not needed.served_by(self.idle)):
             return False
-        part = is_gpu_fraction(asked.gpu)
+        part = is_gpu_fraction(needed.gpu)
         if not part and not self.shared:
             return True
-        if part and self.shared.device_for(asked.gpu, now=now) is not None:
+        if part and self.shared.device_for(needed.gpu, now=now) is not None:
             return True
-        entire = ENTIRE if part else asked.gpu
+        entire = ENTIRE if part else needed.gpu
         return entire <= self.entire(now=False) and (not now or entire <= self.entire(now=True))
 
     def entire(self, *, now: bool) -> int:
@@ -270,24 +270,24 @@ class NodeCapacities:
             self._matching[key] = (found, frozenset(capacity.index for capacity in found))
         return self._matching[key]
 
-    def find(self, asked: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> NodeCapacity | None:
+    def find(self, needed: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> NodeCapacity | None:
         """The best node that fits. Bin-pack: the fullest; spread: the emptiest; ties by node order."""
-        if strategy is Strategy.SPREAD or asked.gpu < ENTIRE:
-            return next(self.fitting(asked, group, strategy, now=now), None)
+        if strategy is Strategy.SPREAD or needed.gpu < ENTIRE:
+            return next(self.fitting(needed, group, strategy, now=now), None)
         allowed, capacities = self._match(group)[1], self._capacities
-        for index in self.by_gpus.having(asked.gpu):  # mostly the first ones fit
-            if index in allowed and capacities[index].fits(asked, now=now):
+        for index in self.by_gpus.having(needed.gpu):  # mostly the first ones fit
+            if index in allowed and capacities[index].fits(needed, now=now):
                 return capacities[index]
         return None
 
-    def fitting(self, asked: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> Iterator[NodeCapacity]:
+    def fitting(self, needed: Resources, group: PodGroup, strategy: Strategy, *, now: bool) -> Iterator[NodeCapacity]:
         """Nodes that fit, the best first."""
         spread = strategy is Strategy.SPREAD
-        capacities = self.with_gpus(group, asked.gpu, spread=spread) if asked.gpu else self.matching(group)
-        found = (capacity for capacity in capacities if capacity.fits(asked, now=now))
-        if is_gpu_fraction(asked.gpu):
-            return iter(sorted(found, key=lambda capacity: capacity.shared.device_for(asked.gpu, now=now) is None))
-        if asked.gpu:
+        capacities = self.with_gpus(group, needed.gpu, spread=spread) if needed.gpu else self.matching(group)
+        found = (capacity for capacity in capacities if capacity.fits(needed, now=now))
+        if is_gpu_fraction(needed.gpu):
+            return iter(sorted(found, key=lambda capacity: capacity.shared.device_for(needed.gpu, now=now) is None))
+        if needed.gpu:
             return found
         sign = -1 if spread else 1
         return iter(sorted(found, key=lambda capacity: (sign * capacity.future.cpu, capacity.index)))
@@ -378,14 +378,14 @@ def empty(node: SnapshotNode) -> tuple[Resources, int]:
     return node.capacity, NO_LIMIT if node.max_pods is None else node.max_pods
 
 
-def slots(free: Resources, asked: Resources) -> int:
-    """How many times `asked` fits; an empty request fits once."""
-    found = free.gpu // asked.gpu if asked.gpu else NO_LIMIT
-    if asked.cpu:
-        found = min(found, free.cpu // asked.cpu)
-    if asked.memory:
-        found = min(found, free.memory // asked.memory)
-    return max(found, 0) if asked else 1
+def slots(free: Resources, requested: Resources) -> int:
+    """How many times `requested` fits; an empty request fits once."""
+    found = free.gpu // requested.gpu if requested.gpu else NO_LIMIT
+    if requested.cpu:
+        found = min(found, free.cpu // requested.cpu)
+    if requested.memory:
+        found = min(found, free.memory // requested.memory)
+    return max(found, 0) if requested else 1
 
 
 def by_size(amount: Resources) -> tuple[int, int, int]:

@@ -290,10 +290,10 @@ class QueueOrder:
         mine, other = self.deserved_use(above).part, self.deserved_use(beside).part
         return _sign(self._age[left], self._age[right]) if mine == other else _sign(mine, other)
 
-    def holds(self, name: str, asked: Resources) -> bool:
+    def holds(self, name: str, requested: Resources) -> bool:
         """Whether that much fits under the limits of the queue and its parents."""
         use = QueueUsage(self._usage.uses[name].allocated)
-        return not any(over_limit(queue, use, asked) for queue in self._usage.path(name))
+        return not any(over_limit(queue, use, requested) for queue in self._usage.path(name))
 
     def is_beyond(self, name: str) -> bool:
         """Whether the queue or a parent uses more than its limit."""

@@ -134,6 +134,6 @@ def pods_without_node(state: SchedulingState, group: PodGroup, *, now: bool = Fa
         else:
             taken.append((capacity, pod.requests))
             state.capacities.change(capacity, idle=ZERO - pod.requests, future=ZERO - pod.requests, pods=-1)
-    for capacity, asked in taken:
-        state.capacities.change(capacity, idle=asked, future=asked, pods=1)
+    for capacity, requested in taken:
+        state.capacities.change(capacity, idle=requested, future=requested, pods=1)
     return without

@@ -39,11 +39,11 @@ def shortage(domains: Sequence[Sequence[Space]], pods: Sequence[Resources]) -> S
 
 def measured(spaces: Sequence[Space], pods: Sequence[Resources], names: tuple[str, ...]) -> Shortage:
     """How much of these resources one node has for the largest pod."""
-    asked = max(pods, key=by_size)
-    rest, counted = asked.without(names), [name for name in DIMENSIONS if name in names]
+    requested = max(pods, key=by_size)
+    rest, counted = requested.without(names), [name for name in DIMENSIONS if name in names]
     most = [free for free, left in spaces if left > 0 and rest.served_by(free)]
     largest = max(most, key=lambda free: [getattr(free, name) for name in counted], default=ZERO)
-    lacking = asked.only(names)
+    lacking = requested.only(names)
     beside = not lacking.served_by(largest) and any(lacking.served_by(free) for free, _left in spaces)
     return Shortage(names, largest, beside)
 
@@ -62,18 +62,18 @@ def _scarce(name: str, spaces: Sequence[Space], pods: Sequence[Resources]) -> bo
     if name == PODS:
         return sum(max(left, 0) for _free, left in spaces) < len(pods)
     free: list[int] = [max(getattr(amount, name), 0) for amount, _left in spaces]
-    asked: list[int] = [getattr(amount, name) for amount in pods]
-    return sum(free) < sum(asked) or max(free, default=0) < max(asked)
+    requested: list[int] = [getattr(amount, name) for amount in pods]
+    return sum(free) < sum(requested) or max(free, default=0) < max(requested)
 
 
 def _fit(spaces: Sequence[Space], pods: Sequence[Resources], without: tuple[str, ...]) -> bool:
     """Whether the pods would fit without these requests: largest first, each on the first node that takes it."""
-    asked = [pod.without(without) for pod in pods]
+    requested = [pod.without(without) for pod in pods]
     left = [(free, len(pods)) for free, _more in spaces] if PODS in without else list(spaces)
-    if len(set(asked)) == 1:
-        fitting = accumulate(_slots(free, more, asked[0]) for free, more in left)
+    if len(set(requested)) == 1:
+        fitting = accumulate(_slots(free, more, requested[0]) for free, more in left)
         return any(count >= len(pods) for count in fitting)  # mostly the first nodes are enough
-    for each in sorted(asked, key=by_size, reverse=True):
+    for each in sorted(requested, key=by_size, reverse=True):
         found = next((index for index, (free, more) in enumerate(left) if more > 0 and each.served_by(free)), None)
         if found is None:
             return False
@@ -82,8 +82,8 @@ def _fit(spaces: Sequence[Space], pods: Sequence[Resources], without: tuple[str,
     return True
 
 
-def _slots(free: Resources, more: int, asked: Resources) -> int:
-    return max(min(slots(free, asked), more) if asked else more, 0)
+def _slots(free: Resources, more: int, requested: Resources) -> int:
+    return max(min(slots(free, requested), more) if requested else more, 0)
 
 
 @dataclass(frozen=True, slots=True)

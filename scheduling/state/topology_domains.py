@@ -46,7 +46,7 @@ class TopologyDomains(ABC):
 
     @abstractmethod
     def ordered(
-        self, group: PodGroup, asked: Resources, capacities: Iterable[NodeCapacity], among: Collection[str] | None
+        self, group: PodGroup, requested: Resources, capacities: Iterable[NodeCapacity], among: Collection[str] | None
     ) -> list[str]:
         """Names of the domains, as the key's values, in the order in which they are tried. among: names of nodes."""
 
@@ -63,7 +63,7 @@ class KaiDomains(TopologyDomains):
         self._pool = {node.name: node.pool for node in snapshot.nodes}
 
     def ordered(
-        self, group: PodGroup, asked: Resources, capacities: Iterable[NodeCapacity], among: Collection[str] | None
+        self, group: PodGroup, requested: Resources, capacities: Iterable[NodeCapacity], among: Collection[str] | None
     ) -> list[str]:
         key, levels = self.key(group), self._levels.get(group.pool, ())
         free: dict[str, Resources] = {}
@@ -75,7 +75,7 @@ class KaiDomains(TopologyDomains):
         depth = levels.index(str(group.topology)) + 1
         if self._common(group.pool, among) > depth:
             return []
-        return self._by_level(free, asked, depth)
+        return self._by_level(free, requested, depth)
 
     def _common(self, pool: str, among: Collection[str] | None) -> int:
         """Number of levels at which all these nodes share a domain."""
@@ -89,14 +89,14 @@ class KaiDomains(TopologyDomains):
         return depth
 
     @staticmethod
-    def _by_level(free: Mapping[str, Resources], asked: Resources, depth: int) -> list[str]:
+    def _by_level(free: Mapping[str, Resources], requested: Resources, depth: int) -> list[str]:
         """The fullest first on each level, from the widest."""
         paths = {name: tuple(name.split(SEPARATOR)) for name in free}
         sums: dict[Path, Resources] = {}
         for name, path in paths.items():
             for end in range(1, depth + 1):
                 sums[path[:end]] = sums.get(path[:end], ZERO) + free[name]
-        keys = {path: (-_part(asked, amount), ".".join(path)) for path, amount in sums.items()}
+        keys = {path: (-_part(requested, amount), ".".join(path)) for path, amount in sums.items()}
         return sorted(free, key=lambda name: [keys[paths[name][:end]] for end in range(1, depth + 1)])
 
 
@@ -104,10 +104,10 @@ class KueueDomains(TopologyDomains):
     """First the domain that fits fewest of the pods, so that the first sufficient one is the tightest; then by name."""
 
     def ordered(
-        self, group: PodGroup, asked: Resources, capacities: Iterable[NodeCapacity], among: Collection[str] | None
+        self, group: PodGroup, requested: Resources, capacities: Iterable[NodeCapacity], among: Collection[str] | None
     ) -> list[str]:
         key, fitting = self.key(group), Counter[str]()
-        largest = max((pod.requests for pod in group.waiting), key=by_size, default=asked)
+        largest = max((pod.requests for pod in group.waiting), key=by_size, default=requested)
         named = [(each.node.labels[key], each) for each in capacities if key in each.node.labels]
         for name, capacity in named:
             fitting[name] += min(slots(capacity.future, largest), max(capacity.pods_left, 0))
@@ -126,7 +126,7 @@ def _name(path: Path) -> str:
     return SEPARATOR.join(path)
 
 
-def _part(asked: Resources, free: Resources) -> float:
+def _part(requested: Resources, free: Resources) -> float:
     """Largest requested part of the free amounts, over all resources."""
-    pairs = ((asked.gpu, free.gpu), (asked.cpu, free.cpu), (asked.memory, free.memory))
+    pairs = ((requested.gpu, free.gpu), (requested.cpu, free.cpu), (requested.memory, free.memory))
     return max((part / left if left > 0 else NO_ROOM for part, left in pairs if part), default=0.0)

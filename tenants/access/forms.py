@@ -50,7 +50,7 @@ class AccessKeyForm(PageForm):
         return cast("SearchField", self.fields["reach"])
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def requested(self) -> dict[str, Any]:
         given = self.cleaned_data
         named = {"name": given["name"], "read_only": given["read_only"], "expires_at": self.expires_at}
         return {**named, "project": self.project, "department": self.department}

@@ -61,8 +61,8 @@ def _needing(
     update: Permissions | None = None,
     delete: Permissions | None = None,
 ) -> Mapping[str, Permissions]:
-    asked = {"create": create, "read": read, "update": update, "delete": delete}
-    return {action: permissions for action, permissions in asked.items() if permissions is not None}
+    requested = {"create": create, "read": read, "update": update, "delete": delete}
+    return {action: permissions for action, permissions in requested.items() if permissions is not None}
 
 
 def _written_with(permission: Permission, *, read: Permissions) -> Mapping[str, Permissions]:

@@ -136,7 +136,7 @@ def _samples(query: Mapping[str, str]) -> int:
 
 def _kind(query: Mapping[str, str]) -> str:
     """Their client says `fileType`, their documents `file_type`."""
-    asked = (query.get("fileType") or query.get("file_type") or KINDS[0]).rpartition(".")[2].upper()
-    if asked not in KINDS:
+    requested = (query.get("fileType") or query.get("file_type") or KINDS[0]).rpartition(".")[2].upper()
+    if requested not in KINDS:
         raise BadRequest.at("/fileType", "out_of_range", "fileType is CSV or JSON.", allowed=KINDS)
-    return asked
+    return requested

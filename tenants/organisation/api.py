@@ -71,8 +71,8 @@ COMPUTED_PATHS: Final = frozenset(column.path for column in (*FIGURES.values(), 
 
 def with_figures(rows: QuerySet[OrgUnitRow], query: Mapping[str, str]) -> QuerySet[OrgUnitRow]:
     """The rows with those figures that the filter or the order names."""
-    asked = f"{query.get('filterBy', '')} {query.get('sortBy', '')}".lower().replace("_", "")
-    named = {column.path for name, column in (*FIGURES.items(), ("phase", PHASE)) if name.lower() in asked}
+    requested = f"{query.get('filterBy', '')} {query.get('sortBy', '')}".lower().replace("_", "")
+    named = {column.path for name, column in (*FIGURES.items(), ("phase", PHASE)) if name.lower() in requested}
     return annotate_figures(rows, named)
 
 

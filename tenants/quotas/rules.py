@@ -127,7 +127,7 @@ def below_non_preemptible_use(values: QuotaValues, held: Resources) -> Iterator[
                     "below_non_preemptible_use",
                     _("Non-preemptible workloads use %(held)s, more than %(asked)s. Stop some of them first."),
                     dimension,
-                    asked=bound,
+                    requested=bound,
                     held=now,
                 )
                 break

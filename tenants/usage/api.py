@@ -79,9 +79,9 @@ def node_pool_in(request: Request, cluster: Cluster) -> NodePool | None:
 
 
 def _unit_metrics(request: Request, owner: SampleOwner, cluster: Cluster) -> Response:
-    asked, pool = parse_metrics_query(request.query_params, ORGANISATION), node_pool_in(request, cluster)
-    points = series_of([owner], asked.window, pool=pool.name if pool else ALL)
-    return metrics(asked, ORGANISATION, [(NOT_GROUPED, points.get(owner, []))])
+    requested, pool = parse_metrics_query(request.query_params, ORGANISATION), node_pool_in(request, cluster)
+    points = series_of([owner], requested.window, pool=pool.name if pool else ALL)
+    return metrics(requested, ORGANISATION, [(NOT_GROUPED, points.get(owner, []))])
 
 
 class DepartmentMetrics(Route):

@@ -109,13 +109,13 @@ def parse_key(query: Mapping[str, str], name: str) -> int | None:
 
 
 def metrics(
-    asked: MetricsQuery, types: Types, parts: Iterable[tuple[Sequence[Group], Sequence[SeriesPoint]]]
+    requested: MetricsQuery, types: Types, parts: Iterable[tuple[Sequence[Group], Sequence[SeriesPoint]]]
 ) -> Response:
     """One measurement per type and part. A part that says nothing of any type is left out where there are several."""
-    rows = [_measurement(name, types[name], groups, points) for groups, points in parts for name in asked.types]
+    rows = [_measurement(name, types[name], groups, points) for groups, points in parts for name in requested.types]
     told = [row for row in rows if row["values"] or not row.get("groups")]
-    told += [_measurement(name, None, (), ()) for name in asked.types if name not in {row["type"] for row in told}]
-    whole = all(types[name] is not None for name in asked.types)
+    told += [_measurement(name, None, (), ()) for name in requested.types if name not in {row["type"] for row in told}]
+    whole = all(types[name] is not None for name in requested.types)
     return Response({"measurements": told}, status=200 if whole else 207)
 
 

@@ -79,7 +79,7 @@ def test_a_key_ends_only_after_a_second_thought(window: Visit) -> None:
     make(page)
     window.open(URL)
     answers = iter(["dismiss", "accept"])
-    page.on("dialog", lambda asked: _answer(asked, next(answers)))
+    page.on("dialog", lambda requested: _answer(requested, next(answers)))
     revoke = page.get_by_role("button", name="Revoke nightly-training", exact=True)
     revoke.click()
     expect(revoke).to_be_visible()
@@ -89,9 +89,9 @@ def test_a_key_ends_only_after_a_second_thought(window: Visit) -> None:
     assert not AccessKey.objects.exists()
 
 
-def _answer(asked: Dialog, what: str) -> None:
-    assert "This cannot be undone" in asked.message
+def _answer(requested: Dialog, what: str) -> None:
+    assert "This cannot be undone" in requested.message
     if what == "accept":
-        asked.accept()
+        requested.accept()
     else:
-        asked.dismiss()
+        requested.dismiss()

@@ -108,16 +108,16 @@ def test_from_an_example_to_its_page(visit: Visitor, organisation: Addresses, ad
 @pytest.mark.parametrize("answer", ["dismiss", "accept"])
 def test_deleting_asks_first(visit: Visitor, organisation: Addresses, alice: User, answer: str) -> None:
     page = visit(alice).open(organisation["pods"])
-    asked: list[str] = []
+    requested: list[str] = []
 
     def reply(dialog: Dialog) -> None:
-        asked.append(dialog.message)
+        requested.append(dialog.message)
         getattr(dialog, answer)()
 
     page.on("dialog", reply)
     page.get_by_role("button", name="Delete", exact=True).click()
     page.wait_for_load_state("networkidle")
-    assert asked[0].startswith("Delete “llm-finetune”? It has run on 2 GPUs for 40 min")
+    assert requested[0].startswith("Delete “llm-finetune”? It has run on 2 GPUs for 40 min")
     phase = Workload.objects.get(name="llm-finetune").phase
     assert phase == (Phase.DELETING if answer == "accept" else Phase.RUNNING)
 

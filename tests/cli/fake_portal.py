@@ -44,7 +44,7 @@ class Portal:
     def __init__(self, answers: Sequence[Answer], streams: Sequence[Answer] = ()) -> None:
         self.answers, self.streams = list(answers), list(streams)
         self.over = threading.Event()
-        self.asked: list[Asked] = []
+        self.requested: list[Asked] = []
         self.tokens = 0
 
     @property
@@ -54,18 +54,18 @@ class Portal:
 
     port = 0
 
-    def answer(self, asked: Asked) -> Answer:
+    def answer(self, requested: Asked) -> Answer:
         """The next one."""
-        if asked.path == "/api/v1/token":
+        if requested.path == "/api/v1/token":
             self.tokens += 1
             return Answer(body={"accessToken": TOKEN, "expiresIn": 3600})
-        self.asked.append(asked)
-        answers = self.streams if asked.path.partition("?")[0].endswith("/stream") else self.answers
+        self.requested.append(requested)
+        answers = self.streams if requested.path.partition("?")[0].endswith("/stream") else self.answers
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
     def asked_for(self, end: str) -> list[Asked]:
         """The requests whose path ends so."""
-        return [each for each in self.asked if each.path.endswith(end)]
+        return [each for each in self.requested if each.path.endswith(end)]
 
 
 def serve(handler: BaseHTTPRequestHandler, portal: Portal) -> None:

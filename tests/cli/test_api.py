@@ -28,7 +28,7 @@ def test_a_write_takes_its_body_from_yaml_or_json_and_prints_the_answer(
 
 
 @pytest.mark.parametrize(
-    ("asked", "text", "said"),
+    ("requested", "text", "said"),
     [
         (("GET", "v1/clusters", "-f", "-"), "a: 1", "GET takes no body"),
         (("POST", "v1/org-unit/reports", "-f", "-"), "a: [", "not valid YAML"),
@@ -39,9 +39,9 @@ def test_a_write_takes_its_body_from_yaml_or_json_and_prints_the_answer(
     ],
 )
 def test_t70_what_cannot_be_asked_is_said_before_anything_is_sent(
-    signed_in: Rung, asked: tuple[str, ...], text: str, said: str
+    signed_in: Rung, requested: tuple[str, ...], text: str, said: str
 ) -> None:
-    ended = signed_in("api", *asked, stdin=text)
+    ended = signed_in("api", *requested, stdin=text)
     assert (ended.code, said in ended.err) == (64, True), ended.err
 
 
@@ -55,12 +55,12 @@ def test_what_belongs_into_no_file_comes_from_the_environment(
 ) -> None:
     monkeypatch.setenv("REPORT_NAME", "weekly")
     dated = "start: 2026-01-05T00:00:00Z\nend: 2026-01-12T00:00:00Z\n"
-    asked = ("api", "POST", "v1/org-unit/reports", "-f", "-", "--from-env", "/name=REPORT_NAME")
-    assert signed_in(*asked, stdin=dated).data["name"] == "weekly"
+    requested = ("api", "POST", "v1/org-unit/reports", "-f", "-", "--from-env", "/name=REPORT_NAME")
+    assert signed_in(*requested, stdin=dated).data["name"] == "weekly"
 
 
 @pytest.mark.parametrize("given", ["name=PATH", "/name", "/=PATH", "/a/b=PATH", "/start/day=PATH", "/name=RUNG_NONE"])
 def test_a_member_that_has_no_place_or_no_variable_is_said_before_anything_is_sent(signed_in: Rung, given: str) -> None:
-    asked = ("api", "POST", "v1/org-unit/reports", "-f", "-", "--from-env", given)
-    ended = signed_in(*asked, stdin="start: monday")
+    requested = ("api", "POST", "v1/org-unit/reports", "-f", "-", "--from-env", given)
+    ended = signed_in(*requested, stdin="start: monday")
     assert (ended.code, "--from-env" in ended.err) == (64, True), ended.err

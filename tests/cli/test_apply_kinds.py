@@ -328,7 +328,7 @@ def test_a_clusters_credential_comes_from_the_environment_and_is_not_told(
         ended = rung("apply", "-f", "-", "--yes", stdin=yaml.safe_dump(document))
     assert (ended.code, ended.out) == (0, "Cluster blue: created\n1 created.\n")
     server, token = "https://blue.example.org", "canary-token"
-    assert portal.asked[-1].body == {"name": "blue", "flavour": "kai", "server": server, "token": token}
+    assert portal.requested[-1].body == {"name": "blue", "flavour": "kai", "server": server, "token": token}
     assert "canary-token" not in ended.out + ended.err
 
 

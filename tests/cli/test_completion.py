@@ -77,8 +77,8 @@ def test_tab_completes_commands_flags_and_names(
 def test_fish_completes_commands_flags_and_names(rung: Rung, ran: Path, tmp_path: Path) -> None:
     script = tmp_path / "rung.fish"
     script.write_text(rung("completion", "fish").out)
-    asked = "; ".join(f"complete --do-complete '{line}'" for line in LINES)
-    argv = [needed("fish"), "--no-config", "--command", f"source {script}; {asked}"]
+    requested = "; ".join(f"complete --do-complete '{line}'" for line in LINES)
+    argv = [needed("fish"), "--no-config", "--command", f"source {script}; {requested}"]
     ended = subprocess.run(argv, capture_output=True, text=True, check=True)
     offered = [line.split("\t")[0] for line in ended.stdout.splitlines()]
     assert offered == [line.rpartition(" ")[2] for line in LINES.values()]

@@ -209,8 +209,8 @@ def test_what_is_new_in_a_log_is_found_also_when_its_begin_is_lost() -> None:
 
 
 def test_semi_preemptible_is_named_with_what_the_scheduler_makes_of_it(signed_in: Rung) -> None:
-    asked = ("submit", "semi", "-i", "docker.io/a/b:1", "--preemptibility", "semi-preemptible")
-    assert "Preemptibility  semi-preemptible  (chosen)" in signed_in(*asked).out
+    requested = ("submit", "semi", "-i", "docker.io/a/b:1", "--preemptibility", "semi-preemptible")
+    assert "Preemptibility  semi-preemptible  (chosen)" in signed_in(*requested).out
     shown = signed_in("describe", "semi").out
     assert "Preemptibility  semi-preemptible (chosen)" in shown
     assert "Warning: KAI 0.17 does not support semi-preemptible." in shown

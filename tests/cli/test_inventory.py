@@ -84,7 +84,7 @@ def test_a_list_that_does_not_tell_of_further_pages_is_read_to_its_end(
             monkeypatch.setenv(f"RUNG_{name}", value)
         names = rung("pools", "-o", "name").out.split()
     assert (len(names), names[-1]) == (501, "last")
-    assert [each.path for each in portal.asked] == [
+    assert [each.path for each in portal.requested] == [
         "/api/v1/node-pools?limit=500",
         "/api/v1/node-pools?offset=500&limit=500",
     ]
@@ -121,9 +121,9 @@ def test_profiles_are_listed_and_another_becomes_the_default(
     rung: Rung, live_server: Any, member: Account, home: Path
 ) -> None:
     assert rung("profiles").out == "No profiles. Make one with: rung login\n"
-    asked = ("login", live_server.url, "--client-id", member.client_id, "--secret-stdin")
-    rung("--profile", "first", *asked, "--project", "llm-team", stdin=member.secret)
-    rung("--profile", "second", *asked, stdin=member.secret)
+    requested = ("login", live_server.url, "--client-id", member.client_id, "--secret-stdin")
+    rung("--profile", "first", *requested, "--project", "llm-team", stdin=member.secret)
+    rung("--profile", "second", *requested, stdin=member.secret)
     assert rung("profiles", "list", "-o", "name").out.split() == ["first", "second"]
     assert [each["default"] for each in rung("profiles", "list", "-o", "json").data] == [True, False]
     assert rung("profiles", "use", "second").code == 0

@@ -10,10 +10,10 @@ from tests.cli.conftest import Account, Rung
 def test_from_signing_in_to_signing_out(
     rung: Rung, live_server: Any, member: Account, llm_team: Project, home: Path
 ) -> None:
-    asked = ("login", live_server.url, "--client-id", member.client_id, "--secret-stdin", "--project", "llm-team")
-    assert rung(*asked, stdin="wrong").code == 3
+    requested = ("login", live_server.url, "--client-id", member.client_id, "--secret-stdin", "--project", "llm-team")
+    assert rung(*requested, stdin="wrong").code == 3
     assert not home.exists()
-    assert rung(*asked, stdin=f"{member.secret}\n").code == 0
+    assert rung(*requested, stdin=f"{member.secret}\n").code == 0
     assert member.secret not in (home / "config.yaml").read_text()
 
     me = rung("whoami", "-o", "json").data
@@ -27,9 +27,9 @@ def test_from_signing_in_to_signing_out(
 
 
 def test_two_profiles_are_two_portals(rung: Rung, live_server: Any, member: Account) -> None:
-    asked = ("login", live_server.url, "--client-id", member.client_id, "--secret-stdin")
-    rung("--profile", "first", *asked, "--project", "llm-team", stdin=member.secret)
-    rung(*asked, "--profile", "second", "--token-only", stdin=member.secret)
+    requested = ("login", live_server.url, "--client-id", member.client_id, "--secret-stdin")
+    rung("--profile", "first", *requested, "--project", "llm-team", stdin=member.secret)
+    rung(*requested, "--profile", "second", "--token-only", stdin=member.secret)
     assert rung("whoami").code == 0  # the first one is the default
     assert rung("whoami", "--profile", "second").code == 0
     ended = rung("whoami", "--profile", "third")

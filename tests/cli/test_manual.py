@@ -62,6 +62,6 @@ def test_its_distribution_needs_what_it_imports_and_nothing_of_the_server() -> N
 
 
 def test_it_runs_as_a_program_of_its_own() -> None:
-    asked = [sys.executable, "-m", "rung_cli", "--version"]
-    ended = subprocess.run(asked, cwd=ROOT / "cli", capture_output=True, text=True, check=False)
+    requested = [sys.executable, "-m", "rung_cli", "--version"]
+    ended = subprocess.run(requested, cwd=ROOT / "cli", capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (0, f"rung {rung_cli.__version__}\n")

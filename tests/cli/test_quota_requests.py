@@ -19,7 +19,7 @@ ASK = ("quota", "request", "2", "-p", "llm-team", "--pool", "h100", "--reason", 
 
 
 @pytest.fixture
-def asked(admin: Rung, llm_team: Project) -> str:
+def requested(admin: Rung, llm_team: Project) -> str:
     """Id of a request."""
     made = admin(*ASK, "-o", "json")
     assert made.code == 0, made.err
@@ -61,14 +61,14 @@ def test_an_absurd_size_is_answered_with_the_largest(signed_in: Rung, llm_team: 
     assert "h100 has 16 GPUs in total." in ended.err
 
 
-def test_it_is_listed_reviewed_and_approved_in_part(admin: Rung, asked: str, llm_team: Project) -> None:
+def test_it_is_listed_reviewed_and_approved_in_part(admin: Rung, requested: str, llm_team: Project) -> None:
     header, row = admin("quota", "list", "--to-decide").out.splitlines()
     assert header.split()[:4] == ["ID", "PROJECT", "POOL", "GPUS"]
-    assert row.split()[:4] == [asked, "llm-team", "h100", "2"]
-    assert admin("quota", "approve", asked).code == 64
-    kept = admin("quota", "approve", asked, "--gpus", "1", stdin="n\n", terminal=True)
+    assert row.split()[:4] == [requested, "llm-team", "h100", "2"]
+    assert admin("quota", "approve", requested).code == 64
+    kept = admin("quota", "approve", requested, "--gpus", "1", stdin="n\n", terminal=True)
     assert (kept.code, "Deserved: 4 → 5 GPUs" in kept.err) == (1, True)
-    done = admin("quota", "approve", asked, "--gpus", "1", "--reason", "For now", "--yes")
+    done = admin("quota", "approve", requested, "--gpus", "1", "--reason", "For now", "--yes")
     assert done.code == 0, done.err
     assert "granted 1 of 2 GPUs. For now" in done.out
     header, row = admin("quota", "list").out.splitlines()
@@ -77,25 +77,25 @@ def test_it_is_listed_reviewed_and_approved_in_part(admin: Rung, asked: str, llm
     assert "On the cluster: not yet." in done.out
     assert ProjectQuota.objects.get(project=llm_team).gpu_deserved == 5 * GPU
     assert "No requests to decide." in admin("quota", "list", "--to-decide").out
-    assert admin("quota", "show", asked, "-o", "json").data["state"] == "approved"
+    assert admin("quota", "show", requested, "-o", "json").data["state"] == "approved"
 
 
-def test_a_moved_base_is_reviewed_anew(admin: Rung, asked: str, llm_team: Project) -> None:
+def test_a_moved_base_is_reviewed_anew(admin: Rung, requested: str, llm_team: Project) -> None:
     ProjectQuota.objects.filter(project=llm_team).update(gpu_deserved=5 * GPU)
-    refused = admin("quota", "approve", asked, "--yes")
+    refused = admin("quota", "approve", requested, "--yes")
     assert refused.code == 1
     assert "Review the new impact" in refused.err
     ProjectQuota.objects.filter(project=llm_team).update(gpu_deserved=6 * GPU)
-    done = admin("quota", "approve", asked, stdin="y\n", terminal=True)
+    done = admin("quota", "approve", requested, stdin="y\n", terminal=True)
     assert done.code == 0, done.err
     assert "Quotas have changed since the impact was computed." in done.err
     assert "Deserved: 6 → 8 GPUs" in done.err
     assert ProjectQuota.objects.get(project=llm_team).gpu_deserved == 8 * GPU
 
 
-def test_it_is_declined_or_withdrawn(admin: Rung, asked: str) -> None:
-    assert admin("quota", "decline", asked).code == 64
-    done = admin("quota", "decline", asked, "--reason", "Use a100")
+def test_it_is_declined_or_withdrawn(admin: Rung, requested: str) -> None:
+    assert admin("quota", "decline", requested).code == 64
+    done = admin("quota", "decline", requested, "--reason", "Use a100")
     assert "State: declined." in done.out
     again = admin(*ASK, "-o", "name").out.strip()
     assert "State: withdrawn." in admin("quota", "withdraw", again).out
@@ -115,8 +115,8 @@ def test_a_number_that_json_does_not_have_is_a_misuse(signed_in: Rung, llm_team:
     assert (ended.code, "Invalid request: " in ended.err) == (ExitCode.USAGE, True), ended.err
 
 
-def test_the_list_has_the_last_day_that_was_granted(admin: Rung, asked: str) -> None:
-    row = QuotaRequest.objects.get(pk=asked)
+def test_the_list_has_the_last_day_that_was_granted(admin: Rung, requested: str) -> None:
+    row = QuotaRequest.objects.get(pk=requested)
     row.state, row.granted_milli, row.decided_at = "approved", GPU, timezone.now()
     row.until, row.granted_until = date(2099, 12, 31), date(2099, 12, 1)
     row.save()
@@ -125,14 +125,14 @@ def test_the_list_has_the_last_day_that_was_granted(admin: Rung, asked: str) -> 
 
 
 def test_an_approval_that_a_second_admin_has_to_approve_becomes_a_plan(
-    admin: Rung, asked: str, llm_team: Project
+    admin: Rung, requested: str, llm_team: Project
 ) -> None:
     rule = admin("plan", "approval", "--department", "research", "--require", "-o", "name").out.strip()
     assert admin("plan", "apply", rule, "--yes").code == 0
-    refused = admin("quota", "approve", asked, "--yes")
+    refused = admin("quota", "approve", requested, "--yes")
     assert (refused.code, "add --plan" in refused.err) == (ExitCode.REFUSED, True), refused.err
     day = f"{timezone.now() + timedelta(days=30):%Y-%m-%d}"
-    made = admin("quota", "approve", asked, "--gpus", "1", "--until", day, "--reason", "Part", "--plan")
+    made = admin("quota", "approve", requested, "--gpus", "1", "--until", day, "--reason", "Part", "--plan")
     assert made.code == 0, made.err
     assert "GPUs deserved 4 → 5" in made.out
     assert "needs approval" in made.out
@@ -142,7 +142,7 @@ def test_an_approval_that_a_second_admin_has_to_approve_becomes_a_plan(
     assert ProjectQuota.objects.get(project=llm_team).gpu_deserved == 4 * GPU
 
 
-def test_another_refusal_of_an_approval_does_not_name_the_plan(admin: Rung, asked: str) -> None:
-    assert admin("quota", "approve", asked, "--yes").code == 0
-    refused = admin("quota", "approve", asked, "--yes")
+def test_another_refusal_of_an_approval_does_not_name_the_plan(admin: Rung, requested: str) -> None:
+    assert admin("quota", "approve", requested, "--yes").code == 0
+    refused = admin("quota", "approve", requested, "--yes")
     assert (refused.code, "--plan" in refused.err) == (ExitCode.REFUSED, False), refused.err

@@ -28,9 +28,9 @@ def started(rung: Rung, project: Project, trace: str, *more: str) -> Rung:
 
 
 def test_it_is_started_listed_shown_and_written(admin: Rung, llm_team: Project, trace: str, tmp_path: Path) -> None:
-    asked = ("--priority", "high=30", "--quota", "llm-team/h100=8:16", "--proposed-scheduler", "volcano")
-    asked += ("--proposed-configuration", "recommended")
-    made = started(admin, llm_team, trace, *asked, "-o", "json")
+    requested = ("--priority", "high=30", "--quota", "llm-team/h100=8:16", "--proposed-scheduler", "volcano")
+    requested += ("--proposed-configuration", "recommended")
+    made = started(admin, llm_team, trace, *requested, "-o", "json")
     assert made.code == 0, made.err
     assert made.data["request"]["priorities"] == [{"name": "high", "value": 30}]
     assert made.data["request"]["quotas"][0]["limitGpus"] == 16
@@ -66,8 +66,8 @@ def test_what_is_evicted_again_and_again_is_named(admin: Rung, llm_team: Project
 def test_columns_with_the_fields_names_need_no_mapping(admin: Rung, llm_team: Project, tmp_path: Path) -> None:
     file = tmp_path / "trace.csv"
     file.write_text(f"Submitted,Duration,GPUs,Owner,Priority\n0,60,1,{llm_team.name},low\n")
-    asked = ("--cluster", llm_team.cluster.name, "--trace", str(file), "--no-wait")
-    made = admin("replay", "run", "what if", *asked)
+    requested = ("--cluster", llm_team.cluster.name, "--trace", str(file), "--no-wait")
+    made = admin("replay", "run", "what if", *requested)
     assert made.code == 0, made.err
 
 
@@ -95,8 +95,8 @@ def test_a_bad_cell_is_named_by_line_and_column(admin: Rung, llm_team: Project, 
 
 
 def test_the_record_needs_no_file(admin: Rung, llm_team: Project) -> None:
-    asked = ("--cluster", llm_team.cluster.name, "--from", "2026-01-01", "--to", "2026-01-02", "--no-wait")
-    assert admin("replay", "run", "record", *asked).code == 0
+    requested = ("--cluster", llm_team.cluster.name, "--from", "2026-01-01", "--to", "2026-01-02", "--no-wait")
+    assert admin("replay", "run", "record", *requested).code == 0
     assert Replay.objects.get().request["end"] == "2026-01-03T00:00:00+00:00"
     shown = " ".join(admin("replay", "show", "record").err.split())
     assert "Submissions recorded from 2026-01-01T00:00:00" in shown

@@ -40,8 +40,8 @@ def measured(llm_team: Project) -> Project:
 
 
 def test_a_report_is_asked_for_listed_written_and_deleted(signed_in: Rung, measured: Project, tmp_path: Path) -> None:
-    asked = ("reports", "make", "june", *JUNE, "--by", "cluster", "--cluster", measured.cluster.name, "--no-wait")
-    made = signed_in(*asked, "-o", "json")
+    requested = ("reports", "make", "june", *JUNE, "--by", "cluster", "--cluster", measured.cluster.name, "--no-wait")
+    made = signed_in(*requested, "-o", "json")
     assert made.code == 0, made.err
     assert [made.data[0][name] for name in ("start", "end", "groupBy", "status")] == [
         "2026-06-01T00:00:00Z", "2026-07-01T00:00:00Z", "Cluster", "Pending",
@@ -105,7 +105,7 @@ def test_it_is_waited_for_and_the_ending_says_what_became_of_it(
         ended = asking("--url", portal.url, "reports", "make", "june", *JUNE, "--timeout", "1.2")
     assert (ended.code, said in ended.err) == (code, True), ended.err
     assert ("Ready" in ended.out) == (code == 0)
-    assert portal.asked[0].body["end"] == "2026-07-01T00:00:00+00:00"
+    assert portal.requested[0].body["end"] == "2026-07-01T00:00:00+00:00"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_it_is_waited_for_and_the_ending_says_what_became_of_it(
 def test_days_that_are_none_are_refused_before_anything_is_asked(asking: Rung, args: tuple[str, ...]) -> None:
     with portal_that(standing("Ready")) as portal:
         ended = asking("--url", portal.url, "reports", "make", "june", *args)
-    assert (ended.code, portal.asked) == (64, [])
+    assert (ended.code, portal.requested) == (64, [])
 
 
 def test_a_file_that_cannot_be_written_is_told(asking: Rung, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_a_write_is_sent_again_under_the_same_key_and_another_write_has_another(
     with portal_that(FOUND, BUSY, BUSY, DONE, FOUND, DONE) as portal:
         assert asking(rung, portal, "suspend", "train").code == 0
         assert asking(rung, portal, "suspend", "train").code == 0
-    keys = [each.headers["Idempotency-Key"] for each in portal.asked if each.method == "POST"]
+    keys = [each.headers["Idempotency-Key"] for each in portal.requested if each.method == "POST"]
     assert len(keys) == 4
     assert len(set(keys[:3])) == 1
     assert keys[3] != keys[0]
@@ -52,9 +52,9 @@ def test_each_document_has_its_own_key_and_a_key_of_ones_own_is_numbered(rung: R
     taken = Answer(202, {"metadata": {"name": "any", "projectName": "llm-team"}})
     with portal_that(project, taken) as portal:
         text = "kind: Job\n---\nkind: Job\n"
-        asked = ("submit", "-p", "llm-team", "-f", "-", "--idempotency-key", "run-7")
-        assert asking(rung, portal, *asked, stdin=text).code == 0
-    sent = [(each.path, each.headers["Idempotency-Key"]) for each in portal.asked if each.method == "POST"]
+        requested = ("submit", "-p", "llm-team", "-f", "-", "--idempotency-key", "run-7")
+        assert asking(rung, portal, *requested, stdin=text).code == 0
+    sent = [(each.path, each.headers["Idempotency-Key"]) for each in portal.requested if each.method == "POST"]
     tried, submitted = "/api/v2/workloads?dryRun=true", "/api/v2/workloads"
     assert sent == [(tried, "run-7-0"), (tried, "run-7-1"), (submitted, "run-7-0"), (submitted, "run-7-1")]
 
@@ -62,7 +62,7 @@ def test_each_document_has_its_own_key_and_a_key_of_ones_own_is_numbered(rung: R
 def test_a_portal_that_stays_busy_is_unreachable_after_the_last_retry(rung: Rung) -> None:
     with portal_that(BUSY) as portal:
         ended = asking(rung, portal, "priorities", "--retries", "2")
-    assert (ended.code, len(portal.asked)) == (4, 3)
+    assert (ended.code, len(portal.requested)) == (4, 3)
     assert "The database is away. (503)" in ended.err
 
 
@@ -73,7 +73,7 @@ def test_a_deletion_is_sent_again_only_where_it_was_surely_not_carried_out(statu
         with pytest.raises(Unreachable):
             wire.send(ApiCall("DELETE", "v1/workload-priorities/x"))
         wire.close()
-    assert len(portal.asked) == times
+    assert len(portal.requested) == times
 
 
 def test_nobody_there_is_unreachable(rung: Rung) -> None:
@@ -97,13 +97,13 @@ def test_a_refusal_names_the_field_and_what_would_be_right(rung: Rung) -> None:
     problem = {"pointer": "/spec/priorityClass", "code": "x", "message": "'urgent' is not known.", "allowed": ["low"]}
     refused = Answer(400, {"code": 400, "message": "'urgent' is not known.", "details": "x", "errors": [problem]})
     project = Answer(body={"projects": [{"id": "1", "name": "llm-team", "clusterId": "c"}], "next": None})
-    asked = ("submit", "train", "-p", "llm-team", "-i", "any/image:1", "--priority", "urgent")
+    requested = ("submit", "train", "-p", "llm-team", "-i", "any/image:1", "--priority", "urgent")
     with portal_that(project, refused) as portal:
-        ended = asking(rung, portal, *asked)
+        ended = asking(rung, portal, *requested)
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == "rung: refused.\n  --priority: 'urgent' is not known.\n    Allowed: low\n"
     with portal_that(project, refused) as portal:
-        ended = asking(rung, portal, *asked, "-o", "json")
+        ended = asking(rung, portal, *requested, "-o", "json")
     assert json.loads(ended.err)["errors"] == [problem]
 
 
@@ -132,8 +132,8 @@ def test_flags_become_the_body_that_the_portal_documents(rung: Rung, monkeypatch
             "--", "python", "-k", "a b",
         )  # fmt: skip
     assert ended.code == 0, ended.err
-    assert portal.asked[-1].path == "/api/v1/workloads/distributed"
-    assert portal.asked[-1].body == {
+    assert portal.requested[-1].path == "/api/v1/workloads/distributed"
+    assert portal.requested[-1].body == {
         "name": "train",
         "useGivenNameAsPrefix": False,
         "projectId": "1",
@@ -172,7 +172,7 @@ def test_what_is_wrong_with_a_command_is_said_before_anything_is_asked(
 ) -> None:
     with portal_that(DONE) as portal:
         ended = asking(rung, portal, *args)
-    assert (ended.code, portal.asked) == (64, [])
+    assert (ended.code, portal.requested) == (64, [])
     assert said in ended.err
 
 
@@ -190,7 +190,7 @@ def pages(*places: dict[str, Any]) -> list[Answer]:
 
 
 @pytest.mark.parametrize(
-    ("places", "asked"),
+    ("places", "requested"),
     [
         pytest.param([{"next": 500}, {"next": 1000}], ["offset=500", "offset=1000"], id="by offset"),
         pytest.param(
@@ -200,13 +200,13 @@ def pages(*places: dict[str, Any]) -> list[Answer]:
         ),
     ],
 )
-def test_a_long_list_is_read_page_after_page(rung: Rung, places: list[dict[str, Any]], asked: list[str]) -> None:
+def test_a_long_list_is_read_page_after_page(rung: Rung, places: list[dict[str, Any]], requested: list[str]) -> None:
     with portal_that(*pages(*places)) as portal:
         assert len(asking(rung, portal, "list", "--all", "-o", "json").data) == 1007
-    queries = [each.path.partition("?")[2].split("&") for each in portal.asked]
+    queries = [each.path.partition("?")[2].split("&") for each in portal.requested]
     assert [[part for part in query if part.startswith(("after", "offset"))] for query in queries] == [
         [],
-        *([part] for part in asked),
+        *([part] for part in requested),
     ]
 
 
@@ -219,9 +219,9 @@ def test_a_list_says_that_there_is_more(rung: Rung) -> None:
 
 def test_nothing_is_wrong_when_the_reader_of_a_pipe_goes(home: Path) -> None:
     with portal_that(*pages()) as portal:
-        asked = [sys.executable, "-m", "rung_cli", "--url", portal.url, "list", "--all"]
+        requested = [sys.executable, "-m", "rung_cli", "--url", portal.url, "list", "--all"]
         program = subprocess.Popen(
-            asked, cwd=ROOT / "cli", stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ}, text=True
+            requested, cwd=ROOT / "cli", stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ}, text=True
         )
         assert program.stdout is not None
         program.stdout.close()

@@ -108,7 +108,7 @@ def test_t70_no_redirect_gets_the_token(rung: Rung, monkeypatch: pytest.MonkeyPa
             ended = rung("--url", portal.url, "priorities")
     assert ended.code == 1
     assert "does not follow redirects" in ended.err
-    assert (thief.asked, thief.tokens) == ([], 0)
+    assert (thief.requested, thief.tokens) == ([], 0)
 
 
 def test_t70_what_is_kept_for_one_address_goes_to_no_other(rung: Rung, home: Path) -> None:
@@ -116,7 +116,7 @@ def test_t70_what_is_kept_for_one_address_goes_to_no_other(rung: Rung, home: Pat
         assert rung("login", portal.url, "--client-id", "me", "--secret-stdin", stdin=SECRET).code == 0
         ended = rung("--url", other.url, "priorities")
     assert ended.code == 3
-    assert (other.asked, other.tokens) == ([], 0)
+    assert (other.requested, other.tokens) == ([], 0)
 
 
 def test_t70_a_file_that_others_can_read_is_shut_and_warned_of(rung: Rung, home: Path) -> None:

@@ -43,14 +43,14 @@ def test_several_manifests_are_all_good_or_none_is_submitted(signed_in: Rung) ->
 
 
 def test_flags_make_a_native_workload_after_its_dry_run(signed_in: Rung) -> None:
-    asked = ("submit", "train", "-i", "docker.io/a/b:1", "-g", "2", "--priority", "high")
-    tried = signed_in(*asked, "--dry-run", "--", "python", "train.py")
+    requested = ("submit", "train", "-i", "docker.io/a/b:1", "-g", "2", "--priority", "high")
+    tried = signed_in(*requested, "--dry-run", "--", "python", "train.py")
     assert tried.code == 0, tried.err
     assert tried.out.startswith("Would submit llm-team/train\n  Priority        high             (chosen)\n")
     assert "If submitted now: Starts now in h100" in tried.out
     assert names() == set()
     assert "Requests: 1 pod, 2 GPUs" in tried.out
-    assert signed_in(*asked, "--", "python", "train.py").code == 0
+    assert signed_in(*requested, "--", "python", "train.py").code == 0
     made = Workload.objects.get()
     assert (made.name, made.type.name, made.gpu_milli, made.priority.name) == ("train", "Training", 2000, "high")
     refused = signed_in("submit", "train", "-i", "docker.io/a/b:1", "--priority", "urgent")
@@ -95,8 +95,8 @@ def test_an_explanation_names_sources_and_what_is_not_used_and_submits_nothing(s
 def test_a_submission_shows_what_the_model_expected_before_it(signed_in: Rung) -> None:
     """From flags and from manifests; JSON is the server's answer alone."""
     flags = ("submit", "from-flags", "-i", "docker.io/a/b:1", "-g", "2")
-    for asked, stdin in ((flags, ""), (("submit", "-f", "-"), job("from-file", gpus=2))):
-        ended = signed_in(*asked, stdin=stdin)
+    for requested, stdin in ((flags, ""), (("submit", "-f", "-"), job("from-file", gpus=2))):
+        ended = signed_in(*requested, stdin=stdin)
         assert ended.code == 0, ended.err
         assert "  Requests: 1 pod, 2 GPUs\n  Preview before the submission: Starts now in h100" in ended.out
         assert "Estimated with the" in ended.out
@@ -117,16 +117,16 @@ def test_several_forecasts_are_said_once_to_be_made_alone(signed_in: Rung) -> No
 
 
 def test_a_repeated_submission_shows_no_preview_of_another_one(signed_in: Rung) -> None:
-    asked = ("submit", "once", "-i", "docker.io/a/b:1", "--idempotency-key", "build-18")
-    assert "Preview before" in signed_in(*asked).out
-    again = signed_in(*asked)
+    requested = ("submit", "once", "-i", "docker.io/a/b:1", "--idempotency-key", "build-18")
+    assert "Preview before" in signed_in(*requested).out
+    again = signed_in(*requested)
     assert (again.code, "Preview before" in again.out) == (0, False)
 
 
 def test_pods_and_gpus_of_a_distributed_training_include_its_master(signed_in: Rung) -> None:
-    asked = ("submit", "gang", "--type", "distributed", "-i", "docker.io/a/b:1", "-g", "1", "--workers", "3")
-    assert "Requests: 4 pods, 4 GPUs" in signed_in(*asked, "--dry-run").out
-    launched = signed_in(*asked, "--framework", "MPI", "--dry-run")
+    requested = ("submit", "gang", "--type", "distributed", "-i", "docker.io/a/b:1", "-g", "1", "--workers", "3")
+    assert "Requests: 4 pods, 4 GPUs" in signed_in(*requested, "--dry-run").out
+    launched = signed_in(*requested, "--framework", "MPI", "--dry-run")
     assert "Requests: 4 pods, 3 GPUs" in launched.out
 
 
@@ -143,8 +143,8 @@ def test_a_refusal_says_each_thing_once_with_its_place(signed_in: Rung) -> None:
 
 
 def test_a_refusal_of_a_large_workload_is_a_sentence_and_its_size(signed_in: Rung) -> None:
-    asked = ("submit", "gang", "--type", "distributed", "-i", "docker.io/a/b:1", "-g", "8", "--workers", "5")
-    lines = signed_in(*asked).err.splitlines()
+    requested = ("submit", "gang", "--type", "distributed", "-i", "docker.io/a/b:1", "-g", "8", "--workers", "5")
+    lines = signed_in(*requested).err.splitlines()
     assert lines[0] == "rung: refused."
     assert "It needs 48 GPUs in h100" in lines[1]
     assert "  Requests: 6 pods, 48 GPUs" in lines
@@ -154,8 +154,8 @@ def test_a_refusal_of_a_large_workload_is_a_sentence_and_its_size(signed_in: Run
 @pytest.mark.parametrize("by", ["flags", "manifest"])
 def test_a_submission_does_not_depend_on_its_preview(signed_in: Rung, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     monkeypatch.setattr(storage, "FORECASTS_A_MINUTE", 0)
-    asked = ("submit", "busy", "-i", "docker.io/a/b:1") if by == "flags" else ("submit", "-f", "-")
-    ended = signed_in("--retries", "0", *asked, stdin="" if by == "flags" else job("busy"))
+    requested = ("submit", "busy", "-i", "docker.io/a/b:1") if by == "flags" else ("submit", "-f", "-")
+    ended = signed_in("--retries", "0", *requested, stdin="" if by == "flags" else job("busy"))
     assert (ended.code, names()) == (0, {"busy"})
     assert "No preview: You can ask for" in ended.err
     assert "Submitted llm-team/busy" in ended.out

@@ -212,10 +212,10 @@ def test_a_watched_list_is_asked_again_when_the_change_feed_says_so(watching: Wa
         began = time.monotonic()
         ended = watching(portal, 3, "-p", "llm-team", "--interval", "60")
         took = time.monotonic() - began
-        (asked,) = portal.asked_for("/stream?filterBy=projectName%3D%3Dllm-team")
+        (requested,) = portal.asked_for("/stream?filterBy=projectName%3D%3Dllm-team")
     assert (ended.code, phases(ended)) == (130, ["Waiting", "Running"])
     assert took < 30
-    assert "Last-Event-ID" not in asked.headers
+    assert "Last-Event-ID" not in requested.headers
 
 
 def test_a_change_feed_that_is_cut_goes_on_where_it_was(watching: Watching) -> None:
@@ -246,9 +246,9 @@ INTERRUPTIBLE: Final = (
 @pytest.mark.parametrize("streams", [stream(phase("Running"), FOR_EVER), REFUSED["never a byte"]])
 def test_interrupted_is_130_at_once(streams: Answer) -> None:
     with portal_that(standing("Running"), streams=[streams]) as portal:
-        asked = [sys.executable, "-c", INTERRUPTIBLE, "--url", portal.url, "wait", ID]
+        requested = [sys.executable, "-c", INTERRUPTIBLE, "--url", portal.url, "wait", ID]
         with subprocess.Popen(
-            asked, cwd=ROOT / "cli", stderr=subprocess.PIPE, env={**os.environ}, text=True
+            requested, cwd=ROOT / "cli", stderr=subprocess.PIPE, env={**os.environ}, text=True
         ) as program:
             try:
                 eventually(lambda: portal.asked_for("/stream"), seconds=30)
@@ -282,8 +282,8 @@ def test_a_real_portal_tells_of_as_many_as_it_keeps_open_and_is_asked_of_the_res
     account = account_of("waiting", Role.MEMBER, project=first.project)
     monkeypatch.setenv("RUNG_CLIENT_ID", account.client_id)
     monkeypatch.setenv("RUNG_CLIENT_SECRET", account.secret)
-    asked = [sys.executable, "-m", "rung_cli", "--url", asgi, "--debug", "wait", *[str(each.pk) for each in every]]
-    program = subprocess.Popen(asked, cwd=ROOT / "cli", stderr=subprocess.PIPE, env={**os.environ}, text=True)
+    requested = [sys.executable, "-m", "rung_cli", "--url", asgi, "--debug", "wait", *[str(each.pk) for each in every]]
+    program = subprocess.Popen(requested, cwd=ROOT / "cli", stderr=subprocess.PIPE, env={**os.environ}, text=True)
     assert program.stderr is not None
     said, followed = "", "-> 200, to be followed"
     while said.count(followed) < 8:

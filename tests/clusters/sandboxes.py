@@ -168,7 +168,7 @@ def container(gpus: int = 1) -> dict[str, Any]:
     return {"name": "main", "image": "registry.example/train:1", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
 
 
-def job(name: str, *, parallelism: int = 1, namespace: str = TEAM, workload: str = "", **asked: Any) -> Manifest:
+def job(name: str, *, parallelism: int = 1, namespace: str = TEAM, workload: str = "", **requested: Any) -> Manifest:
     """A batch/v1 Job of that many pods."""
     return {
         "apiVersion": "batch/v1",
@@ -178,13 +178,13 @@ def job(name: str, *, parallelism: int = 1, namespace: str = TEAM, workload: str
             "parallelism": parallelism,
             "completions": parallelism,
             "suspend": False,
-            "template": dressed(workload or name, asked),
+            "template": dressed(workload or name, requested),
         },
     }
 
 
-def dressed(workload: str, asked: dict[str, Any]) -> dict[str, Any]:
-    body = template(**asked)
+def dressed(workload: str, requested: dict[str, Any]) -> dict[str, Any]:
+    body = template(**requested)
     body["metadata"]["labels"] |= owned_by(workload)
     return body
 
@@ -193,8 +193,8 @@ def owned_by(workload: str) -> dict[str, str]:
     return {MANAGED_BY: MANAGER, OWNER: f"workload.{workload}"}
 
 
-def bare_pod(name: str, *, namespace: str = TEAM, **asked: Any) -> Manifest:
-    body = template(**asked)
+def bare_pod(name: str, *, namespace: str = TEAM, **requested: Any) -> Manifest:
+    body = template(**requested)
     metadata = {"name": name, "namespace": namespace, **body["metadata"]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body["spec"]}
 

@@ -26,10 +26,10 @@ class Wanted:
     """A desired-state source whose answer the test sets."""
 
     state: DesiredState
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
 
     def __call__(self, cluster: Cluster, *, owner: str = "") -> DesiredState:
-        self.asked.append(cluster.name)
+        self.requested.append(cluster.name)
         return self.state
 
 

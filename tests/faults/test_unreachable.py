@@ -81,11 +81,11 @@ def test_f10_a_busy_server_gets_the_rest_it_asks_for_and_few_questions_more(rig:
     while not rig.is_done(said := rig.attempt()):
         assert time.monotonic() < deadline, said
         time.sleep(min(said.retry_after or 0, 3) if isinstance(said, ClusterError) else 0)
-    asked = list(rig.proxy.log[before:])
+    requested = list(rig.proxy.log[before:])
     attempts = SyncRun.objects.filter(cluster=rig.cluster).count() - 2
-    assert len(asked) <= 1.5 * usual * attempts
-    for refused in (each for each in asked if each.answered == 429):
-        after = [each.at - refused.ended for each in asked if each.at > refused.ended + 0.1]
+    assert len(requested) <= 1.5 * usual * attempts
+    for refused in (each for each in requested if each.answered == 429):
+        after = [each.at - refused.ended for each in requested if each.at > refused.ended + 0.1]
         assert not after or min(after) >= 0.9
     with rig.proxy.broken(rig.random.choice([BUSY, AWAY, WRONG])):
         for _ in range(2):

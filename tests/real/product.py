@@ -127,9 +127,9 @@ class Product:
             for quota in self.admin.list(RESOURCE_QUOTA, namespace=namespace):
                 self.admin.wait_until(ref_of(quota), lambda found: found.get("status", {}).get("hard"))
 
-    def submit(self, project: Project, manifest: Manifest, *, actor: Actor = SYSTEM, **asked: Any) -> Workload:
+    def submit(self, project: Project, manifest: Manifest, *, actor: Actor = SYSTEM, **requested: Any) -> Workload:
         """Through the service, and handed to the cluster by a worker."""
-        spec = spec_of(manifest, namespace=project.namespace, **asked)
+        spec = spec_of(manifest, namespace=project.namespace, **requested)
         workload = submit(spec=spec, project=project, actor=actor)
         self.apply(workload)
         return workload

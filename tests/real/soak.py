@@ -95,7 +95,7 @@ class Step:
     """One forecast beside what happened. cautions: those of this moment; before: who was there; went: all who went."""
 
     number: int
-    asked: Asked
+    requested: Asked
     foretold: Fate
     seen: Fate
     sentence: str
@@ -108,7 +108,7 @@ class Step:
         return self.foretold == self.seen
 
     def __str__(self) -> str:
-        said = f"step {self.number:2}: {self.asked}: foretold {self.foretold}, seen {self.seen}"
+        said = f"step {self.number:2}: {self.requested}: foretold {self.foretold}, seen {self.seen}"
         if self.agrees:
             return said
         there = "\n    ".join(("there was:", *self.before, "went, for whom:", *self.went))
@@ -130,25 +130,25 @@ def drawn(dice: random.Random) -> Asked:
     )
 
 
-def manifest_of(asked: Asked, name: str) -> Manifest:
+def manifest_of(requested: Asked, name: str) -> Manifest:
     """Pods that run until they are ended, and take their whole grace to go."""
-    limits = {"nvidia.com/gpu": str(asked.gpus), **({"cpu": str(asked.cpus)} if asked.cpus else {})}
+    limits = {"nvidia.com/gpu": str(requested.gpus), **({"cpu": str(requested.cpus)} if requested.cpus else {})}
     container = {"name": "main", "image": "ghcr.io/team/x:1", "resources": {"limits": limits, "requests": limits}}
-    pod: dict[str, Any] = {"terminationGracePeriodSeconds": asked.grace, "containers": [container]}
-    if asked.kind == "Pod":
+    pod: dict[str, Any] = {"terminationGracePeriodSeconds": requested.grace, "containers": [container]}
+    if requested.kind == "Pod":
         return {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name},
             "spec": {"restartPolicy": "Never", **pod},
         }
-    if asked.kind == "Deployment":
+    if requested.kind == "Deployment":
         marks = {"app": name}
         template = {"metadata": {"labels": marks}, "spec": pod}
-        spec = {"replicas": asked.pods, "selector": {"matchLabels": marks}, "template": template}
+        spec = {"replicas": requested.pods, "selector": {"matchLabels": marks}, "template": template}
         return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
     template = {"spec": {"restartPolicy": "Never", **pod}}
-    spec = {"parallelism": asked.pods, "completions": asked.pods, "template": template}
+    spec = {"parallelism": requested.pods, "completions": requested.pods, "template": template}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
 
@@ -183,27 +183,27 @@ class Soak:
         if many:
             self.settle()
 
-    def _submit(self, asked: Asked, name: str) -> Workload | None:
+    def _submit(self, requested: Asked, name: str) -> Workload | None:
         """None: refused."""
-        project, manifest = self._project(asked), manifest_of(asked, name)
+        project, manifest = self._project(requested), manifest_of(requested, name)
         try:
-            return self.product.submit(project, manifest, **asked.chosen)
+            return self.product.submit(project, manifest, **requested.chosen)
         except ValidationFailed:
             return None
 
-    def _project(self, asked: Asked) -> Project:
-        return Project.objects.select_related("cluster", "department").get(pk=self.projects[asked.project].pk)
+    def _project(self, requested: Asked) -> Project:
+        return Project.objects.select_related("cluster", "department").get(pk=self.projects[requested.project].pk)
 
-    def _come(self, number: int, asked: Asked) -> Step:
-        name, project = f"w{number}", self._project(asked)
-        spec = spec_of(manifest_of(asked, name), namespace=project.namespace, **asked.chosen)
+    def _come(self, number: int, requested: Asked) -> Step:
+        name, project = f"w{number}", self._project(requested)
+        spec = spec_of(manifest_of(requested, name), namespace=project.namespace, **requested.chosen)
         before, known = self._there(), set(PreemptionRecord.objects.values_list("pk", flat=True))
         answer = forecast(spec=spec, project=project, actor=SYSTEM)
-        workload = self._submit(asked, name)
+        workload = self._submit(requested, name)
         seen = self._fate(workload, known) if workload else Fate(0, frozenset(), refused=True)
         return Step(
             number,
-            asked,
+            requested,
             foretold(answer),
             seen,
             answer.sentence,

@@ -103,11 +103,11 @@ def test_a_whole_gpu_on_nodes_of_slices_never_fits_and_stays_pending(
     product: Product, team: Project, pool_of: Callable[..., str]
 ) -> None:
     slices = pool_of("slices", "nvidia.com/mig-1g.10gb", 7)
-    manifest, asked = asking("whole"), {**LOW, "node_pools": (slices,)}
-    answer = forecast_of(team, manifest, **asked)
+    manifest, requested = asking("whole"), {**LOW, "node_pools": (slices,)}
+    answer = forecast_of(team, manifest, **requested)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NeverFits")
     assert "its nodes offer nvidia.com/mig-1g.10gb" in answer.sentence
-    assert "Insufficient nvidia.com/gpu" in said_of_waiting(product, waits(product, team, manifest, **asked))
+    assert "Insufficient nvidia.com/gpu" in said_of_waiting(product, waits(product, team, manifest, **requested))
 
 
 def test_a_claim_that_does_not_exist_is_a_doubt_and_the_pod_waits(product: Product, team: Project) -> None:
@@ -193,8 +193,13 @@ def test_of_victims_that_started_in_one_second_it_evicts_one_that_the_forecast_n
 
 
 def container(resource: str, amount: int, **more: Any) -> Manifest:
-    asked = {resource: str(amount)}
-    return {"name": f"c-{uuid4().hex[:6]}", "image": "work", "resources": {"requests": asked, "limits": asked}, **more}
+    requested = {resource: str(amount)}
+    return {
+        "name": f"c-{uuid4().hex[:6]}",
+        "image": "work",
+        "resources": {"requests": requested, "limits": requested},
+        **more,
+    }
 
 
 GPU_NAME = "nvidia.com/gpu"
@@ -240,7 +245,7 @@ def test_a_pod_of_others_holds_what_the_scheduler_counts(
     product: Product, team: Project, pool_of: Callable[..., str], resource: str, spec: Manifest, taken: int
 ) -> None:
     pool = pool_of("counted", GPU_NAME, 8)
-    asked = {**LOW, "node_pools": (pool,)}
+    requested = {**LOW, "node_pools": (pool,)}
     label = NodePool.objects.get(name=pool)
     placed = {"nodeSelector": {label.label_key: label.label_value}, "priorityClassName": "system-cluster-critical"}
     name = {"name": f"other-{product.mark}", "namespace": "default"}
@@ -253,8 +258,11 @@ def test_a_pod_of_others_holds_what_the_scheduler_counts(
             asking(f"asks-{amount}", **({"gpus": amount} if resource == GPU_NAME else {"cpu": amount}))
             for amount in (left, left + 1)
         )
-        assert [forecast_of(team, each, **asked).verdict for each in (fits, large)] == [Verdict.STARTS, Verdict.WAITS]
-        assert f"Insufficient {resource}" in said_of_waiting(product, waits(product, team, large, **asked))
-        runs(product, team, fits, **asked)
+        assert [forecast_of(team, each, **requested).verdict for each in (fits, large)] == [
+            Verdict.STARTS,
+            Verdict.WAITS,
+        ]
+        assert f"Insufficient {resource}" in said_of_waiting(product, waits(product, team, large, **requested))
+        runs(product, team, fits, **requested)
     finally:
         product.admin.delete(ref_of(other), grace=0)

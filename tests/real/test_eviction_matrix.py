@@ -29,8 +29,8 @@ def cell(seed: int, value: int, never: bool, namespace: str, victim: int) -> tup
 @pytest.mark.timeout(300)
 def test_yes_cells_evict_and_no_cells_wait(scheduled_cluster: LabCluster) -> None:
     weak, middle, strong = (sorted(VALUES)[at] for at in (0, len(VALUES) // 2, -1))
-    asked = product((weak, middle, strong), (False, True), PLACES, (weak, middle, strong))
-    cells = [cell(seed, *each) for seed, each in enumerate(asked)]
+    requested = product((weak, middle, strong), (False, True), PLACES, (weak, middle, strong))
+    cells = [cell(seed, *each) for seed, each in enumerate(requested)]
     stage = Stage(scheduled_cluster.admin)
     try:
         stage.furnish([scenario for _case, scenario in cells])

@@ -73,7 +73,7 @@ def foretold(answer: Forecast) -> Verdict:
 
 
 def submitted(product: Product, project: Project, spec: WorkloadSpec) -> Workload:
-    workload = submit(spec=spec, project=asked(project), actor=SYSTEM)
+    workload = submit(spec=spec, project=requested(project), actor=SYSTEM)
     product.apply(workload)
     return workload
 
@@ -106,7 +106,7 @@ def seen(found: Scenario, pod: ObservedPod, victims: set[str]) -> Verdict:
     return Verdict(Kind.PREEMPTS if mine else Kind.WAITS, mine)
 
 
-def asked(project: Project) -> Project:
+def requested(project: Project) -> Project:
     return Project.objects.select_related("cluster", "department").get(pk=project.pk)
 
 
@@ -114,7 +114,7 @@ def come_true(product: Product, project: Project, all_of_them: Sequence[Submissi
     """Foretell each, submit each, and answer where the scheduler did otherwise."""
     product.look()
     gone_before = disrupted(product)
-    answers = [forecast(spec=each.spec, project=asked(project), actor=SYSTEM) for each in all_of_them]
+    answers = [forecast(spec=each.spec, project=requested(project), actor=SYSTEM) for each in all_of_them]
     workloads = [submitted(product, project, each.spec) for each in all_of_them]
     pods = candidates(product, workloads)
     victims = disrupted(product) - gone_before

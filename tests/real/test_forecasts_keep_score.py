@@ -96,10 +96,10 @@ class Stream:
         return self.spec(pool, gpus=self.dice.choice((1, 2, 2, 4)), priority=self.dice.choice(PRIORITIES))
 
     def ask(self, spec: WorkloadSpec, project: Project | None = None) -> None:
-        foretell(spec=spec, project=asked(project or self.project), actor=SYSTEM)
+        foretell(spec=spec, project=requested(project or self.project), actor=SYSTEM)
 
     def submit(self, spec: WorkloadSpec, project: Project | None = None, *, actor: Actor = SYSTEM) -> Workload:
-        workload = submit(spec=spec, project=asked(project or self.project), actor=actor)
+        workload = submit(spec=spec, project=requested(project or self.project), actor=actor)
         self.product.apply(workload)
         return workload
 
@@ -124,7 +124,7 @@ class Stream:
         raise AssertionError("\n".join(self.product.everyone()))
 
 
-def asked(project: Project) -> Project:
+def requested(project: Project) -> Project:
     return Project.objects.select_related("cluster", "department").get(pk=project.pk)
 
 

@@ -105,8 +105,8 @@ def submitted(product: Product, project: Project, manifest: Manifest, *, priorit
 
 def forecast_of(project: Project, manifest: Manifest, *, priority: str) -> Forecast:
     """Before it is submitted, as preemptible."""
-    asked = {"priority": priority, "preemptibility": "preemptible"}
-    spec = spec_of(manifest, namespace=project.namespace, **asked)
+    requested = {"priority": priority, "preemptibility": "preemptible"}
+    spec = spec_of(manifest, namespace=project.namespace, **requested)
     row = Project.objects.select_related("cluster", "department").get(pk=project.pk)
     return forecast(spec=spec, project=row, actor=SYSTEM)
 

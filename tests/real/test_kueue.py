@@ -273,22 +273,22 @@ def test_a_gang_that_asks_for_one_rack_gets_it_or_waits_though_its_quota_is_free
         ProjectQuotaFactory(project=project, node_pool=pool, gpu_deserved=64 * GPU)
         near = a_job("near", pods=2)
         near["metadata"]["annotations"] = {"rung.dev/topology-key": RACK}
-        asked = {"priority": "low", "preemptibility": "preemptible", "node_pools": ("racks",)}
+        requested = {"priority": "low", "preemptibility": "preemptible", "node_pools": ("racks",)}
         with pytest.raises(ValidationFailed, match="node pool racks has no topology levels"):
-            product.submit(project, near, **asked)
+            product.submit(project, near, **requested)
         product.reconcile()
         give_levels(product, RACK)
         with streaming(product.cluster, product.gateway) as watching:
-            first = product.submit(fresh_project(project), near, **asked)
+            first = product.submit(fresh_project(project), near, **requested)
             watching.until(in_phase(first, "Running"), seconds=PATIENCE)
             assert racks_of(product, first) == {"large"}
             near["metadata"]["name"] = "far"
-            second = product.submit(fresh_project(project), near, **asked)
+            second = product.submit(fresh_project(project), near, **requested)
             watching.until(in_phase(second, "Pending", "NoDomain"), seconds=PATIENCE)
         elsewhere = a_job("row", pods=2)
         elsewhere["metadata"]["annotations"] = {"rung.dev/topology-key": "rung.dev/node-pool"}
         with pytest.raises(ValidationFailed, match="is not a topology level of node pool racks"):
-            product.submit(fresh_project(project), elsewhere, **asked)
+            product.submit(fresh_project(project), elsewhere, **requested)
 
 
 def test_for_a_rack_kueue_evicts_though_quota_is_free_as_foretold_and_what_asks_for_none_runs_beside(
@@ -303,17 +303,17 @@ def test_for_a_rack_kueue_evicts_though_quota_is_free_as_foretold_and_what_asks_
         give_levels(product, RACK)
         near = a_job("weak", pods=2)
         near["metadata"]["annotations"] = {"rung.dev/topology-key": RACK}
-        asked: dict[str, Any] = {"preemptibility": "preemptible", "node_pools": ("racks",)}
+        requested: dict[str, Any] = {"preemptibility": "preemptible", "node_pools": ("racks",)}
         with streaming(product.cluster, product.gateway) as watching:
-            weak = product.submit(fresh_project(project), near, priority="low", **asked)
+            weak = product.submit(fresh_project(project), near, priority="low", **requested)
             watching.until(in_phase(weak, "Running"), seconds=PATIENCE)
-            plain = product.submit(fresh_project(project), a_job("plain"), priority="high", **asked)
+            plain = product.submit(fresh_project(project), a_job("plain"), priority="high", **requested)
             watching.until(in_phase(plain, "Running"), seconds=PATIENCE)
             near["metadata"]["name"] = "strong"
-            spec = spec_of(near, namespace=project.namespace, priority="high", **asked)
+            spec = spec_of(near, namespace=project.namespace, priority="high", **requested)
             foretold = forecast(spec=spec, project=fresh_project(project), actor=SYSTEM)
             assert (foretold.verdict, [each.workload for each in foretold.victims]) == (Verdict.EVICTS, [weak])
-            strong = product.submit(fresh_project(project), near, priority="high", **asked)
+            strong = product.submit(fresh_project(project), near, priority="high", **requested)
             watching.until(in_phase(strong, "Running"), seconds=PATIENCE)
             watching.until(in_phase(weak, "Pending", "NoDomain"), seconds=PATIENCE)
             watching.until(records_of(weak).exists, seconds=PATIENCE)
@@ -353,9 +353,9 @@ def test_levels_come_change_and_go_though_kueue_never_changes_a_flavor(product: 
         assert product.admin.must(ObjectRef(KUEUE_FLAVOR, "racks"))["spec"]["topologyName"] == "racks"
         near = a_job("near", pods=2)
         near["metadata"]["annotations"] = {"rung.dev/topology-key": RACK}
-        asked = {"priority": "low", "preemptibility": "preemptible", "node_pools": ("racks",)}
+        requested = {"priority": "low", "preemptibility": "preemptible", "node_pools": ("racks",)}
         with streaming(product.cluster, product.gateway) as watching:
-            first = product.submit(fresh_project(project), near, **asked)
+            first = product.submit(fresh_project(project), near, **requested)
             watching.until(in_phase(first, "Running"), seconds=PATIENCE)
             with pytest.raises(Conflict, match="1 workload is running in racks"):
                 give_levels(product, "example.com/row", RACK)
@@ -366,7 +366,7 @@ def test_levels_come_change_and_go_though_kueue_never_changes_a_flavor(product: 
             for ref in (ObjectRef(KUEUE_FLAVOR, "racks"), ObjectRef(KUEUE_TOPOLOGY, "racks")):
                 let_go(product, ref)
             near["metadata"]["name"] = "again"
-            again = product.submit(fresh_project(project), near, **asked)
+            again = product.submit(fresh_project(project), near, **requested)
             watching.until(in_phase(again, "Running"), seconds=PATIENCE)
             stop(workload=fresh(again), actor=SYSTEM)
             product.apply(again)
@@ -404,10 +404,10 @@ def test_while_kueue_is_away_a_job_waits_to_be_made_and_the_cluster_says_so(prod
 def test_who_waits_is_told_its_place_as_kueue_counts(product: Product) -> None:
     """By priority; who leaves makes the others move up. The account of few rights may ask for it."""
     one, _two = two_projects(product)
-    asked = [("one", "medium", 3), ("two", "low", 3), ("three", "very-low", 3)]
+    requested = [("one", "medium", 3), ("two", "low", 3), ("three", "very-low", 3)]
     waiting = [
         product.submit(one, a_job(name, pods=pods), priority=priority, preemptibility="preemptible")
-        for name, priority, pods in asked
+        for name, priority, pods in requested
     ]
     with streaming(product.cluster, product.gateway) as watching:
         watching.until(lambda: places(waiting) == [(1, 3), (2, 3), (3, 3)], seconds=PATIENCE)

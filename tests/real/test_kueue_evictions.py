@@ -38,10 +38,10 @@ def test_while_its_victims_end_a_preemptor_takes_no_pod_of_a_project_inside_its_
         ]
         victims = {running(product, watching, one, a_job(name, grace=GRACE), priority="low") for name in ("q2", "q3")}
         strong = a_job("strong", pods=2, grace=GRACE)
-        asked = {"priority": "high", "preemptibility": "preemptible"}
-        said = forecast(spec=spec_of(strong, namespace=one.namespace, **asked), project=one, actor=SYSTEM)
+        requested = {"priority": "high", "preemptibility": "preemptible"}
+        said = forecast(spec=spec_of(strong, namespace=one.namespace, **requested), project=one, actor=SYSTEM)
         assert (said.verdict, {each.workload for each in said.victims}) == (Verdict.EVICTS, victims)
-        preemptor = product.submit(one, strong, **asked)
+        preemptor = product.submit(one, strong, **requested)
         watching.until(in_phase(preemptor, "Running"), seconds=PATIENCE + GRACE)
         watching.until(lambda: PreemptionRecord.objects.count() >= len(victims), seconds=PATIENCE)
     gone = {each.victim for each in PreemptionRecord.objects.all()}

@@ -203,7 +203,7 @@ def test_every_template_of_a_workload_carries_queue_and_preemptibility(real: Rea
         templates = [each.template for each in templates_in(found, kind_named(name))]
         assert templates, name
         for template in templates:
-            assert _asked(template) == ASKED[real.flavour], name
+            assert _requested(template) == ASKED[real.flavour], name
             assert template["spec"]["priorityClassName"] == real.priority_name("low"), name
         assert real.group_of(spec) == GROUPS[real.flavour].get(name), name
         delete_job(real.cluster, spec)
@@ -218,7 +218,7 @@ ASKED = {
 }
 
 
-def _asked(template: Any) -> tuple[str, str, str]:
+def _requested(template: Any) -> tuple[str, str, str]:
     metadata = {**template["metadata"].get("labels", {}), **template["metadata"].get("annotations", {})}
     if template["spec"]["schedulerName"] == "volcano":
         return "volcano", metadata["scheduling.volcano.sh/queue-name"], metadata["volcano.sh/preemptable"]
@@ -266,7 +266,7 @@ def test_what_is_submitted_names_the_queue_of_its_project(product: Product) -> N
     found = product.object_of(workload)
     assert found is not None
     [(scheduler, named, preemptibility)] = {
-        _asked(each.template) for each in templates_in(found, kind_named("PyTorchJob"))
+        _requested(each.template) for each in templates_in(found, kind_named("PyTorchJob"))
     }
     assert (scheduler, preemptibility) == (ASKED[product.cluster.flavour][0], ASKED[product.cluster.flavour][2])
     leaf = product.admin.must(ObjectRef(QUEUES[product.cluster.flavour], named))["spec"]

@@ -37,7 +37,7 @@ def test_a_grant_reaches_the_api_server_lets_work_run_and_is_taken_back_after_it
     project = product.project("vision", deserved=2, limit=4)
     product.reconcile()
     assert enforced(product, project) == {"rung-deserved": "2", "rung-limit": "4"}
-    asked = create_request(
+    requested = create_request(
         project=project,
         node_pool=product.pool,
         gpus=1,
@@ -45,7 +45,7 @@ def test_a_grant_reaches_the_api_server_lets_work_run_and_is_taken_back_after_it
         reason="Paper deadline",
         actor=product.actor,
     )
-    row = approve_request(key=asked.pk, base=asked.base, actor=product.actor)
+    row = approve_request(key=requested.pk, base=requested.base, actor=product.actor)
     assert (row.state, sync_state(reread(row))) == ("approved", "pending")
     assert enforced(product, project)["rung-deserved"] == "2", "nothing reaches the cluster but by a sync run"
     product.reconcile()

@@ -23,16 +23,16 @@ MAKERS: dict[str, Callable[..., Manifest]] = {"Job": job, "Deployment": deployme
 every_kind = pytest.mark.parametrize("kind", sorted(MAKERS))
 
 
-def filled(product: Product, project: Project, **asked: Any) -> Workload:
+def filled(product: Product, project: Project, **requested: Any) -> Workload:
     """Three of the project's GPUs are in use."""
     product.reconcile()
-    first = product.submit(project, quick(job("first", gpus=3)), **asked)
+    first = product.submit(project, quick(job("first", gpus=3)), **requested)
     return product.until(first, lambda row: row.phase == Phase.RUNNING)
 
 
-def refused(product: Product, project: Project, kind: str = "Job", **asked: Any) -> Workload:
+def refused(product: Product, project: Project, kind: str = "Job", **requested: Any) -> Workload:
     """Two more, which the API server refuses."""
-    workload = product.submit(project, MAKERS[kind]("second", gpus=2), **asked)
+    workload = product.submit(project, MAKERS[kind]("second", gpus=2), **requested)
     return product.until(workload, lambda row: row.phase == Phase.PENDING and row.phase_reason)
 
 

@@ -148,12 +148,12 @@ def test_training_job_1_is_evicted_by_inference_and_the_record_stays(
 
 def crowd(product: Product, project: Project) -> None:
     """The other 28 GPUs are in use by work that is worth more."""
-    asked = {"priority": "medium", "preemptibility": "preemptible"}
+    requested = {"priority": "medium", "preemptibility": "preemptible"}
     for number, gpus in enumerate((8, 8, 8, 4)):
-        each = product.submit(project, job(f"crowd-{number}", gpus=gpus), **asked)
+        each = product.submit(project, job(f"crowd-{number}", gpus=gpus), **requested)
         product.until(each, lambda row: row.phase == Phase.RUNNING)
 
 
 def inference_for(product: Product, project: Project) -> Workload:
-    asked = {"priority": "very-high", "preemptibility": "non-preemptible"}
-    return product.submit(project, deployment("inference", gpus=4), **asked)
+    requested = {"priority": "very-high", "preemptibility": "non-preemptible"}
+    return product.submit(project, deployment("inference", gpus=4), **requested)

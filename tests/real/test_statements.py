@@ -53,9 +53,9 @@ def current(project: Project) -> Project:
     return Project.objects.select_related("cluster", "department").get(pk=project.pk)
 
 
-def forecast_of(project: Project, manifest: Manifest, **asked: Any) -> Forecast:
+def forecast_of(project: Project, manifest: Manifest, **requested: Any) -> Forecast:
     return forecast(
-        spec=spec_of(manifest, namespace=project.namespace, **asked), project=current(project), actor=SYSTEM
+        spec=spec_of(manifest, namespace=project.namespace, **requested), project=current(project), actor=SYSTEM
     )
 
 
@@ -69,13 +69,13 @@ def now(row: PoolQuota) -> int:
     return row.headroom.now // GPU
 
 
-def runs(product: Product, project: Project, manifest: Manifest, *, pods: int = 1, **asked: Any) -> Workload:
-    workload = product.submit(project, manifest, **(asked or LOW))
+def runs(product: Product, project: Project, manifest: Manifest, *, pods: int = 1, **requested: Any) -> Workload:
+    workload = product.submit(project, manifest, **(requested or LOW))
     return product.until(workload, lambda row: row.running_pods == pods)
 
 
-def waits(product: Product, project: Project, manifest: Manifest, **asked: Any) -> Workload:
-    workload = product.submit(project, manifest, **(asked or LOW))
+def waits(product: Product, project: Project, manifest: Manifest, **requested: Any) -> Workload:
+    workload = product.submit(project, manifest, **(requested or LOW))
     return product.until(workload, lambda row: row.phase == Phase.PENDING and row.phase_reason)
 
 

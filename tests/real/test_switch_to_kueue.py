@@ -49,9 +49,9 @@ def test_rights_come_first_running_work_stays_and_what_is_resumed_at_once_is_que
     product: Product, kueue_cluster: LabCluster
 ) -> None:
     one, two = two_projects(product, deserved=16)
-    asked = {"priority": "very-low", "preemptibility": "preemptible"}
+    requested = {"priority": "very-low", "preemptibility": "preemptible"}
     running = [
-        product.submit(project, a_job(name, pods=2, grace=GRACE), **asked)
+        product.submit(project, a_job(name, pods=2, grace=GRACE), **requested)
         for project, name in ((one, "r1"), (two, "r2"))
     ]
     for each in running:

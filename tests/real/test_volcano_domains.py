@@ -73,8 +73,8 @@ class Racks:
         spec = spec_of(manifest, namespace=project.namespace, priority=priority, **ASKED)
         return forecast(spec=spec, project=self.project(project), actor=SYSTEM)
 
-    def submit(self, project: Project, manifest: Manifest, *, priority: str = "low", **asked: str) -> Workload:
-        return self.product.submit(self.project(project), manifest, priority=priority, **{**ASKED, **asked})
+    def submit(self, project: Project, manifest: Manifest, *, priority: str = "low", **requested: str) -> Workload:
+        return self.product.submit(self.project(project), manifest, priority=priority, **{**ASKED, **requested})
 
     def end(self, workload: Workload) -> None:
         delete(workload=fresh(workload), actor=SYSTEM)

@@ -197,8 +197,8 @@ def test_permissions_are_those_of_the_caller(live_server: object, runai: RunaiCl
 def test_permitted_scopes_are_the_places_of_the_roles(
     live_server: object, runai: RunaiClient, llm_team: Project, vision_team: Project
 ) -> None:
-    asked = models.GetPermittedScopesRequest(resource_type="workloads", action="create")
-    whole = models.PermittedScopesActions.from_dict(access(runai).permissions.get_permitted_scopes(asked).data)
+    requested = models.GetPermittedScopesRequest(resource_type="workloads", action="create")
+    whole = models.PermittedScopesActions.from_dict(access(runai).permissions.get_permitted_scopes(requested).data)
     assert (whole.create.system, whole.create.tenants, whole.delete.projects) == (True, ["1"], [])
     member = client_of(live_server, "only-a-member", Role.MEMBER, project=llm_team)
     grant(
@@ -207,7 +207,7 @@ def test_permitted_scopes_are_the_places_of_the_roles(
         cluster=llm_team.cluster,
         actor=SYSTEM,
     )
-    typed = models.PermittedScopesActions.from_dict(access(member).permissions.get_permitted_scopes(asked).data)
+    typed = models.PermittedScopesActions.from_dict(access(member).permissions.get_permitted_scopes(requested).data)
     assert (typed.create.projects, typed.create.clusters) == ([str(llm_team.pk)], [str(llm_team.cluster_id)])
     assert (typed.delete.system, typed.delete.projects) == (False, [])
     absent = models.GetPermittedScopesRequest(resource_type="datavolumes")
@@ -232,7 +232,7 @@ def test_a_project_administrator_rules_over_the_project_and_sees_no_further(
     owner = access(client_of(live_server, "project-script", Role.OWNER, project=llm_team)).access_rules
     foreign = MembershipFactory(project=vision_team)
 
-    def asked(role: str, project: Project) -> models.AccessRuleCreationFields:
+    def requested(role: str, project: Project) -> models.AccessRuleCreationFields:
         return models.AccessRuleCreationFields(
             subject_id=dana.username,
             subject_type="user",
@@ -241,13 +241,13 @@ def test_a_project_administrator_rules_over_the_project_and_sees_no_further(
             scope_type="project",
         )
 
-    made = owner.create_access_rule(asked("L1 researcher", llm_team)).data
+    made = owner.create_access_rule(requested("L1 researcher", llm_team)).data
     with pytest.raises(ConflictException):
-        owner.create_access_rule(asked("L1 researcher", llm_team))
-    second = owner.create_access_rule(asked("Viewer", llm_team)).data
+        owner.create_access_rule(requested("L1 researcher", llm_team))
+    second = owner.create_access_rule(requested("Viewer", llm_team)).data
     assert owner.delete_access_rule(second["id"]).status_code == 204
     with pytest.raises(NotFoundException):
-        owner.create_access_rule(asked("Viewer", vision_team))
+        owner.create_access_rule(requested("Viewer", vision_team))
     with pytest.raises(NotFoundException):
         owner.delete_access_rule(foreign.pk)
     assert {each["scopeName"] for each in owner.get_access_rules().data["accessRules"]} == {"llm-team"}
@@ -255,7 +255,7 @@ def test_a_project_administrator_rules_over_the_project_and_sees_no_further(
     member = access(client_of(live_server, "only-a-member", Role.MEMBER, project=llm_team)).access_rules
     assert member.get_access_rules().data["totalRecords"] == 0
     with pytest.raises(ForbiddenException):
-        member.create_access_rule(asked("Viewer", llm_team))
+        member.create_access_rule(requested("Viewer", llm_team))
 
 
 def test_the_last_platform_admin_stays(runai: RunaiClient) -> None:

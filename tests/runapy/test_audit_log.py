@@ -40,8 +40,8 @@ def trail(llm_team: Project, vision_team: Project) -> None:
 
 def logs(client: RunaiClient, **query: Any) -> list[models.AuditLog]:
     """Every record of the last hour, typed."""
-    asked = {"number_of_samples": 1000, **query}
-    answer = client.audit.audit_logs.get_audit_logs(**period(), **asked).data
+    requested = {"number_of_samples": 1000, **query}
+    answer = client.audit.audit_logs.get_audit_logs(**period(), **requested).data
     return list(models.GetAuditLogs200Response.from_dict(answer).audit_logs)
 
 

@@ -33,9 +33,9 @@ ABSENT = "00000000-0000-4000-8000-000000000000"
 
 
 def training(project: Project, name: str, **spec: Any) -> models.TrainingCreationRequest:
-    asked = models.TrainingSpecSpec(**{"image": "busybox:1.36", "priority_class": "low", **spec})
+    requested = models.TrainingSpecSpec(**{"image": "busybox:1.36", "priority_class": "low", **spec})
     return models.TrainingCreationRequest(
-        name=name, project_id=str(project.pk), cluster_id=str(project.cluster_id), spec=asked
+        name=name, project_id=str(project.pk), cluster_id=str(project.cluster_id), spec=requested
     )
 
 

@@ -40,9 +40,9 @@ def views() -> Iterator[tuple[Route, str, str, set[str]]]:
                 continue
             view = getattr(found, "view_class", None) or getattr(found, "cls", None)
             if view and issubclass(view, Route) and hasattr(view, method.lower()):
-                asked = view(kwargs={})
-                asked.request = None
-                yield asked, method, path, sent
+                requested = view(kwargs={})
+                requested.request = None
+                yield requested, method, path, sent
                 break
 
 

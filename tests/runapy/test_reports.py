@@ -48,9 +48,9 @@ def test_asked_for_waited_for_read_and_thrown_away(runai: RunaiClient, sampled: 
     wanted = fields(
         now, group_by="Project", filter_by=["projectName==llm-team", f"clusterId=={sampled.pk}"], description="of us"
     )
-    asked = reports.create_report(wanted)
-    pending = models.Report.from_dict(asked.data)
-    assert (asked.status_code, pending.status, pending.status_message) == (202, "Pending", None)
+    requested = reports.create_report(wanted)
+    pending = models.Report.from_dict(requested.data)
+    assert (requested.status_code, pending.status, pending.status_message) == (202, "Pending", None)
     assert (pending.start, pending.end, pending.group_by) == (wanted.start, wanted.end, "Project")
     assert (pending.description, pending.filter_by) == ("of us", wanted.filter_by)
     assert (pending.created_by, pending.tenant_id) == ("moving-script", 1)

@@ -230,8 +230,8 @@ class TestPeople:
     ) -> None:
         User.objects.filter(pk=bob.pk).update(password="!")
 
-        def names(**asked: Any) -> list[str]:
-            return [models.User2.from_dict(each).username for each in admins.users.get_users(**asked).data]
+        def names(**requested: Any) -> list[str]:
+            return [models.User2.from_dict(each).username for each in admins.users.get_users(**requested).data]
 
         assert names() == ["alice", "bob"]
         assert names(sort_by=models.UsersFilterSortFields.USERNAME, sort_order="desc", limit=1) == ["bob"]

@@ -87,7 +87,7 @@ def test_a_cluster_and_its_pools(runai: RunaiClient, sampled: Cluster, now: date
 def test_a_cluster_by_project_shows_what_one_may_see(
     live_server: object, runai: RunaiClient, sampled: Cluster, llm_team: Project, now: datetime
 ) -> None:
-    asked: dict[str, Any] = {
+    requested: dict[str, Any] = {
         "cluster_uuid": str(sampled.pk),
         "start": now - HOUR,
         "end": now + HOUR,
@@ -96,30 +96,32 @@ def test_a_cluster_by_project_shows_what_one_may_see(
     }
 
     def by_project(client: RunaiClient) -> dict[str, str]:
-        found = models.GroupedMetricsResponse.from_dict(client.organizations.clusters.get_cluster_metrics(**asked).data)
+        found = models.GroupedMetricsResponse.from_dict(
+            client.organizations.clusters.get_cluster_metrics(**requested).data
+        )
         return {each.groups[0].value: each.values[0].value for each in found.measurements}
 
     assert by_project(runai) == {"llm-team": "1", "vision-team": "0"}
     member = client_of(live_server, "only-a-member", Role.MEMBER, project=llm_team)
     assert by_project(member) == {"llm-team": "1"}
-    partial = runai.organizations.clusters.get_cluster_metrics(**{**asked, "group_by": "Category"})
+    partial = runai.organizations.clusters.get_cluster_metrics(**{**requested, "group_by": "Category"})
     assert (partial.status_code, told(partial)) == (207, {"ALLOCATED_GPU": []})
 
 
 def test_projects_and_departments(runai: RunaiClient, sampled: Cluster, llm_team: Project, now: datetime) -> None:
     names = ("GPU_QUOTA", "GPU_ALLOCATION", "CPU_ALLOCATION_MILLICORES", "GPU_MEMORY_UTILIZATION")
-    asked: dict[str, Any] = {
+    requested: dict[str, Any] = {
         "metric_type": [models.OrgUnitMetricType(name) for name in names],
         "start": now - HOUR,
         "end": now + HOUR,
     }
-    answer = runai.organizations.projects.get_project_metrics(str(llm_team.pk), **asked)
+    answer = runai.organizations.projects.get_project_metrics(str(llm_team.pk), **requested)
     assert answer.status_code == 207
     expected = {"GPU_QUOTA": ["4"], "GPU_ALLOCATION": ["1"], "CPU_ALLOCATION_MILLICORES": ["2000"]}
     assert told(answer) == {**expected, "GPU_MEMORY_UTILIZATION": []}
-    elsewhere = runai.organizations.projects.get_project_metrics(str(llm_team.pk), nodepool_name="a100", **asked)
+    elsewhere = runai.organizations.projects.get_project_metrics(str(llm_team.pk), nodepool_name="a100", **requested)
     assert told(elsewhere)["GPU_ALLOCATION"] == ["0"]
-    department = runai.organizations.departments.get_department_metrics(str(llm_team.department_id), **asked)
+    department = runai.organizations.departments.get_department_metrics(str(llm_team.department_id), **requested)
     assert told(department)["GPU_QUOTA"] == ["8"]
 
 
@@ -169,9 +171,9 @@ def test_projects_and_departments_in_numbers_of_now(
 
 def test_a_workload_and_a_pod_over_time(runai: RunaiClient, running: Workload, now: datetime) -> None:
     kind = models.WorkloadMetricType
-    asked: dict[str, Any] = {"start": now - HOUR, "end": now, "number_of_samples": 6}
+    requested: dict[str, Any] = {"start": now - HOUR, "end": now, "number_of_samples": 6}
     kinds = [kind.POD_COUNT, kind.RUNNING_POD_COUNT, kind.GPU_ALLOCATION, kind.CPU_REQUEST_CORES]
-    answer = runai.workloads.workloads.get_workload_metrics(str(running.pk), metric_type=kinds, **asked)
+    answer = runai.workloads.workloads.get_workload_metrics(str(running.pk), metric_type=kinds, **requested)
     assert answer.status_code == 200
     assert told(answer) == {
         "POD_COUNT": ["1", "1", "2", "2", "2", "2"],
@@ -180,12 +182,12 @@ def test_a_workload_and_a_pod_over_time(runai: RunaiClient, running: Workload, n
         "CPU_REQUEST_CORES": ["2", "2", "4", "4", "2", "2"],
     }
     partial = runai.workloads.workloads.get_workload_metrics(
-        str(running.pk), metric_type=[kind.GPU_UTILIZATION], **asked
+        str(running.pk), metric_type=[kind.GPU_UTILIZATION], **requested
     )
     assert (partial.status_code, told(partial)) == (207, {"GPU_UTILIZATION": []})
     pod = "0a8f0a0e-1111-4222-8333-444455556666"
     of_pod = runai.workloads.pods.get_workload_pod_metrics(
-        str(running.pk), pod, metric_type=["GPU_ALLOCATION", models.PodMetricType.CPU_USAGE_CORES], **asked
+        str(running.pk), pod, metric_type=["GPU_ALLOCATION", models.PodMetricType.CPU_USAGE_CORES], **requested
     )
     assert (of_pod.status_code, told(of_pod)["GPU_ALLOCATION"]) == (207, ["0", "0", "1", "1", "0", "0"])
 
@@ -227,11 +229,11 @@ def test_of_what_is_not_yours_nothing_is_told(
     live_server: object, running: Workload, llm_team: Project, vision_team: Project, now: datetime
 ) -> None:
     stranger = client_of(live_server, "stranger", Role.MEMBER, project=vision_team)
-    asked: dict[str, Any] = {"start": now - HOUR, "end": now}
+    requested: dict[str, Any] = {"start": now - HOUR, "end": now}
     with pytest.raises(NotFoundException):
-        stranger.organizations.projects.get_project_metrics(str(llm_team.pk), metric_type=["GPU_QUOTA"], **asked)
+        stranger.organizations.projects.get_project_metrics(str(llm_team.pk), metric_type=["GPU_QUOTA"], **requested)
     with pytest.raises(NotFoundException):
-        stranger.workloads.workloads.get_workload_metrics(str(running.pk), metric_type=["POD_COUNT"], **asked)
+        stranger.workloads.workloads.get_workload_metrics(str(running.pk), metric_type=["POD_COUNT"], **requested)
 
 
 def test_a_node_measures_nothing_and_a_bad_window_is_400(

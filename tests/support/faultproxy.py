@@ -267,11 +267,11 @@ def _forget_if_closed(upstream: HTTPSConnection) -> None:
         upstream.close()
 
 
-def _ask(upstream: HTTPSConnection, asked: Exchange) -> HTTPResponse:
+def _ask(upstream: HTTPSConnection, requested: Exchange) -> HTTPResponse:
     _forget_if_closed(upstream)
-    target = f"{asked.path}?{asked.query}" if asked.query else asked.path
-    headers = {name: value for name, value in asked.headers.items() if name not in HOP_BY_HOP}
-    upstream.request(asked.method, target, body=asked.body or None, headers=headers)
+    target = f"{requested.path}?{requested.query}" if requested.query else requested.path
+    headers = {name: value for name, value in requested.headers.items() if name not in HOP_BY_HOP}
+    upstream.request(requested.method, target, body=requested.body or None, headers=headers)
     return upstream.getresponse()
 
 

@@ -35,7 +35,7 @@ def new_key(whose: str) -> rsa.RSAPrivateKey:
 
 @dataclass
 class IdentityProvider:
-    """A running provider. `asked`: every path that was asked for; `left`: those whose answer nobody took to its end."""
+    """A running provider. `requested`: every requested path; `left`: those whose answer nobody read to its end."""
 
     issuer: str
     client_id: str = "rung"
@@ -50,7 +50,7 @@ class IdentityProvider:
     lax: bool = False
     kid: str = "one"
     other_keys: list[Claims] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     codes: dict[str, Claims] = field(default_factory=dict)
     seconds_ahead: float = 0
@@ -153,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Documents, and the person's way in."""
         parts = urlsplit(self.path)
-        self.provider.asked.append(parts.path)
+        self.provider.requested.append(parts.path)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         match parts.path:
             case "/.well-known/openid-configuration":
@@ -169,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """A code for tokens."""
-        self.provider.asked.append(self.path)
+        self.provider.requested.append(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
         form = {name: values[0] for name, values in parse_qs(body).items()}
         self._say(*self.provider.traded(form, self.headers.get("Authorization", "")))

@@ -71,8 +71,8 @@ def ordinary(request: Request) -> tuple[int, Any]:
     if request.path == "/api/v1/namespaces/kube-system":
         return 200, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": UID}}
     if request.path.endswith("/selfsubjectaccessreviews"):
-        asked = json.loads(request.body)["spec"]["resourceAttributes"]
-        excessive = asked["resource"] in {"*", "secrets", "users"} or asked.get("subresource") == "exec"
+        requested = json.loads(request.body)["spec"]["resourceAttributes"]
+        excessive = requested["resource"] in {"*", "secrets", "users"} or requested.get("subresource") == "exec"
         return 201, {"status": {"allowed": not excessive}}
     if request.path.endswith("/selfsubjectreviews"):
         return 201, {"status": {"userInfo": {"username": "system:serviceaccount:rung-system:rung"}}}

@@ -53,11 +53,13 @@ class Lab:
         ProjectQuotaFactory(project=project, node_pool=self.pool, gpu_deserved=deserved * GPU, gpu_limit=gpu_limit)
         return project
 
-    def submit(self, project: Project, name: str, *, gpus: int = 1, actor: Actor = SYSTEM, **asked: Any) -> Workload:
+    def submit(
+        self, project: Project, name: str, *, gpus: int = 1, actor: Actor = SYSTEM, **requested: Any
+    ) -> Workload:
         """A training of one pod, or what `manifest` says."""
-        manifest = asked.pop("manifest", None) or pytorch_job(name, gpus=gpus)
-        manifest["metadata"].setdefault("annotations", {})["rung.dev/run-seconds"] = asked.pop("seconds", "86400")
-        spec = spec_of(manifest, namespace=project.namespace, **asked)
+        manifest = requested.pop("manifest", None) or pytorch_job(name, gpus=gpus)
+        manifest["metadata"].setdefault("annotations", {})["rung.dev/run-seconds"] = requested.pop("seconds", "86400")
+        spec = spec_of(manifest, namespace=project.namespace, **requested)
         return submit(spec=spec, project=project, actor=actor)
 
     def settle(self, rounds: int = 3, *, seconds: float = 1) -> None:

@@ -61,9 +61,9 @@ def owner_of_meta(actor: Actor, meta: Mapping[str, Any]) -> Owner:
 
 def word_in(query: Mapping[str, str], name: str, known: Sequence[str]) -> str:
     """One of the words, however their client writes it: `Scope.PROJECT`, `DistributedInference`; empty for none."""
-    asked = query.get(name, "").rpartition(".")[2].replace("_", "").lower()
-    found = next((each for each in known if each.lower() == asked), "")
-    if asked and not found:
+    requested = query.get(name, "").rpartition(".")[2].replace("_", "").lower()
+    found = next((each for each in known if each.lower() == requested), "")
+    if requested and not found:
         raise BadRequest.at(f"/{name}", "out_of_range", f"{name} is one of {', '.join(known)}.", allowed=known)
     return found
 

@@ -300,19 +300,19 @@ def _steps(records: Sequence[PreemptionRecord], *, shown: bool) -> Iterator[Time
     By the cluster's clocks wherever they say, so that moments and durations agree and the order is that of the moments.
     """
     record = records[0]
-    asked = min(_deletion_requested_at(each) for each in records)
-    yield TimelineStep(min(record.at, asked), _decided(records, shown=shown))
+    requested = min(_deletion_requested_at(each) for each in records)
+    yield TimelineStep(min(record.at, requested), _decided(records, shown=shown))
     yield TimelineStep(
-        asked, f"SIGTERM sent to {_few(each.pod_name for each in records)} (grace period {record.grace_seconds} s)."
+        requested, f"SIGTERM sent to {_few(each.pod_name for each in records)} (grace period {record.grace_seconds} s)."
     )
     gone = [each.gone_at for each in records if each.gone_at]
     if len(gone) == len(records):
         where = _few(each.node_name or "its node" for each in records)
-        used = round((max(gone) - asked).total_seconds())
+        used = round((max(gone) - requested).total_seconds())
         yield TimelineStep(max(gone), f"Stopped on {where} after {used} s (grace period {record.grace_seconds} s).")
-    if record.preemptor and record.preemptor.started_at and record.preemptor.started_at >= asked:
+    if record.preemptor and record.preemptor.started_at and record.preemptor.started_at >= requested:
         yield TimelineStep(record.preemptor.started_at, f"Started: {_by(record, shown=shown)}.")
-    yield from _afterwards(records, asked)
+    yield from _afterwards(records, requested)
 
 
 def _deletion_requested_at(record: PreemptionRecord) -> datetime:
@@ -340,7 +340,7 @@ def _few(names: Iterable[str]) -> str:
     return ", ".join(every[:NAMED_PODS]) + more
 
 
-def _afterwards(records: Sequence[PreemptionRecord], asked: datetime) -> Iterator[TimelineStep]:
+def _afterwards(records: Sequence[PreemptionRecord], requested: datetime) -> Iterator[TimelineStep]:
     """That it happened, by the order of our entries; when, by the pods that were made in its place where there are any.
 
     A queue may take it back before it lets its pods be made, so the earlier of both moments is that of the requeue.
@@ -349,7 +349,9 @@ def _afterwards(records: Sequence[PreemptionRecord], asked: datetime) -> Iterato
     words = {Phase.PENDING.value: "Requeued.", Phase.RUNNING.value: "Running again."}
     start = record.victim.timeline.filter(type=EventType.PREEMPTION, at__lte=record.at).order_by("-at", "-pk").first()
     seen: set[str] = set()
-    later = ObservedPod.objects.filter(owner_id=str(record.victim_id), cluster=record.cluster_id, created_at__gte=asked)
+    later = ObservedPod.objects.filter(
+        owner_id=str(record.victim_id), cluster=record.cluster_id, created_at__gte=requested
+    )
     pods = list(later.exclude(uid__in=[each.pod_uid for each in records]).values_list("created_at", "started_at"))
     made = min((made for made, _started in pods), default=None)
     started = min((started for _made, started in pods if started), default=None)
@@ -357,7 +359,7 @@ def _afterwards(records: Sequence[PreemptionRecord], asked: datetime) -> Iterato
     for entry in moves.order_by("pk")[:20]:
         if entry.phase not in seen and (entry.phase != Phase.RUNNING or Phase.PENDING in seen):
             seen.add(entry.phase)
-            yield TimelineStep(max(asked, _moment(entry, made, started)), words[entry.phase])
+            yield TimelineStep(max(requested, _moment(entry, made, started)), words[entry.phase])
 
 
 def _moment(entry: WorkloadEvent, made: datetime | None, started: datetime | None) -> datetime:

@@ -115,8 +115,8 @@ def _of_lost(pod: ObservedPod) -> PodStatusReason:
     if pod.phase == "Failed":
         why = f": {pod.reason}" if pod.reason else ""
         return PodStatusReason(POD_FAILED, f"Pod {pod.name} failed{why}.")
-    asked = pod.deletion_at and pod.deletion_at - timedelta(seconds=pod.grace_seconds)
-    when = f"{asked or pod.gone_at:%H:%M:%S} UTC"
+    requested = pod.deletion_at and pod.deletion_at - timedelta(seconds=pod.grace_seconds)
+    when = f"{requested or pod.gone_at:%H:%M:%S} UTC"
     return PodStatusReason(POD_DELETED, f"Pod {pod.name} was deleted at {when}. The cluster gave no reason.")
 
 
@@ -256,8 +256,8 @@ def _end(pod: ObservedPod) -> dict[str, Any]:
     end = pod.ended_at or pod.gone_at
     used: int | None = None
     if pod.deletion_at is not None:
-        asked = pod.deletion_at - timedelta(seconds=pod.grace_seconds)
-        used = max(0, round((end - asked).total_seconds()))
+        requested = pod.deletion_at - timedelta(seconds=pod.grace_seconds)
+        used = max(0, round((end - requested).total_seconds()))
     return {"gone_at": end, "grace_used_seconds": used}
 
 

@@ -52,7 +52,7 @@ class QuotaRequestForm(PageForm):
         return cast("SearchField", self.fields[name])
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def requested(self) -> dict[str, Any]:
         """What `create_request` takes."""
         rows = {name: self._field(name).row_of(self.cleaned_data[name]) for name in ("project", "node_pool")}
         return {**rows, **{name: self.cleaned_data[name] for name in ("gpus", "until", "reason")}}

@@ -184,35 +184,50 @@ def _decision_json(row: QuotaRequest) -> dict[str, Any]:
     return rendered(QuotaDecisionSchema, row, gpus=granted)
 
 
-def create_request_of(asked: Mapping[str, Any]) -> ApiRequest:
+def create_request_of(requested: Mapping[str, Any]) -> ApiRequest:
     """The same as the form, over REST and on the command line."""
-    project, pool = asked["project"], asked["node_pool"]
-    body = {"projectId": str(project.pk), "nodePoolId": str(pool.pk), "gpus": asked["gpus"], "reason": asked["reason"]}
-    words = ("quota", "request", "-p", project.name, "--pool", pool.name, *_flags(asked), "--", f"{asked['gpus']:g}")
-    return ApiRequest("POST", PATH, {**body, **_until(asked)}, rung=words)
+    project, pool = requested["project"], requested["node_pool"]
+    body = {
+        "projectId": str(project.pk),
+        "nodePoolId": str(pool.pk),
+        "gpus": requested["gpus"],
+        "reason": requested["reason"],
+    }
+    words = (
+        "quota",
+        "request",
+        "-p",
+        project.name,
+        "--pool",
+        pool.name,
+        *_flags(requested),
+        "--",
+        f"{requested['gpus']:g}",
+    )
+    return ApiRequest("POST", PATH, {**body, **_until(requested)}, rung=words)
 
 
-def approve_request_of(row: QuotaRequest, asked: Mapping[str, Any], base: str) -> ApiRequest:
-    body = {"base": base, "gpus": asked["gpus"], "reason": asked["reason"], **_until(asked)}
-    gpus = () if asked["gpus"] is None else ("--gpus", f"{asked['gpus']:g}")
-    words = ("quota", "approve", str(row.pk), *gpus, *_flags(asked), "--yes")
+def approve_request_of(row: QuotaRequest, requested: Mapping[str, Any], base: str) -> ApiRequest:
+    body = {"base": base, "gpus": requested["gpus"], "reason": requested["reason"], **_until(requested)}
+    gpus = () if requested["gpus"] is None else ("--gpus", f"{requested['gpus']:g}")
+    words = ("quota", "approve", str(row.pk), *gpus, *_flags(requested), "--yes")
     return ApiRequest("POST", f"{PATH}/{row.pk}/approve", body, rung=words)
 
 
-def decline_request_of(row: QuotaRequest, asked: Mapping[str, Any]) -> ApiRequest:
-    words = ("quota", "decline", str(row.pk), *_flags(asked))
-    return ApiRequest("POST", f"{PATH}/{row.pk}/decline", {"reason": asked["reason"]}, rung=words)
+def decline_request_of(row: QuotaRequest, requested: Mapping[str, Any]) -> ApiRequest:
+    words = ("quota", "decline", str(row.pk), *_flags(requested))
+    return ApiRequest("POST", f"{PATH}/{row.pk}/decline", {"reason": requested["reason"]}, rung=words)
 
 
 def withdraw_request_of(row: QuotaRequest) -> ApiRequest:
     return ApiRequest("POST", f"{PATH}/{row.pk}/withdraw", None, rung=("quota", "withdraw", str(row.pk)))
 
 
-def _until(asked: Mapping[str, Any]) -> dict[str, str]:
-    return {"until": asked["until"].isoformat()} if asked["until"] else {}
+def _until(requested: Mapping[str, Any]) -> dict[str, str]:
+    return {"until": requested["until"].isoformat()} if requested["until"] else {}
 
 
-def _flags(asked: Mapping[str, Any]) -> tuple[str, ...]:
-    until = _until(asked)["until"] if asked.get("until") else ""
-    reason = ("--reason", asked["reason"]) if asked["reason"] else ()
+def _flags(requested: Mapping[str, Any]) -> tuple[str, ...]:
+    until = _until(requested)["until"] if requested.get("until") else ""
+    reason = ("--reason", requested["reason"]) if requested["reason"] else ()
     return (*reason, *(("--until", until) if until else ()))

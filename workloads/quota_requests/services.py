@@ -104,7 +104,7 @@ def create_request(
         _check_once(row)
         with unique_or_conflict(""):
             row.save(force_insert=True)
-        record(actor, "quota_request.create", row, detail=_asked(row), project_id=str(project.pk))
+        record(actor, "quota_request.create", row, detail=_requested(row), project_id=str(project.pk))
         title = f"{actor.name} requests {gpus_text(row.gpu_milli)} more for {project.name} in {node_pool.name}."
         _notify(row, "QuotaRequested", title, why, permission=DECISION.value)
     return row
@@ -174,7 +174,7 @@ def withdraw_request(*, key: UUID, actor: Actor) -> QuotaRequest:
         _check_open(row)
         row.state = QuotaRequestState.WITHDRAWN
         row.save(update_fields=["state"])
-        record(actor, "quota_request.withdraw", row, detail=_asked(row), project_id=str(row.project_id))
+        record(actor, "quota_request.withdraw", row, detail=_requested(row), project_id=str(row.project_id))
     return row
 
 
@@ -324,14 +324,14 @@ def _decide(row: QuotaRequest, state: QuotaRequestState, actor: Actor, reason: s
     row.state, row.decided_by, row.decided_at, row.decision_reason = state, actor.name, now, reason
 
 
-def _asked(row: QuotaRequest) -> dict[str, Any]:
+def _requested(row: QuotaRequest) -> dict[str, Any]:
     return {"node_pool": row.node_pool.name, "gpus": row.gpu_milli / 1000, "until": row.until, "reason": row.reason}
 
 
 def _decided(row: QuotaRequest) -> dict[str, Any]:
     granted = None if row.granted_milli is None else row.granted_milli / 1000
     decision = {"granted": granted, "granted_until": row.granted_until, "decision": row.decision_reason}
-    return {**_asked(row), **decision}
+    return {**_requested(row), **decision}
 
 
 def _notify_author(row: QuotaRequest, type_: str, title: str, text: str) -> None:

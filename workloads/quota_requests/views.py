@@ -78,11 +78,11 @@ def add(request: HttpRequest) -> HttpResponse:
     access = access_for(actor)
     given = {name: request.GET[name] for name in ("project", "gpus") if name in request.GET}
     form = QuotaRequestForm(form_data(request), access=access, initial={**given, **_pool(request, access)})
-    if shown := suggestions(request, form) or form_snippets(request, form, lambda: create_request_of(form.asked)):
+    if shown := suggestions(request, form) or form_snippets(request, form, lambda: create_request_of(form.requested)):
         return shown
     if request.method == "POST" and form.is_valid():
         try:
-            row = create_request(actor=actor, **form.asked)
+            row = create_request(actor=actor, **form.requested)
         except RungError as error:
             form.show(error, POINTERS)
         else:

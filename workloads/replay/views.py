@@ -209,9 +209,9 @@ def replays(request: HttpRequest) -> HttpResponse:
     if copied := form_snippets(request, form, lambda: _create_request(form)):
         return copied
     if request.method == "POST" and form.is_valid():
-        asked = {"name": form.cleaned_data["name"], "cluster": form.cleaned_data["cluster"], "body": form.body}
+        requested = {"name": form.cleaned_data["name"], "cluster": form.cleaned_data["cluster"], "body": form.body}
         try:
-            row = replay_services.create_replay(actor=actor, **asked)
+            row = replay_services.create_replay(actor=actor, **requested)
         except RungError as error:
             form.show(error, _pointers(error))
         else:

@@ -51,7 +51,7 @@ class ReportForm(PageForm):
         return cast("SearchField", self.fields["filter_by"])
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def requested(self) -> dict[str, Any]:
         found = self.cleaned_data
         start, end = midnight(found["start"]), midnight(found["end"]) + DAY
         return {

@@ -74,24 +74,24 @@ def report_delete_request(report: Report) -> ApiRequest:
     )
 
 
-def report_create_request(asked: Mapping[str, Any]) -> ApiRequest:
+def report_create_request(requested: Mapping[str, Any]) -> ApiRequest:
     body = {
-        "name": asked["name"],
-        "start": rfc3339(asked["start"]),
-        "end": rfc3339(asked["end"]),
-        "groupBy": asked["group_by"],
-        **({"filterBy": asked["filter_by"]} if asked["filter_by"] else {}),
+        "name": requested["name"],
+        "start": rfc3339(requested["start"]),
+        "end": rfc3339(requested["end"]),
+        "groupBy": requested["group_by"],
+        **({"filterBy": requested["filter_by"]} if requested["filter_by"] else {}),
     }
-    return ApiRequest("POST", REPORTS, body, "organizations.reports.create_report", rung=_made_by_rung(asked))
+    return ApiRequest("POST", REPORTS, body, "organizations.reports.create_report", rung=_made_by_rung(requested))
 
 
-def _made_by_rung(asked: Mapping[str, Any]) -> tuple[str, ...]:
+def _made_by_rung(requested: Mapping[str, Any]) -> tuple[str, ...]:
     """Its days are whole ones: the last has only come as far as it has."""
-    last = (asked["end"] - timedelta(microseconds=1)).date()
-    days = ("--from", f"{asked['start']:%Y-%m-%d}", "--to", f"{last:%Y-%m-%d}")
-    places = [part for each in asked["filter_by"] for part in _place_flag(*each.split("==", 1))]
-    by = {"Nodepool": "node-pool"}.get(asked["group_by"], asked["group_by"].lower())
-    return ("reports", "make", "--no-wait", *days, "--by", by, *places, "--", asked["name"])
+    last = (requested["end"] - timedelta(microseconds=1)).date()
+    days = ("--from", f"{requested['start']:%Y-%m-%d}", "--to", f"{last:%Y-%m-%d}")
+    places = [part for each in requested["filter_by"] for part in _place_flag(*each.split("==", 1))]
+    by = {"Nodepool": "node-pool"}.get(requested["group_by"], requested["group_by"].lower())
+    return ("reports", "make", "--no-wait", *days, "--by", by, *places, "--", requested["name"])
 
 
 def _place_flag(field: str, value: str) -> tuple[str, str]:

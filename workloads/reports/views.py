@@ -44,11 +44,13 @@ def reports(request: HttpRequest) -> HttpResponse:
     """My reports, newest first, and a form for another one."""
     actor = actor_of(request)
     form = ReportForm(form_data(request), access=access_for(actor), now=timezone.now())
-    if shown := suggestions(request, form) or form_snippets(request, form, lambda: report_create_request(form.asked)):
+    if shown := suggestions(request, form) or form_snippets(
+        request, form, lambda: report_create_request(form.requested)
+    ):
         return shown
     if request.method == "POST" and form.is_valid():
         try:
-            row = reports_services.create_report(actor=actor, **form.asked)
+            row = reports_services.create_report(actor=actor, **form.requested)
         except RungError as error:
             form.show(error, {"/filterBy/0": "filter_by"})
         else:

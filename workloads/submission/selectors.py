@@ -81,8 +81,8 @@ def _size_checks(read: ReadSpec, project: Project) -> list[Check]:
     except ValidationFailed:
         return []
     spec, effective = read.spec, _effective_of(read, project)
-    asked = effective.preemptibility if effective else _asked(spec)
-    preemptible = asked != Preemptibility.NON_PREEMPTIBLE
+    requested = effective.preemptibility if effective else _requested(spec)
+    preemptible = requested != Preemptibility.NON_PREEMPTIBLE
     checks: list[Check] = [lambda: check_quota(spec, project, pools, preemptible=preemptible)]
     if effective:
         checks += [
@@ -100,6 +100,6 @@ def _effective_of(read: ReadSpec, project: Project) -> Effective | None:
         return None
 
 
-def _asked(spec: WorkloadSpec) -> str | None:
+def _requested(spec: WorkloadSpec) -> str | None:
     """The preemptibility that holds whatever the priority becomes."""
     return spec.request.explicit_preemptibility or spec.request.label_preemptibility

@@ -130,8 +130,8 @@ def list_workloads(
     out = held.output(output)
     phase = phase_named(phase) or phase
     owner = "" if everywhere else held.project(project)
-    asked = {"projectName": owner, "phase": phase, "type": kind, "priorityClassName": priority, "submittedBy": by}
-    query = _query([f"{name}=={value}" for name, value in asked.items() if value] + (where or []), sort, search)
+    requested = {"projectName": owner, "phase": phase, "type": kind, "priorityClassName": priority, "submittedBy": by}
+    query = _query([f"{name}=={value}" for name, value in requested.items() if value] + (where or []), sort, search)
     flags = {"deleted": deleted, "failedToApply": failed_to_apply, "evicted": evicted}
     most = None if all_of_them else limit
     if watch:
@@ -328,14 +328,14 @@ def _waits_because(waiting: Mapping[str, Any]) -> str:
 
 
 def _values(found: Mapping[str, Any]) -> list[tuple[str, object]]:
-    metadata, asked = found["submitted"]["metadata"], found["workloadRequestedResources"]
+    metadata, requested = found["submitted"]["metadata"], found["workloadRequestedResources"]
     held = amount(found["allocatedResources"]["gpu"])
     pools = ", ".join(found["requestedNodePools"])
     at = ", ".join(found["currentNodePools"])
     return [
         ("Priority", f"{found['priorityClassName']} {found['priority']}{_from(found.get('prioritySource'))}"),
         ("Preemptibility", f"{metadata['effectivePreemptibility']}{_from(found.get('preemptibilitySource'))}"),
-        ("GPUs", f"{amount(asked['gpu']['request'])} requested, {held} allocated"),
+        ("GPUs", f"{amount(requested['gpu']['request'])} requested, {held} allocated"),
         ("Node pools", f"{pools} (now {at})" if at and at != pools else pools),
         ("Pods", f"{found['runningPods']} of {found['requestedPods']['number']} running"),
         ("Waited", span(found["totalPendingTimeSeconds"])),

@@ -46,16 +46,16 @@ def logs(
     held = session(ctx)
     out = held.output(output)
     found = find_workload(held.api, name, held.project(project))
-    asked = {key: value for key, value in {"pod": pod, "container": container}.items() if value}
+    requested = {key: value for key, value in {"pod": pod, "container": container}.items() if value}
     whole = out.format in {Format.JSON, Format.YAML}
     if whole and follow:
         raise UsageError("-f and -o cannot be combined.")
     if whole:
-        out.data(held.api.get(f"v1/workloads/{found['id']}/logs", lines=lines, **asked))
+        out.data(held.api.get(f"v1/workloads/{found['id']}/logs", lines=lines, **requested))
     elif follow:
-        _follow(held.api, out, found["id"], asked, lines, interval)
+        _follow(held.api, out, found["id"], requested, lines, interval)
     else:
-        _once(out, held.api.get(f"v1/workloads/{found['id']}/logs", lines=lines, **asked))
+        _once(out, held.api.get(f"v1/workloads/{found['id']}/logs", lines=lines, **requested))
 
 
 def _once(out: Output, answer: Mapping[str, Any]) -> None:
@@ -68,12 +68,12 @@ def _once(out: Output, answer: Mapping[str, Any]) -> None:
     out.names(answer["lines"])
 
 
-def _follow(api: Api, out: Output, workload_id: str, asked: dict[str, str], lines: int, interval: float) -> None:
+def _follow(api: Api, out: Output, workload_id: str, requested: dict[str, str], lines: int, interval: float) -> None:
     """1. look  2. print what is new  3. end with the workload, after one last look"""
     path, seen, pod, printed = f"v1/workloads/{workload_id}", list[str](), "", ""
     while True:
         ended = api.get(path)["phase"] in ENDED
-        answer = api.get(f"{path}/logs", lines=lines if not seen else MOST, **asked)
+        answer = api.get(f"{path}/logs", lines=lines if not seen else MOST, **requested)
         trouble = answer["trouble"] or ("" if answer["pod"] else "No pods yet.")
         if trouble != printed and trouble:
             note(trouble)

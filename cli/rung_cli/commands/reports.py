@@ -121,8 +121,8 @@ def make(
     """
     held = session(ctx)
     out = held.output(output)
-    asked = {"name": name, **_stretch(first, last), "groupBy": GROUPS[by]}
-    made = held.api.post(PATH, {**asked, "filterBy": _places(held.api, project, department, cluster)})
+    requested = {"name": name, **_stretch(first, last), "groupBy": GROUPS[by]}
+    made = held.api.post(PATH, {**requested, "filterBy": _places(held.api, project, department, cluster)})
     found = _made(held.api, made, timeout) if wait else made
     out.rows([found], REPORTS, name=_name, empty="")
     _remark(found)

@@ -157,11 +157,11 @@ def each(api: Api, path: str, name: str, *, query: Query, size: int = LARGEST) -
 
     After a cursor nothing is skipped or repeated when rows come and go, and the last page is as quick as the first.
     """
-    asked = {key: value for key, value in query.items() if value != ""}
+    requested = {key: value for key, value in query.items() if value != ""}
     place: Query | None = {}
     read = 0
     while place is not None:
-        page = api.get(path, **asked, **place, limit=size)
+        page = api.get(path, **requested, **place, limit=size)
         yield from page[name]
         read += len(page[name])
         place = _next(page, read, full=len(page[name]) == size)

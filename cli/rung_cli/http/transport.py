@@ -121,12 +121,12 @@ class RestTransport:
                 call.method, f"/api/{call.path}", params=query or None, json=call.body, headers=headers
             )
         took = (time.monotonic() - started) * 1000
-        asked = f"{call.method} /api/{call.path}{'?' if query else ''}{'&'.join(query)}"
-        self.debug(f"{asked} -> {response.status_code} in {took:.0f} ms {_request_id(response)}".rstrip())
+        requested = f"{call.method} /api/{call.path}{'?' if query else ''}{'&'.join(query)}"
+        self.debug(f"{requested} -> {response.status_code} in {took:.0f} ms {_request_id(response)}".rstrip())
         return response
 
-    def _rest(self, tried: int, asked: str | None, why: str) -> None:
-        pause = _asked_pause(asked)
+    def _rest(self, tried: int, requested: str | None, why: str) -> None:
+        pause = _asked_pause(requested)
         if pause is None:
             pause = FIRST_PAUSE * 2**tried * random.uniform(0.8, 1.2)  # noqa: S311 - spreads clients, guards nothing
         pause = min(pause, LONGEST_PAUSE)

@@ -110,7 +110,7 @@ def required_access(flavour: str, *, beside: str = "") -> tuple[RequiredAccess, 
         *(RequiredAccess(kind.group, kind.plural, READ, "the scheduler's reasons") for kind in _looked_at(traits)),
         *_configured(traits.configuration),
         *_divided(traits),
-        *_asked(traits.inquiries),
+        *_requested(traits.inquiries),
     )
 
 
@@ -137,7 +137,7 @@ def _divided(traits: Traits) -> Iterable[RequiredAccess]:
         yield RequiredAccess(kind.group, kind.plural, ("list",), "which scheduler serves which node pool")
 
 
-def _asked(about: VisibilityApi | None) -> Iterable[RequiredAccess]:
+def _requested(about: VisibilityApi | None) -> Iterable[RequiredAccess]:
     if about is not None:
         yield RequiredAccess(about.queue.group, about.queue.plural, ("get",), about.why, subresource=about.part)
 

@@ -206,12 +206,12 @@ def _is_installed(gateway: TestedGateway, mark: Kind | None) -> bool:
         return False
 
 
-def _fitting(installed: Sequence[SchedulerFlavour], asked: str) -> str:
+def _fitting(installed: Sequence[SchedulerFlavour], requested: str) -> str:
     """The flavour of what is installed; what is an admin's choice only where it was chosen."""
     suggested = [each.name for each in installed if each.traits.suggested]
     if suggested:
         return suggested[0]
-    return asked if asked in {each.name for each in installed} else DEFAULT
+    return requested if requested in {each.name for each in installed} else DEFAULT
 
 
 def _unserved(gateway: TestedGateway, flavour: SchedulerFlavour) -> tuple[str, ...]:

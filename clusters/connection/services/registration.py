@@ -151,8 +151,8 @@ def _with_secret(row: ClusterCredential, connection: Connection) -> Connection:
     """The stored secret, where none was entered and it still goes to the same place."""
     if connection.token or connection.key:
         return connection
-    asked = (connection.server, connection.tls_server_name, connection.ca, connection.insecure)
-    same = asked == (row.server, row.tls_server_name, row.ca, row.insecure)
+    requested = (connection.server, connection.tls_server_name, connection.ca, connection.insecure)
+    same = requested == (row.server, row.tls_server_name, row.ca, row.insecure)
     old = reuse_stored_secret(partial(decrypted_connection, row), same_place=same)
     return replace(connection, token=old.token, certificate=old.certificate, key=old.key)
 

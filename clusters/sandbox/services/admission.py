@@ -58,14 +58,14 @@ def _selects(expression: Mapping[str, Any], name: str) -> bool:
 
 
 def _refuse_beyond(quota: Manifest, pod: Manifest, counted: Iterable[Manifest]) -> None:
-    asked, used = requests_of(pod), Resources()
+    requested, used = requests_of(pod), Resources()
     number = 0
     for each in counted:
         used += requests_of(each)
         number += 1
     over: list[tuple[str, str, str, str]] = []
     for name, text in (quota["spec"].get("hard") or {}).items():
-        part = _part(name, str(text), asked, used, number)
+        part = _part(name, str(text), requested, used, number)
         if part is not None:
             over.append((name, *part))
     if over:
@@ -75,7 +75,7 @@ def _refuse_beyond(quota: Manifest, pod: Manifest, counted: Iterable[Manifest]) 
         )
 
 
-def _part(name: str, text: str, asked: Resources, used: Resources, number: int) -> tuple[str, str, str] | None:
+def _part(name: str, text: str, requested: Resources, used: Resources, number: int) -> tuple[str, str, str] | None:
     """(requested, used, limited) when this key is exceeded."""
     if name in {"pods", "count/pods"}:
         hard = scaled(text, 1)
@@ -83,7 +83,7 @@ def _part(name: str, text: str, asked: Resources, used: Resources, number: int) 
     dimension = COUNTED.get(name)
     if dimension is None:
         return None
-    more, now = getattr(asked, dimension), getattr(used, dimension)
+    more, now = getattr(requested, dimension), getattr(used, dimension)
     if not more or now + more <= scaled(text, 1 if dimension == "memory" else 1000):
         return None
     return _text(dimension, more), _text(dimension, now), text

@@ -174,15 +174,17 @@ def _group(name: str, entry: QueuedJob) -> PodGroup:
     """What was let go holds its places, else what its pods hold, or what it asks for until there are some."""
     reserved = condition(entry.workload, RESERVED) or {}
     preempts = QUOTA if sandbox_rules.preempts_in_kueue(reserved.get("message", "")) else None
-    asked = tuple(Pod(entry.named(slot), requests_of(dict(slot.template)), nominated=preempts) for slot in entry.slots)
+    requested = tuple(
+        Pod(entry.named(slot), requests_of(dict(slot.template)), nominated=preempts) for slot in entry.slots
+    )
     return PodGroup(
         name=name,
         queue=entry.queue,
         namespace=entry.owner["metadata"]["namespace"],
         priority=entry.workload["spec"]["priority"],
         preemptible=True,
-        pods=_held(entry, asked) if entry.holds else asked,
-        min_member=len(asked),
+        pods=_held(entry, requested) if entry.holds else requested,
+        min_member=len(requested),
         started=micros(reserved.get("lastTransitionTime")) if is_admitted(entry.workload) else None,
         created=micros(entry.owner["metadata"].get("creationTimestamp")),
         pool=entry.queue.partition("/")[2],
@@ -192,11 +194,11 @@ def _group(name: str, entry: QueuedJob) -> PodGroup:
     )
 
 
-def _held(entry: QueuedJob, asked: tuple[Pod, ...]) -> tuple[Pod, ...]:
+def _held(entry: QueuedJob, requested: tuple[Pod, ...]) -> tuple[Pod, ...]:
     if pods_by_assigned_node(entry.workload):
         nodes = assigned_nodes(entry.workload, (slot.key for slot in entry.slots))
-        return tuple(replace(pod, node=node) for pod, node in zip(asked, nodes, strict=True))
-    return tuple(map(_pod, entry.pods)) or asked
+        return tuple(replace(pod, node=node) for pod, node in zip(requested, nodes, strict=True))
+    return tuple(map(_pod, entry.pods)) or requested
 
 
 def _pod(pod: Manifest) -> Pod:

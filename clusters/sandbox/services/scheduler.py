@@ -45,29 +45,29 @@ class DecisionReporter:
         node = eviction.nodes.get(pod["metadata"]["uid"], "")
         return sandbox_rules.preempted_by_kube(self._taker_uid(eviction.for_group), node, group=gang)
 
-    def waiting(self, wait: Wait, pod: Manifest, asked: Resources) -> str:
+    def waiting(self, wait: Wait, pod: Manifest, requested: Resources) -> str:
         """Why the pod has no node."""
-        counted = self.counted(wait.group, asked)
+        counted = self.counted(wait.group, requested)
         return sandbox_rules.waiting_in_kube(wait.pend, counted, nodes=len(self.scene.snapshot.nodes))
 
     def grouped(self, decision: Decision) -> None:
         """What is written about the group as a whole, after what is written on its pods."""
 
-    def counted(self, group: PodGroup, asked: Resources) -> Counter[str]:
+    def counted(self, group: PodGroup, requested: Resources) -> Counter[str]:
         """How many nodes are out of the question for which cause."""
         causes: Counter[str] = Counter()
         for node in self.scene.snapshot.nodes:
-            causes.update(self._causes(node, group, asked))
+            causes.update(self._causes(node, group, requested))
         return causes
 
-    def _causes(self, node: SnapshotNode, group: PodGroup, asked: Resources) -> list[str]:
+    def _causes(self, node: SnapshotNode, group: PodGroup, requested: Resources) -> list[str]:
         if not node.ready:
             return ["node(s) were unschedulable"]
         if not welcome(node.taints, group.tolerations):
             return ["node(s) had untolerated taint(s)"]
         if any(node.labels.get(key) != value for key, value in group.node_selector.items()):
             return ["node(s) didn't match Pod's node affinity/selector"]
-        return sandbox_rules.shortfalls(asked, self._idle()[node.name])
+        return sandbox_rules.shortfalls(requested, self._idle()[node.name])
 
     def _idle(self) -> Mapping[str, Resources]:
         """What no pod holds now on each node, before this cycle."""
@@ -103,7 +103,7 @@ class KaiReporter(DecisionReporter):
         queues = (eviction.victim.queue, self.scene.snapshot.group_by_name[eviction.for_group].queue)
         return sandbox_rules.reclaimed_by_kai(namespaced_name(pod), taker, [self._queue_usage(name) for name in queues])
 
-    def waiting(self, wait: Wait, pod: Manifest, asked: Resources) -> str:
+    def waiting(self, wait: Wait, pod: Manifest, requested: Resources) -> str:
         pool = wait.group.pool
         nodes = [node for node in self.scene.snapshot.nodes if node.pool == pool]
         nominated = wait.nominated.get(pod["metadata"]["uid"], "")
@@ -129,8 +129,8 @@ class VolcanoReporter(DecisionReporter):
     def evicted(self, eviction: Evict, pod: Manifest) -> str:
         return sandbox_rules.evicted_by_volcano(eviction.cause)
 
-    def waiting(self, wait: Wait, pod: Manifest, asked: Resources) -> str:
-        counted = self.counted(wait.group, asked)
+    def waiting(self, wait: Wait, pod: Manifest, requested: Resources) -> str:
+        counted = self.counted(wait.group, requested)
         nominated = wait.nominated.get(pod["metadata"]["uid"], "")
         nodes = len(self.scene.snapshot.nodes)
         return sandbox_rules.waiting_in_volcano(wait, namespaced_name(pod), counted, nodes=nodes, nominated=nominated)
@@ -267,9 +267,9 @@ class _Scheduler:
             self.counts.waiting += 1
             self._explain(pod, wait, each.requests)
 
-    def _explain(self, pod: Manifest, wait: Wait, asked: Resources) -> None:
+    def _explain(self, pod: Manifest, wait: Wait, requested: Resources) -> None:
         nominated = {**wait.nominated, **wait.reserved}.get(pod["metadata"]["uid"], "")
-        message = self.voice.waiting(wait, pod, asked)
+        message = self.voice.waiting(wait, pod, requested)
         changed = set_condition(
             pod, "PodScheduled", "False", at=self.store.now, reason="Unschedulable", message=message
         )

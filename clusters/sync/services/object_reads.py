@@ -217,7 +217,7 @@ class PartialState:
     """What some owners want, which of it was asked for, and what of that is there."""
 
     wanted: OwnersState
-    asked: Mapping[ObjectRef, Manifest]
+    requested: Mapping[ObjectRef, Manifest]
     observed: Sequence[Manifest]
 
 
@@ -275,11 +275,11 @@ def diff_owners(
     if wanted is None or set(map(owner_of, wanted.manifests)) != scope.owners.keys():
         return None
     whole = wanted.generation != scope.generation
-    asked = {ref_of(each): each for each in wanted.manifests if whole or _is_meant(scope, each)}
+    requested = {ref_of(each): each for each in wanted.manifests if whole or _is_meant(scope, each)}
     observed = dict(known.observed) if known else {}
-    missing = [ref for ref in asked if ref not in observed]
+    missing = [ref for ref in requested if ref not in observed]
     observed |= dict(map_concurrently(missing, gateway.get, threads=thread_limit_of(gateway), idle=journal.keep_up))
-    return PartialState(wanted, asked, [found for ref in asked if (found := _given(observed[ref]))])
+    return PartialState(wanted, requested, [found for ref in requested if (found := _given(observed[ref]))])
 
 
 def generation_of(cluster: Cluster) -> int:

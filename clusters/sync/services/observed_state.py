@@ -44,7 +44,7 @@ FEW: Final = 20
 class ObservedState:
     """What one look found. `owners`: whose objects it was about (None: everybody's), `wanted`: what these want.
 
-    `asked`: what of that it asked for by name.
+    `requested`: what of that it asked for by name.
     `retired`: keys of kinds of former schedulers; `left`: how many of their objects there are, None: not known.
     """
 
@@ -54,7 +54,7 @@ class ObservedState:
     changes: Sequence[Change] = ()
     owners: frozenset[str] | None = None
     wanted: Sequence[Manifest] = ()
-    asked: frozenset[ObjectRef] = frozenset()
+    requested: frozenset[ObjectRef] = frozenset()
     adopted: frozenset[str] = frozenset()
     retired: frozenset[str] = frozenset()
     left: int | None = None
@@ -94,10 +94,10 @@ def read_observed_state(journal: RunRecorder, gateway: ClusterGateway, known: Pr
 
 def _as_look(cluster: Cluster, found: PartialState, owners: frozenset[str] | None) -> ObservedState:
     adopted = frozenset[str]() if all(map(is_managed, found.observed)) else adopted_uids(cluster)
-    changes = diff(found.observed, found.asked.values(), adopted=adopted)
-    wanted, asked = found.wanted, frozenset(found.asked)
+    changes = diff(found.observed, found.requested.values(), adopted=adopted)
+    wanted, requested = found.wanted, frozenset(found.requested)
     return ObservedState(
-        wanted.state, wanted.generation, len(found.observed), changes, owners, wanted.manifests, asked, adopted
+        wanted.state, wanted.generation, len(found.observed), changes, owners, wanted.manifests, requested, adopted
     )
 
 

@@ -112,7 +112,7 @@ def _make_equal(journal: RunRecorder, gateway: ClusterGateway) -> None:
     if look.owners is None and not run.dry_run:
         journal.show_life()
         scheduler_migration.settle_migration(cluster, left=look.left)
-    _close(journal, look, remaining, refs=None if look.owners is None else look.asked | {each.ref for each in late})
+    _close(journal, look, remaining, refs=None if look.owners is None else look.requested | {each.ref for each in late})
 
 
 @transaction.atomic
@@ -127,14 +127,14 @@ def _close(
     journal.flush()
 
 
-def _recognize(cluster: Cluster, asked: ClusterGateway | Preflight) -> None:
+def _recognize(cluster: Cluster, requested: ClusterGateway | Preflight) -> None:
     """A cluster is known by the uid of its kube-system namespace. Another one at its address is never written to.
 
     A credential or right that the cluster does not accept now is tried again by itself: an API server that has just
     started refuses everybody, and an admin may be replacing a role.
     """
     try:
-        uid, version = asked.identity()
+        uid, version = requested.identity()
     except ClusterRefused as error:
         if work_limits.is_cluster_failure(error):
             raise

@@ -99,10 +99,10 @@ class RunRecorder:
     def show_life(self) -> None:
         """Store a heartbeat with every outcome so far. Raises RunLost when the run is no longer ours."""
         self.flush()
-        asked = time.monotonic()
+        requested = time.monotonic()
         if not SyncRun.objects.filter(pk=self.run.pk, state=SyncState.RUNNING).update(heartbeat_at=Now()):
             raise RunLost
-        self._shown = asked
+        self._shown = requested
 
     def keep_up(self) -> None:
         """The same when it is due."""

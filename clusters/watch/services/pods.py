@@ -149,7 +149,7 @@ class PodStore:
     def _row(self, pod: Manifest, reading: PodStatusReason) -> ObservedPod:
         meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
         end = _end_of(pod)
-        marks, asked = labels(pod), requests_of(pod)
+        marks, requested = labels(pod), requests_of(pod)
         return ObservedPod(
             cluster=self.cluster,
             uid=meta["uid"],
@@ -169,9 +169,9 @@ class PodStore:
             pod_group=str((meta.get("annotations") or {}).get(kai.POD_GROUP) or "")[:253],
             device=shared_device(pod)[:64],
             role=marks.get(ROLE, "")[:63],
-            gpu_milli=asked.gpu,
-            cpu_milli=asked.cpu,
-            memory_bytes=asked.memory,
+            gpu_milli=requested.gpu,
+            cpu_milli=requested.cpu,
+            memory_bytes=requested.memory,
             more_requests=more_requests(pod),
             grace_seconds=_grace(pod),
             created_at=moment_of(meta.get("creationTimestamp")) or self.at,
@@ -208,8 +208,8 @@ def _is_news(manifest: Manifest, row: StoredPod) -> bool:
 def _grace(pod: Manifest) -> int:
     """What its deletion granted it, once it is being deleted; what it asks for until then."""
     granted = pod["metadata"].get("deletionGracePeriodSeconds")
-    asked = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
-    said = next((int(each) for each in (granted, asked) if each is not None), DEFAULT_GRACE)
+    requested = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
+    said = next((int(each) for each in (granted, requested) if each is not None), DEFAULT_GRACE)
     return min(max(said, 0), LONGEST_GRACE)
 
 

@@ -77,8 +77,8 @@ def visibility_queries(cluster: Cluster, *, turn: int = 0) -> VisibilityQueries:
     spaces = _waiting_in(cluster)
     busy = [ObjectRef(about.queue, name, space) for space, name in ours if space in spaces]
     begin = turn * MOST_QUEUES % max(len(busy), 1)
-    asked = (*busy[begin:], *busy[:begin])[:MOST_QUEUES]
-    return VisibilityQueries(asked, about.example(*ours[0]) if ours else None)
+    requested = (*busy[begin:], *busy[:begin])[:MOST_QUEUES]
+    return VisibilityQueries(requested, about.example(*ours[0]) if ours else None)
 
 
 def _waiting_in(cluster: Cluster) -> set[str]:

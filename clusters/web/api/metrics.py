@@ -132,13 +132,13 @@ class ClusterMetrics(Route):
     def get(self, request: Request, cluster_id: UUID) -> Response:
         """The whole cluster or one node pool, or one measurement per pool, project or department you may see."""
         cluster, query = _cluster(cluster_id), request.query_params
-        asked, pool = parse_metrics_query(query, PHYSICAL), node_pool_in(request, cluster)
+        requested, pool = parse_metrics_query(query, PHYSICAL), node_pool_in(request, cluster)
         group = parse_words(query, "groupBy", GROUPS, most=1)
         if not group:
-            return metrics(asked, PHYSICAL, [(NOT_GROUPED, _points(_of(pool or cluster), asked))])
+            return metrics(requested, PHYSICAL, [(NOT_GROUPED, _points(_of(pool or cluster), requested))])
         if group == ("Category",):
-            return Response(metrics(asked, PHYSICAL, []).data, status=207)
-        return metrics(asked, PHYSICAL, _grouped(group[0], actor_of(request), cluster, pool, asked))
+            return Response(metrics(requested, PHYSICAL, []).data, status=207)
+        return metrics(requested, PHYSICAL, _grouped(group[0], actor_of(request), cluster, pool, requested))
 
 
 class PoolMetrics(Route):
@@ -154,8 +154,8 @@ class PoolMetrics(Route):
         pool = _cluster(cluster_id).node_pools.filter(name=pool_name).first()
         if pool is None:
             raise NotFound
-        asked = parse_metrics_query(request.query_params, PHYSICAL)
-        return metrics(asked, PHYSICAL, [(NOT_GROUPED, _points(_of(pool), asked))])
+        requested = parse_metrics_query(request.query_params, PHYSICAL)
+        return metrics(requested, PHYSICAL, [(NOT_GROUPED, _points(_of(pool), requested))])
 
 
 class NodeMetrics(Route):
@@ -269,12 +269,12 @@ def _of(thing: Cluster | NodePool) -> SampleOwner:
     return SampleOwner(CLUSTER if isinstance(thing, Cluster) else NODE_POOL, str(thing.pk))
 
 
-def _points(owner: SampleOwner, asked: MetricsQuery) -> Sequence[SeriesPoint]:
-    return series_of([owner], asked.window).get(owner, [])
+def _points(owner: SampleOwner, requested: MetricsQuery) -> Sequence[SeriesPoint]:
+    return series_of([owner], requested.window).get(owner, [])
 
 
 def _grouped(
-    by: str, actor: Actor, cluster: Cluster, pool: NodePool | None, asked: MetricsQuery
+    by: str, actor: Actor, cluster: Cluster, pool: NodePool | None, requested: MetricsQuery
 ) -> Iterable[tuple[Sequence[Group], Sequence[SeriesPoint]]]:
     """By name. What is not the caller's to see is not among them."""
     if by == "Nodepool":
@@ -286,7 +286,7 @@ def _grouped(
         pairs = rows.filter(cluster=cluster).order_by("name").values_list("pk", "name")
         named = {SampleOwner(kind, str(pk)): name for pk, name in pairs}
         part = pool.name if pool else ALL
-    found = series_of(list(named), asked.window, pool=part)
+    found = series_of(list(named), requested.window, pool=part)
     return [([{"key": by, "value": name}], found.get(owner, [])) for owner, name in named.items()]
 
 

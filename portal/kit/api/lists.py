@@ -165,10 +165,10 @@ def _condition(clause: str, columns: Columns, actor: Actor) -> Q:
 
 def descending(query: Mapping[str, str], *, default: bool = True) -> bool:
     """`sortOrder` of a list with one order. Enum names such as `Order.DESC` are understood."""
-    asked = query.get("sortOrder", "").rpartition(".")[2].lower()
-    if asked not in {"", "asc", "desc"}:
+    requested = query.get("sortOrder", "").rpartition(".")[2].lower()
+    if requested not in {"", "asc", "desc"}:
         raise BadRequest.at("/sortOrder", "out_of_range", "sortOrder must be asc or desc.", allowed=("asc", "desc"))
-    return asked == "desc" if asked else default
+    return requested == "desc" if requested else default
 
 
 def ordering(query: Mapping[str, str], columns: Columns, default: str) -> str:
@@ -308,6 +308,6 @@ def without_cursor(rows: QuerySet[M], request: Request, *, size: int | None = No
 def _scope(request: Request) -> str:
     """Whose list, and which one: everything that was asked but the place in it."""
     actor = actor_of(request)
-    asked = sorted((name, value) for name, value in request.query_params.items() if name not in _PLACE)
-    identity = json.dumps([actor.kind, actor.id, request.path, asked])
+    requested = sorted((name, value) for name, value in request.query_params.items() if name not in _PLACE)
+    identity = json.dumps([actor.kind, actor.id, request.path, requested])
     return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()

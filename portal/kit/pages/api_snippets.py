@@ -131,8 +131,8 @@ def _call(request: ApiRequest) -> str:
         arguments = [*map(repr, request.arguments), *([body] if body else [])]
         return f"{before}answer = client.{request.method}({', '.join(arguments)})\nprint(answer.data)"
     more = f", body={body}" if body else ""
-    asked = f"method={request.verb!r}, resource_path={request.path!r}{more}"
-    return f"{before}answer = client.api_client.call_api({asked})\nprint(answer.data)"
+    requested = f"method={request.verb!r}, resource_path={request.path!r}{more}"
+    return f"{before}answer = client.api_client.call_api({requested})\nprint(answer.data)"
 
 
 def _added(request: ApiRequest) -> str:

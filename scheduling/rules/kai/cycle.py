@@ -173,7 +173,7 @@ class _KaiCycle:
     def _allocate(self, cases: list[_KaiCandidate], mine: Sequence[_KaiCandidate] = ()) -> None:
         """Place what fits without evictions. mine: end early once these are placed."""
         turns = self._turns(cases)
-        for group, _asked in turns:
+        for group, _requested in turns:
             case = self.cases[group.name]
             chunk = self._chunk(case)
             case.pend, case.missed = self._refusal(group, chunk), None
@@ -209,21 +209,21 @@ class _KaiCycle:
         hopeless, failed = VictimSearchMemo(), FailureMemo(across_queues=cause is Cause.CONSOLIDATE)
         part = [case for case in cases if case.open and self._takes_part(case.group, cause)]
         awaited = {case.group.name for case in (part if last else self._asked_about)}
-        for group, asked in self._turns(part):
+        for group, requested in self._turns(part):
             if self._is_over(awaited):
                 return
             awaited -= {group.name} if last else set()
             case = self.cases[group.name]
             chunk = self._chunk(case)
-            eligible = self._eligible(group, asked, cause)
+            eligible = self._eligible(group, requested, cause)
             if (cause is Cause.RECLAIM and not eligible) or failed.covers(group, case.left):
                 continue
             if not eligible or hopeless.covers(group, chunk):
                 failed.add(group, case.left)
-            elif not self.state.refusal(group, asked) and (placed := self.state.place_all(group, chunk)):
+            elif not self.state.refusal(group, requested) and (placed := self.state.place_all(group, chunk)):
                 case.accept(PlacedPods(placed.nodes, now=False))
                 self._line = None
-            elif (solver := self._solver(group, asked, cause)) and (solution := solver.solve(chunk)):
+            elif (solver := self._solver(group, requested, cause)) and (solution := solver.solve(chunk)):
                 self._adopt(case, solution, cause)
             else:
                 hopeless.add(group, chunk)
@@ -232,21 +232,21 @@ class _KaiCycle:
     def _takes_part(self, group: PodGroup, cause: Cause) -> bool:
         return group.preemptible or cause is not Cause.CONSOLIDATE
 
-    def _eligible(self, group: PodGroup, asked: Resources, cause: Cause) -> bool:
+    def _eligible(self, group: PodGroup, requested: Resources, cause: Cause) -> bool:
         if cause is Cause.CONSOLIDATE:
-            return self._enough(asked) and not self.state.refusal(group, asked)
+            return self._enough(requested) and not self.state.refusal(group, requested)
         if cause is Cause.RECLAIM:
-            return may_reclaim(self.shares, group, asked)
+            return may_reclaim(self.shares, group, requested)
         pend = fits_quota(
-            self.state.usage.path(group.queue), self.state.usage.uses, asked, preemptible=group.preemptible
+            self.state.usage.path(group.queue), self.state.usage.uses, requested, preemptible=group.preemptible
         )
         return pend is None or pend.reason is Reason.OVER_LIMIT
 
-    def _enough(self, asked: Resources) -> bool:
+    def _enough(self, requested: Resources) -> bool:
         """Whether that many GPUs are free in total, now or once terminating pods are gone."""
-        return asked.gpu <= self.state.capacities.future_gpus()
+        return requested.gpu <= self.state.capacities.future_gpus()
 
-    def _solver(self, group: PodGroup, asked: Resources, cause: Cause) -> Solver | None:
+    def _solver(self, group: PodGroup, requested: Resources, cause: Cause) -> Solver | None:
         """None: there are no potential victims."""
         reclaim = ReclaimCheck(self.shares, group)
         if cause is Cause.CONSOLIDATE:
@@ -254,7 +254,7 @@ class _KaiCycle:
         elif cause is Cause.PREEMPT:
             victims = self._weaker(group)
         else:
-            victims = self._others(group, asked, reclaim)
+            victims = self._others(group, requested, reclaim)
         if not any(queue.victims for queue in victims.values()):
             return None
         accepts = {Cause.CONSOLIDATE: _moves_all, Cause.PREEMPT: _always}.get(cause, reclaim.accepts)
@@ -275,13 +275,15 @@ class _KaiCycle:
         own = self._evictable(group.queue, group.queue, Cause.PREEMPT)
         return {group.queue: own.below(group.priority)}
 
-    def _others(self, group: PodGroup, asked: Resources, reclaim: ReclaimCheck) -> dict[str, VictimQueue]:
+    def _others(self, group: PodGroup, requested: Resources, reclaim: ReclaimCheck) -> dict[str, VictimQueue]:
         """Victims of reclaim: preemptible work of queues that may lose some; if many, not of queues served first."""
-        names = reclaim.losing((name for name in self._held_queues if name != group.queue), asked)
+        names = reclaim.losing((name for name in self._held_queues if name != group.queue), requested)
         others = {name: self._evictable(name, group.queue, Cause.RECLAIM) for name in names}
         if sum(len(queue.victims) for queue in others.values()) <= MANY_VICTIMS:
             return others
-        return {name: queue for name, queue in others.items() if queue.victims and not reclaim.comes_first(name, asked)}
+        return {
+            name: queue for name, queue in others.items() if queue.victims and not reclaim.comes_first(name, requested)
+        }
 
     def _movable(self, group: PodGroup) -> dict[str, VictimQueue]:
         """Work that consolidation may move, of any queue; computed again after an eviction."""
@@ -355,9 +357,9 @@ class _KaiCycle:
             yield Wait(case.group, case.pend, case.nominated, kept=kept)
 
 
-def _moves_all(_asked: Resources, gone: Sequence[Assignment]) -> bool:
+def _moves_all(_requested: Resources, gone: Sequence[Assignment]) -> bool:
     return not gone
 
 
-def _always(_asked: Resources, _gone: Sequence[Assignment]) -> bool:
+def _always(_requested: Resources, _gone: Sequence[Assignment]) -> bool:
     return True

@@ -172,15 +172,16 @@ class PotentialVictims:
         self._met: set[int] = set()  # nodes of recorded victims on which the search has reached others
         self._allowed = state.capacities.allowed(group)
         self._gained: dict[int, int] = {}
-        self._asked = pods[-1].requests
-        self._wanted = sum(pod.requests == self._asked for pod in pods)
+        self._requested = pods[-1].requests
+        self._wanted = sum(pod.requests == self._requested for pod in pods)
         self._are_alike = self._wanted == len(pods)
         self._least = min(pod.requests.gpu for pod in pods)
         self._demand = sum(pod.requests.gpu for pod in pods)
         self._slots = sum(
-            slots(capacity.future, self._asked) for capacity in state.capacities.with_gpus(group, self._asked.gpu)
+            slots(capacity.future, self._requested)
+            for capacity in state.capacities.with_gpus(group, self._requested.gpu)
         )
-        self._needed = [self._asked.gpu] * len(line.free)
+        self._needed = [self._requested.gpu] * len(line.free)
         self._free = list(line.free)
         for index, freed in self._recorded.items():
             self._free[index] += freed.gpu
@@ -190,16 +191,16 @@ class PotentialVictims:
     @property
     def fits_already(self) -> bool:
         """Whether the recorded victims may be enough. Counts GPUs only."""
-        return self._slots >= self._wanted or not self._asked.gpu
+        return self._slots >= self._wanted or not self._requested.gpu
 
     def may_fit(self, units: Iterable[Unit]) -> bool:
         """Whether these units, removed together, may be enough. Counts pods that are all alike only."""
-        if not self._are_alike or not self._asked.gpu:
+        if not self._are_alike or not self._requested.gpu:
             return True
         removed = dict.fromkeys(assignment for unit in units for assignment in unit)
         if self._only_moves:
             moved = {*removed, *self._gone}
-            if self._line.slots_after_moves(self._asked.gpu, moved) < self._wanted:
+            if self._line.slots_after_moves(self._requested.gpu, moved) < self._wanted:
                 return False
         more = _by_room([assignment for assignment in removed if assignment not in self._gone])
         gained = (self._gain(index, self._recorded.get(index, ZERO), amount) for index, amount in more.items())
@@ -208,10 +209,10 @@ class PotentialVictims:
     def _gain(self, index: int, before: Resources, more: Resources) -> int:
         """How many more pods fit a node once more of it is free, for pods like the last one."""
         future = self._line.capacities[index].future
-        if future.gpu + before.gpu + more.gpu < self._asked.gpu:
+        if future.gpu + before.gpu + more.gpu < self._requested.gpu:
             return 0
         free = future + before
-        return slots(free + more, self._asked) - slots(free, self._asked)
+        return slots(free + more, self._requested) - slots(free, self._requested)
 
     def steps(self, *, local: bool) -> Iterator[None]:
         """Add victims until the candidate could fit without all of them, then yield after each.
@@ -255,7 +256,7 @@ class PotentialVictims:
 
     def _could_fit(self, *, local: bool) -> bool:
         """Whether the candidate fits once every potential victim is gone, by GPUs alone."""
-        each, missing = self._asked.gpu, self._wanted - self._slots
+        each, missing = self._requested.gpu, self._wanted - self._slots
         if missing <= 0 or not each:
             return True
         if local and not self._line.spread:
@@ -276,7 +277,7 @@ class PotentialVictims:
         gained = self._gain(index, before, self._freed(index))
         self._fitting += gained - self._gained.get(index, 0)
         self._gained[index] = gained
-        return self._asked.gpu * (slots(self._line.capacities[index].future + before, self._asked) + gained + 1)
+        return self._requested.gpu * (slots(self._line.capacities[index].future + before, self._requested) + gained + 1)
 
     def _freed(self, index: int) -> Resources:
         """Resources that the victims hold on a node."""

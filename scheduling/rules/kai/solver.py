@@ -227,9 +227,9 @@ class _Trial:
             return False
         return any(self._place_in(domain) for domain in self._domains(self._group, total(self._pods)))
 
-    def _domains(self, group: PodGroup, asked: Resources) -> list[PodGroup]:
+    def _domains(self, group: PodGroup, requested: Resources) -> list[PodGroup]:
         """Topology domains among the nodes that had free GPUs after the removal."""
-        return self._state.domains(group, asked, among=self._among)
+        return self._state.domains(group, requested, among=self._among)
 
     def _place_in(self, domain: PodGroup) -> bool:
         """Place all of the candidate's pods in one topology domain, or none."""
@@ -261,8 +261,8 @@ class _Trial:
                 self._slots = slots
                 return False
             if self._least and capacity.index in self._allowed:
-                gpu, asked = max(capacity.future.gpu, 0), assignment.pod.requests.gpu
-                self._slots -= gpu // self._least - max(gpu - asked, 0) // self._least
+                gpu, requested = max(capacity.future.gpu, 0), assignment.pod.requests.gpu
+                self._slots -= gpu // self._least - max(gpu - requested, 0) // self._least
             if capacity is assignment.capacity:
                 self._state.keep(assignment)
             else:
@@ -271,9 +271,9 @@ class _Trial:
         self.moves |= moves
         return True
 
-    def _capacity(self, group: PodGroup, asked: Resources) -> NodeCapacity | None:
+    def _capacity(self, group: PodGroup, requested: Resources) -> NodeCapacity | None:
         """Return a node with free capacity, else one whose capacity is being freed."""
-        return self._state.find(group, asked, now=True) or self._state.find(group, asked, now=False)
+        return self._state.find(group, requested, now=True) or self._state.find(group, requested, now=False)
 
 
 def _offer(state: SchedulingState, assignments: Sequence[Assignment]) -> Sequence[Assignment]:
@@ -304,8 +304,8 @@ class VictimSearchMemo:
     def covers(self, group: PodGroup, chunk: tuple[Pod, ...]) -> bool:
         """Whether a smaller request of the same queue failed. (Later groups have no higher priority.)"""
         return any(
-            count <= len(chunk) and all(asked.fits_in(pod.requests) for pod in chunk)
-            for count, asked in self._failed.get(self._key(group), ())
+            count <= len(chunk) and all(requested.fits_in(pod.requests) for pod in chunk)
+            for count, requested in self._failed.get(self._key(group), ())
         )
 
 
@@ -341,4 +341,6 @@ class FailureMemo:
 
 
 def _sizes(pods: Sequence[Pod]) -> list[Resources]:
-    return sorted((pod.requests for pod in pods), key=lambda asked: (asked.gpu, asked.cpu, asked.memory))
+    return sorted(
+        (pod.requests for pod in pods), key=lambda requested: (requested.gpu, requested.cpu, requested.memory)
+    )

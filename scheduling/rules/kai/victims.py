@@ -188,9 +188,9 @@ WEAKEST_FIRST: Final = Ranking(lambda group: ONE_LINE if group.preemptible else 
 
 
 def _victim(piece: Unit) -> Victim:
-    capacity, asked = piece[0].capacity, piece[0].pod.requests
+    capacity, requested = piece[0].capacity, piece[0].pod.requests
     if len(piece) == 1 and capacity is not None:
-        return Victim(piece, asked, ((capacity.index, asked.gpu),))
+        return Victim(piece, requested, ((capacity.index, requested.gpu),))
     return Victim(piece, held(piece), _gpus_by_room(piece))
 
 

@@ -73,9 +73,11 @@ class GangTrial:
         self._changed: dict[str, list[int]] = {}
         """Free amounts of the nodes on which units were evicted."""
         self.alike = alike_request(pods)
-        asked = self.alike or Resources()
-        self._asked = [(place, part) for place, part in enumerate((asked.gpu, asked.cpu, asked.memory)) if part]
-        self._place, self._least = self._asked[0] if self._asked else (3, 1)
+        requested = self.alike or Resources()
+        self._requested = [
+            (place, part) for place, part in enumerate((requested.gpu, requested.cpu, requested.memory)) if part
+        ]
+        self._place, self._least = self._requested[0] if self._requested else (3, 1)
         """The first amount that is asked for, and how much of it one pod needs."""
         self._slots: dict[str, int] = {}
         if self.alike is not None:
@@ -93,7 +95,7 @@ class GangTrial:
 
     def _count(self, free: list[int]) -> int:
         most = free[3]
-        for place, part in self._asked:
+        for place, part in self._requested:
             if free[place] < most * part:
                 most = free[place] // part
         return max(most, 0)
@@ -147,18 +149,18 @@ class GangTrial:
             return self._places_of_alike()
         spaces, found = {name: [*self._free(name)] for name in self._spaces}, dict[str, str]()
         for pod in self._pods:
-            asked = (pod.requests.gpu, pod.requests.cpu, pod.requests.memory, 1)
-            needed = [(place, part) for place, part in enumerate(asked) if part]
+            requested = (pod.requests.gpu, pod.requests.cpu, pod.requests.memory, 1)
+            needed = [(place, part) for place, part in enumerate(requested) if part]
             takers = [name for name, free in spaces.items() if all(free[place] >= part for place, part in needed)]
             if takers:
                 node = max(takers, key=lambda name: spaces[name][:3])
-                spaces[node] = [left - part for left, part in zip(spaces[node], asked, strict=True)]
+                spaces[node] = [left - part for left, part in zip(spaces[node], requested, strict=True)]
                 found[pod.name] = node
         return found
 
     def _places_of_alike(self) -> dict[str, str]:
         """The same for pods that ask for the same: each goes to the emptiest node that has a slot left."""
-        asked = [dict(self._asked).get(place, 0) for place in range(3)]
+        requested = [dict(self._requested).get(place, 0) for place in range(3)]
         emptiest = [
             ([-amount for amount in self._free(name)[:3]], index, name, slots)
             for index, name in enumerate(self._spaces)
@@ -170,7 +172,7 @@ class GangTrial:
             used, index, name, slots = heappop(emptiest)
             found[pod.name] = name
             if slots > 1:
-                used = [amount + part for amount, part in zip(used, asked, strict=True)]
+                used = [amount + part for amount, part in zip(used, requested, strict=True)]
                 heappush(emptiest, (used, index, name, slots - 1))
         return found
 
@@ -187,8 +189,8 @@ def _units(assignments: Sequence[Assignment]) -> list[EvictionUnit]:
 
 
 def _unit(assignments: Sequence[Assignment]) -> EvictionUnit:
-    asked = [(assignment.pod.node or "", assignment.pod.requests) for assignment in assignments]
-    parts = tuple((name, (part.gpu, part.cpu, part.memory)) for name, part in asked)
+    requested = [(assignment.pod.node or "", assignment.pod.requests) for assignment in assignments]
+    parts = tuple((name, (part.gpu, part.cpu, part.memory)) for name, part in requested)
     return EvictionUnit(tuple(assignments), parts, _importance(assignments))
 
 
@@ -313,10 +315,10 @@ class _Gangs:
 
     def _with_room(self, group: PodGroup, pods: tuple[Pod, ...]) -> list[NodeCapacity]:
         """Nodes on which a pod may fit, in their order; all nodes for a topology, whose domains are tried in order."""
-        asked = alike_request(pods) if group.topology is None else None
-        if asked is None or not asked.gpu:
+        requested = alike_request(pods) if group.topology is None else None
+        if requested is None or not requested.gpu:
             return self.state.capacities.matching(group)
-        return sorted(self.state.capacities.with_gpus(group, asked.gpu, spread=True), key=attrgetter("index"))
+        return sorted(self.state.capacities.with_gpus(group, requested.gpu, spread=True), key=attrgetter("index"))
 
     def _domains(self, group: PodGroup, spaces: Mapping[str, Space]) -> list[dict[str, Space]]:
         """Nodes by value of the gang's topology key, restricted to that of running pods; without a key, all in one."""

@@ -175,21 +175,21 @@ class KubePreemption:
         never = group.never_preempts and self._best_node(group, pod.requests) is not None
         return no_room(self.state, group, (pod,), Reason.PREEMPTION_NEVER if never else Reason.NO_ROOM)
 
-    def _best_node(self, group: PodGroup, asked: Resources) -> NodeCapacity | None:
-        key = (selection(group), asked, group.priority)
+    def _best_node(self, group: PodGroup, requested: Resources) -> NodeCapacity | None:
+        key = (selection(group), requested, group.priority)
         if key not in self._rankings:
             bounds = self.state.cached(
                 NODES,
                 ("bounds", key),
-                lambda: EvictionCosts(self.state, self.state.capacities.matching(group), asked, group.priority),
+                lambda: EvictionCosts(self.state, self.state.capacities.matching(group), requested, group.priority),
             )
-            cost = partial(self.cost_of, asked=asked, priority=group.priority)
+            cost = partial(self.cost_of, requested=requested, priority=group.priority)
             self._rankings[key] = _Ranking(self.state.capacities, bounds, cost)
         return self._rankings[key].best()
 
-    def cost_of(self, capacity: NodeCapacity, asked: Resources, priority: int) -> NodeScore | None:
+    def cost_of(self, capacity: NodeCapacity, requested: Resources, priority: int) -> NodeScore | None:
         """Cost of a preemption on this node, lower is better; None if it frees too little or needs no victim."""
-        victims = self._victims(capacity, asked, priority)
+        victims = self._victims(capacity, requested, priority)
         if not victims:
             return None
         priorities = [assignment.group.priority for assignment in victims]
@@ -201,17 +201,17 @@ class KubePreemption:
         """The highest priority first."""
         return [assignment for assignment in by_strength(self.state, capacity) if assignment.group.priority < priority]
 
-    def _victims(self, capacity: NodeCapacity, asked: Resources, priority: int) -> list[Assignment]:
+    def _victims(self, capacity: NodeCapacity, requested: Resources, priority: int) -> list[Assignment]:
         """Victims needed on this node; empty if evicting all of lower priority is not enough."""
         check_time()
         weaker = self._weaker(capacity, priority)
         free, pods_left = capacity.future + held(weaker), capacity.pods_left + len(weaker)
-        if not (pods_left > 0 and asked.served_by(free)):
+        if not (pods_left > 0 and requested.served_by(free)):
             return []
         victims = []
         for assignment in weaker:
             left = free - assignment.pod.requests
-            if pods_left > 1 and asked.served_by(left):
+            if pods_left > 1 and requested.served_by(left):
                 free, pods_left = left, pods_left - 1
             else:
                 victims.append(assignment)
@@ -253,9 +253,11 @@ def _freed(state: SchedulingState, capacity: NodeCapacity) -> list[Freed]:
 class EvictionCosts:
     """Cost of a preemption per node, or its first part, the highest victim priority. Cached from cycle to cycle."""
 
-    def __init__(self, state: SchedulingState, matching: list[NodeCapacity], asked: Resources, priority: int) -> None:
+    def __init__(
+        self, state: SchedulingState, matching: list[NodeCapacity], requested: Resources, priority: int
+    ) -> None:
         self._state = state
-        self._asked = asked
+        self._requested = requested
         self._priority = priority
         self._seen = len(state.capacities.moved)
         self.matching = {capacity.index: capacity for capacity in matching}
@@ -266,8 +268,8 @@ class EvictionCosts:
 
     def entry(self, capacity: NodeCapacity) -> "_Entry | None":
         """Highest victim priority; None if the node cannot be freed enough or needs no victim."""
-        future, asked, left = capacity.future, self._asked, capacity.pods_left
-        if left > 0 and asked.served_by(future):
+        future, requested, left = capacity.future, self._requested, capacity.pods_left
+        if left > 0 and requested.served_by(future):
             return None
         scope = ("node", capacity.node.name)
         if self._state.cached(scope, "lowest", lambda: _lowest(self._state, capacity)) >= self._priority:
@@ -275,7 +277,7 @@ class EvictionCosts:
         for priority, amount, count in self._state.cached(scope, "freed", lambda: _freed(self._state, capacity)):
             if priority >= self._priority:
                 return None
-            if left + count > 0 and asked.served_by(future + amount):
+            if left + count > 0 and requested.served_by(future + amount):
                 return ((priority,), capacity.index, capacity.version)
         return None
 
@@ -358,9 +360,9 @@ def equally_good(snapshot: Snapshot, group: PodGroup) -> tuple[int, list[str]]:
     priorities as on the best, the one with the latest start first. Other waiting pods are ignored.
     """
     with workspace(snapshot, kube_state) as state:
-        trial, asked = KubePreemption(state, []), group.waiting[0].requests
+        trial, requested = KubePreemption(state, []), group.waiting[0].requests
         capacities = state.capacities.matching(group)
-        costs = {capacity.node.name: trial.cost_of(capacity, asked, group.priority) for capacity in capacities}
+        costs = {capacity.node.name: trial.cost_of(capacity, requested, group.priority) for capacity in capacities}
         found = sorted((cost, name) for name, cost in costs.items() if cost is not None)
         return len(capacities), [name for cost, name in found if cost[:3] == found[0][0][:3]]
 

@@ -392,5 +392,5 @@ class TopologyCapacity:
 
 def _alike(group: PodGroup) -> bool:
     """Whether its pods have equal, non-empty requests."""
-    asked = {pod.requests for pod in group.waiting}
-    return len(asked) == 1 and ZERO not in asked
+    requested = {pod.requests for pod in group.waiting}
+    return len(requested) == 1 and ZERO not in requested

@@ -198,16 +198,16 @@ class _VolcanoCycle:
 
     def _capacity(self, case: VolcanoCandidate, domain: PodGroup, pod: Pod) -> NodeCapacity | None:
         """Its nominated node, else the best with free capacity, else the best whose capacity is being freed."""
-        group, asked = case.group, pod.requests
-        pend = self.state.usage.refusal(group.queue, asked, preemptible=True)
+        group, requested = case.group, pod.requests
+        pend = self.state.usage.refusal(group.queue, requested, preemptible=True)
         if pend := pend or (None if case.least else impossible(self.state, group, (pod,))):
             case.pend = case.pend or pend
             return None
         promised = self.state.capacities.get(pod.nominated)
-        if promised and promised.fits(asked, now=False) and matches(promised.node, domain):
+        if promised and promised.fits(requested, now=False) and matches(promised.node, domain):
             return promised
-        is_in_vain = case.least and asked.gpu > self.state.largest_gap()
-        return None if is_in_vain else SuitableNodes.of(self.state, domain, asked).best()
+        is_in_vain = case.least and requested.gpu > self.state.largest_gap()
+        return None if is_in_vain else SuitableNodes.of(self.state, domain, requested).best()
 
     def _evict_for(self, case: VolcanoCandidate, cause: Cause) -> None:
         """Evict for the rest of the minimum; all of it or nothing."""
@@ -279,9 +279,11 @@ class _VolcanoCycle:
             self._failed_searches.clear()
 
     def _preempt(self, case: VolcanoCandidate, pod: Pod) -> tuple[NodeCapacity, list[Assignment]] | None:
-        asked = pod.requests
-        weaker, nodes = self.ordering.weaker(case.group, asked), SuitableNodes.of(self.state, case.group, asked)
-        enough = {capacity for capacity, victims in weaker.items() if asked.served_by(capacity.future + held(victims))}
+        requested = pod.requests
+        weaker, nodes = self.ordering.weaker(case.group, requested), SuitableNodes.of(self.state, case.group, requested)
+        enough = {
+            capacity for capacity, victims in weaker.items() if requested.served_by(capacity.future + held(victims))
+        }
         best_first = sorted(enough.union(nodes.with_room()), key=nodes.key)
         made = (
             (capacity, self._make_room(case, pod, capacity, weaker.get(capacity, []), self._fits))

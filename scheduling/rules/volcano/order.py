@@ -79,20 +79,20 @@ class VolcanoOrder:
     def _strength(self, group: PodGroup) -> tuple[int, bool, int]:
         return (group.priority, not self.ready(group), -group.created)
 
-    def may_reclaim(self, name: str, asked: Resources) -> bool:
+    def may_reclaim(self, name: str, requested: Resources) -> bool:
         """Whether the queue stays within its deserved quota in one requested resource, and within limits.
 
         Of departments only the limits themselves count here, not their use.
         """
         used, deserved = self._state.usage.uses[name].allocated, self._deserved[name]
         stays = (
-            (asked.gpu and used.gpu + asked.gpu <= deserved.gpu)
-            or (asked.cpu and used.cpu + asked.cpu <= deserved.cpu)
-            or (asked.memory and used.memory + asked.memory <= deserved.memory)
+            (requested.gpu and used.gpu + requested.gpu <= deserved.gpu)
+            or (requested.cpu and used.cpu + requested.cpu <= deserved.cpu)
+            or (requested.memory and used.memory + requested.memory <= deserved.memory)
         )
-        return bool(stays) and self.order.holds(name, asked)
+        return bool(stays) and self.order.holds(name, requested)
 
-    def weaker(self, group: PodGroup, asked: Resources) -> dict[NodeCapacity, list[Assignment]]:
+    def weaker(self, group: PodGroup, requested: Resources) -> dict[NodeCapacity, list[Assignment]]:
         """What the group may preempt, by node: preemptible work of its queue with lower priority.
 
         Nodes on which too few GPUs would be free are left out. If the plugin gang decides too, only pods above the
@@ -105,7 +105,7 @@ class VolcanoOrder:
         allowed = self._state.capacities.allowed(group)
         found: dict[NodeCapacity, list[Assignment]] = {}
         for capacity, gpu, assignments in nodes:
-            frees = not asked.gpu or capacity.future.gpu + gpu >= asked.gpu
+            frees = not requested.gpu or capacity.future.gpu + gpu >= requested.gpu
             if frees and capacity.index in allowed:
                 left = [assignment for assignment in assignments if not assignment.leaving]
                 gives = self._above_minimum(left) if self._keeps_minimum else left
@@ -122,24 +122,24 @@ class VolcanoOrder:
                         found[assignment.capacity].append(assignment)
         return [(capacity, held(assignments).gpu, assignments) for capacity, assignments in found.items()]
 
-    def reclaim_nodes(self, group: PodGroup, asked: Resources) -> Iterable[NodeCapacity]:
+    def reclaim_nodes(self, group: PodGroup, requested: Resources) -> Iterable[NodeCapacity]:
         """Nodes, in order, on which reclaim could free enough GPUs; a superset. For pods without GPUs: all nodes."""
         capacities = self._state.capacities
-        if not asked.gpu:
+        if not requested.gpu:
             return capacities.matching(group)
         uses, known = self._state.usage.uses, self._given_at
         changed = [name for name in self._givers if uses[name] is not known.get(name)]
         known.update((name, uses[name]) for name in changed)
         self._state.reclaimable.give({name: self.order.deserved_use(name).gives for name in changed})
         allowed = capacities.allowed(group)
-        nodes = self._state.reclaimable.nodes(asked.gpu, capacities)
+        nodes = self._state.reclaimable.nodes(requested.gpu, capacities)
         return (capacities.all[index] for index in nodes if index in allowed)
 
     @cached_property
     def _givers(self) -> Sequence[str]:
         return [name for name, groups in self._state.holders.items() if groups and self._gives(name)]
 
-    def reclaimable(self, capacity: NodeCapacity, group: PodGroup, asked: Resources) -> list[Assignment] | None:
+    def reclaimable(self, capacity: NodeCapacity, group: PodGroup, requested: Resources) -> list[Assignment] | None:
         """What the group may reclaim on a node; None if no preemptible work of other queues is left there.
 
         If gangs have pods above their minimum, only these can be reclaimed, whatever their queue deserves. Work that
@@ -157,7 +157,7 @@ class VolcanoOrder:
             return None
         if surplus := self._grown(self._above_minimum(others), Cause.RECLAIM):
             return surplus
-        return self._grown(self._over_deserved(others, group.queue, asked, capacity.future), Cause.RECLAIM)
+        return self._grown(self._over_deserved(others, group.queue, requested, capacity.future), Cause.RECLAIM)
 
     def _grown(self, assignments: list[Assignment], action: Cause) -> list[Assignment]:
         """Those that have run for their minimum runtime."""
@@ -183,7 +183,7 @@ class VolcanoOrder:
         return [assignment for assignment in found if assignment.group.namespace != CRITICAL_NAMESPACE]
 
     def _over_deserved(
-        self, assignments: list[Assignment], taker: str, asked: Resources, future: Resources
+        self, assignments: list[Assignment], taker: str, requested: Resources, future: Resources
     ) -> list[Assignment]:
         """In order, while the queue exceeds its deserved quota just before; the last victim may bring it below.
 
@@ -196,10 +196,10 @@ class VolcanoOrder:
 
         def goes(assignment: Assignment) -> bool:
             name, requests = assignment.group.queue, assignment.pod.requests
-            return _helps(requests, asked) and _over(requests, used[name], self._deserved[name])
+            return _helps(requests, requested) and _over(requests, used[name], self._deserved[name])
 
         found: list[Assignment] = []
-        if not asked.served_by(future + held([*filter(goes, assignments)])):  # the order takes long
+        if not requested.served_by(future + held([*filter(goes, assignments)])):  # the order takes long
             return found
         for assignment in self.in_turn(assignments, taker):
             if goes(assignment):
@@ -208,9 +208,11 @@ class VolcanoOrder:
         return found
 
 
-def _helps(requests: Resources, asked: Resources) -> bool:
+def _helps(requests: Resources, requested: Resources) -> bool:
     """Whether a victim frees anything that is asked for."""
-    return bool((requests.gpu and asked.gpu) or (requests.cpu and asked.cpu) or (requests.memory and asked.memory))
+    return bool(
+        (requests.gpu and requested.gpu) or (requests.cpu and requested.cpu) or (requests.memory and requested.memory)
+    )
 
 
 def _over(requests: Resources, used: Resources, deserved: Resources) -> bool:
@@ -293,13 +295,13 @@ class Prospects:
         """
         if case.group.topology and not case.group.never_preempts:
             return True
-        asked = [pod.requests for pod in case.left if pod.name not in case.kept]
+        requested = [pod.requests for pod in case.left if pod.name not in case.kept]
         missing = case.group.min_member - self._state.active[case.group.name]
-        if len(asked) < missing:  # one of its pods was evicted meanwhile
+        if len(requested) < missing:  # one of its pods was evicted meanwhile
             return False
-        if asked.count(asked[0]) < len(asked):
+        if requested.count(requested[0]) < len(requested):
             return True
-        return self._ordering.may_reclaim(case.group.queue, asked[0] * missing)
+        return self._ordering.may_reclaim(case.group.queue, requested[0] * missing)
 
 
 def _least_by_priority(cases: Iterable[VolcanoCandidate]) -> dict[int, int]:

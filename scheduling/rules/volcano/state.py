@@ -284,9 +284,9 @@ class VolcanoState(SchedulingState):
 class SuitableNodes:
     """Nodes for equal pods of groups that may use the same nodes. Only nodes that have changed are looked at again."""
 
-    def __init__(self, state: VolcanoState, matching: Iterable[NodeCapacity], asked: Resources) -> None:
+    def __init__(self, state: VolcanoState, matching: Iterable[NodeCapacity], requested: Resources) -> None:
         self._state = state
-        self._asked = asked
+        self._requested = requested
         self._matching = {capacity.index: capacity for capacity in matching}
         self._keys: dict[int, tuple[int, tuple[float, int]]] = {}
         """By node, with its version."""
@@ -298,14 +298,14 @@ class SuitableNodes:
         self._point = -1
 
     @classmethod
-    def of(cls, state: VolcanoState, group: PodGroup, asked: Resources) -> "SuitableNodes":
+    def of(cls, state: VolcanoState, group: PodGroup, requested: Resources) -> "SuitableNodes":
         """The nodes for such a pod of the group, as known from before."""
-        key = ("suitable", selection(group), asked)
-        return state.cached(NODES, key, lambda: cls(state, state.capacities.matching(group), asked))
+        key = ("suitable", selection(group), requested)
+        return state.cached(NODES, key, lambda: cls(state, state.capacities.matching(group), requested))
 
     def best(self) -> NodeCapacity | None:
         """The best node that fits the pod now, else the best whose capacity is being freed."""
-        now = (capacity for capacity in self.with_room() if capacity.fits(self._asked, now=True))
+        now = (capacity for capacity in self.with_room() if capacity.fits(self._requested, now=True))
         return next(now, None) or self.best_later()
 
     def best_later(self) -> NodeCapacity | None:
@@ -322,7 +322,7 @@ class SuitableNodes:
         """Sort key of nodes, the best first."""
         known = self._keys.get(capacity.index)
         if known is None or known[0] != capacity.version:
-            score = _score(capacity, self._asked, self._state.ending.get(capacity.index, ZERO))
+            score = _score(capacity, self._requested, self._state.ending.get(capacity.index, ZERO))
             known = self._keys[capacity.index] = (capacity.version, (-score, capacity.index))
         return known[1]
 
@@ -333,7 +333,7 @@ class SuitableNodes:
             return
         changed = capacities.changed_since(self._point)
         self._point = capacities.point
-        free, gpu, placed = capacities.gpus, self._asked.gpu, self._placed
+        free, gpu, placed = capacities.gpus, self._requested.gpu, self._placed
         for index in self._matching if changed is None else changed & self._matching.keys():
             if gpu and free[index] < gpu and index not in placed:
                 continue
@@ -346,21 +346,21 @@ class SuitableNodes:
         before = self._placed.pop(capacity.index, None)
         if before is not None:
             del self._sorted[bisect_left(self._sorted, before)]
-        if capacity.fits(self._asked, now=False):
+        if capacity.fits(self._requested, now=False):
             key = self._placed[capacity.index] = self.key(capacity)
             insort(self._sorted, key)
 
 
-def _score(capacity: NodeCapacity, asked: Resources, ending: Resources) -> float:
+def _score(capacity: NodeCapacity, requested: Resources, ending: Resources) -> float:
     """GPUs count for evenness only: if nothing else is requested, a smaller used part is better."""
     size, idle, future = capacity.node.capacity, capacity.idle, capacity.future
-    cpu = size.cpu - future.cpu + ending.cpu + asked.cpu
-    memory = size.memory - future.memory + ending.memory + asked.memory
+    cpu = size.cpu - future.cpu + ending.cpu + requested.cpu
+    memory = size.memory - future.memory + ending.memory + requested.memory
     parts = [_used_part(cpu, size.cpu), _used_part(memory, size.memory)]
-    if asked.gpu:
-        parts.insert(0, _used_part(size.gpu - future.gpu + ending.gpu + asked.gpu, size.gpu))
+    if requested.gpu:
+        parts.insert(0, _used_part(size.gpu - future.gpu + ending.gpu + requested.gpu, size.gpu))
     least = (_free_part(cpu, size.cpu) + _free_part(memory, size.memory)) // 2
-    taken = ((asked.cpu, size.cpu - idle.cpu, size.cpu), (asked.memory, size.memory - idle.memory, size.memory))
+    taken = ((requested.cpu, size.cpu - idle.cpu, size.cpu), (requested.memory, size.memory - idle.memory, size.memory))
     return least + _evenness(parts) + _packed(taken)
 
 

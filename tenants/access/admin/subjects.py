@@ -64,10 +64,12 @@ class AccessRoleAdmin(ServiceAdmin):
 
     def perform(self, request: HttpRequest, form: Any, *, change: bool) -> SaveResult:
         data, actor = form.cleaned_data, admin_actor(request)
-        asked = {name: data[name] for name in ("name", "description", "enabled")} | {"permission_sets": data["chosen"]}
+        requested = {name: data[name] for name in ("name", "description", "enabled")} | {
+            "permission_sets": data["chosen"]
+        }
         if change:
-            return SaveResult(roles.update_role(role=form.instance, **asked, actor=actor))
-        return SaveResult(roles.create_role(**asked, actor=actor))
+            return SaveResult(roles.update_role(role=form.instance, **requested, actor=actor))
+        return SaveResult(roles.create_role(**requested, actor=actor))
 
     def remove(self, actor: Actor, obj: AccessRole) -> None:
         roles.delete_role(role=obj, actor=actor)

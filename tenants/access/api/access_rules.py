@@ -91,9 +91,9 @@ LISTED: Final = [
 
 def filtered_rules(query: Mapping[str, str], actor: Actor) -> Q:
     """`filterBy` and `search`, which lists and counts share."""
-    asked = filters(query.get("filterBy", ""), COLUMNS, actor)
+    requested = filters(query.get("filterBy", ""), COLUMNS, actor)
     text = _text(query, "search")
-    return asked & matching_text(text) if text else asked
+    return requested & matching_text(text) if text else requested
 
 
 def selected_by_parameters(query: Mapping[str, str]) -> Q:
@@ -175,8 +175,8 @@ class AccessRules(Route):
     )
     def post(self, request: Request) -> Response:
         """It counts from the subject's next request on."""
-        asked = _rule_request(validated_body(access_schemas.RuleCreate, request.data))
-        made = access_rules.create_rule(asked=asked, actor=actor_of(request))
+        requested = _rule_request(validated_body(access_schemas.RuleCreate, request.data))
+        made = access_rules.create_rule(requested=requested, actor=actor_of(request))
         return Response(rule_json(made), status=201)
 
 
@@ -256,8 +256,8 @@ class AccessRuleBatchCreate(Route):
             raise ValidationFailed.at(
                 "/payload", "too_many", _("At most %(most)s rules at once.") % {"most": MOST}, most=MOST
             )
-        asked = [_rule_request({**shared, **who, **where}) for who in body["subjects"] for where in body["scopes"]]
-        made, refused = access_rules.create_rules(asked=asked, actor=actor_of(request))
+        requested = [_rule_request({**shared, **who, **where}) for who in body["subjects"] for where in body["scopes"]]
+        made, refused = access_rules.create_rules(requested=requested, actor=actor_of(request))
         for each, no in refused:
             note_denial(request, no, each.as_json())
         failed = [{"payload": each.as_json(), "code": no.status, "message": no.message} for each, no in refused]

@@ -213,8 +213,10 @@ class AdministeredKeys(Route):
     def get(self, request: Request) -> Response:
         """By name, perhaps of one client id or of one person."""
         query = request.query_params
-        asked = {path: query[name].replace("\x00", "") for name, path in _ACCESS_KEY_FIELDS.items() if query.get(name)}
-        keys = credentials.all_keys(actor_of(request)).filter(**asked)
+        requested = {
+            path: query[name].replace("\x00", "") for name, path in _ACCESS_KEY_FIELDS.items() if query.get(name)
+        }
+        keys = credentials.all_keys(actor_of(request)).filter(**requested)
         rows = [rendered(AdministeredKeySchema, each) for each in keys]
         return Response({self.listed_as: rows} if self.listed_as else rows)
 

@@ -209,24 +209,24 @@ class AccessRuleRequest:
 
 
 @transaction.atomic
-def create_rule(*, asked: AccessRuleRequest, actor: Actor) -> Membership:
+def create_rule(*, requested: AccessRuleRequest, actor: Actor) -> Membership:
     """Give the role. Absent (404) with a pointer for what is not there or not the actor's to see."""
-    place = _place(asked, actor)
+    place = _place(requested, actor)
     require_may_grant(actor, **place)  # before any lookup: a denied actor learns of no subject
-    role = AccessRole.objects.filter(pk=asked.role_id).first()
+    role = AccessRole.objects.filter(pk=requested.role_id).first()
     if role is None:
         raise NotFound.at("/roleId", "unknown_role", _("Role not found."))
-    return grant(subject=_subject(asked), role=role, actor=actor, **place)
+    return grant(subject=_subject(requested), role=role, actor=actor, **place)
 
 
 def create_rules(
-    *, asked: list[AccessRuleRequest], actor: Actor
+    *, requested: list[AccessRuleRequest], actor: Actor
 ) -> tuple[list[Membership], list[tuple[AccessRuleRequest, RungError]]]:
     """Each on its own: what was made, and what was refused and why."""
     made, refused = [], []
-    for each in asked:
+    for each in requested:
         try:
-            made.append(create_rule(asked=each, actor=actor))
+            made.append(create_rule(requested=each, actor=actor))
         except RungError as refusal:
             refused.append((each, refusal))
     return made, refused
@@ -239,8 +239,8 @@ def check_revoke(*, membership: Membership, actor: Actor) -> None:
         transaction.set_rollback(True)
 
 
-def _subject(asked: AccessRuleRequest) -> Subject:
-    found = _SUBJECTS[asked.subject_type](asked.subject_id)
+def _subject(requested: AccessRuleRequest) -> Subject:
+    found = _SUBJECTS[requested.subject_type](requested.subject_id)
     if found is None:
         raise NotFound.at("/subjectId", "unknown_subject", _("Subject not found."))
     return found
@@ -283,23 +283,23 @@ def _by_uuid(rows: QuerySet[Any], key: str) -> QuerySet[Any]:
         return rows.none()
 
 
-def _place(asked: AccessRuleRequest, actor: Actor) -> dict[str, Any]:
+def _place(requested: AccessRuleRequest, actor: Actor) -> dict[str, Any]:
     """The scope as a keyword of `grant`: what the actor may not see is as absent as what is not there."""
-    if asked.scope_type in WHOLE:
-        if asked.scope_id not in {"", str(TENANT_ID)} or asked.cluster_id:
+    if requested.scope_type in WHOLE:
+        if requested.scope_id not in {"", str(TENANT_ID)} or requested.cluster_id:
             raise NotFound.at("/scopeId", "unknown_scope", _("Scope not found."))
         return {}
     rows = {
         "project": lambda key: _by_number(visible_projects(actor), key),
         "department": lambda key: _by_number(visible_departments(actor), key),
         "cluster": lambda key: _by_uuid(Cluster.objects.all(), key),
-    }[asked.scope_type](asked.scope_id)
+    }[requested.scope_type](requested.scope_id)
     found = rows.first()
     if found is None:
         raise NotFound.at("/scopeId", "unknown_scope", _("Scope not found."))
-    if asked.cluster_id not in {"", str(found.pk if isinstance(found, Cluster) else found.cluster_id)}:
+    if requested.cluster_id not in {"", str(found.pk if isinstance(found, Cluster) else found.cluster_id)}:
         raise NotFound.at("/clusterId", "unknown_cluster", _("The scope does not belong to this cluster."))
-    return {asked.scope_type: found}
+    return {requested.scope_type: found}
 
 
 SCOPE_TYPES: Final = ("system", "tenant", "cluster", "department", "project")

@@ -99,11 +99,13 @@ def keys(request: HttpRequest) -> HttpResponse:
     """Every key of mine, and a form for another one."""
     actor = actor_of(request)
     form = AccessKeyForm(form_data(request), access=access_for(actor))
-    if shown := suggestions(request, form) or form_snippets(request, form, lambda: create_key_request(**form.asked)):
+    if shown := suggestions(request, form) or form_snippets(
+        request, form, lambda: create_key_request(**form.requested)
+    ):
         return shown
     if request.method == "POST" and form.is_valid():
         try:
-            key, secret = credentials.create_access_key(actor=actor, **form.asked)
+            key, secret = credentials.create_access_key(actor=actor, **form.requested)
         except RungError as error:
             form.show(error, {"": "name"} if error.code == "taken" else {})
         else:

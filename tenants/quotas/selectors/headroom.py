@@ -222,13 +222,13 @@ class _Row:
 
 def headrooms_of(projects: Collection[Project], pools: Sequence[NodePool]) -> Mapping[Key, Headroom]:
     """Of these projects in the pools of their clusters, where a node was seen. Queries do not grow with either."""
-    asked = {project.pk for project in projects}
+    requested = {project.pk for project in projects}
     rooms = free_by_pool(pools)
-    reading = HeadroomInputs(pools, asked)
+    reading = HeadroomInputs(pools, requested)
     found: dict[Key, Headroom] = {}
     for pool in pools:
         rows = reading.rows[pool.cluster_id]
-        if pool.pk in rooms and asked & {row.pk for row in rows}:
+        if pool.pk in rooms and requested & {row.pk for row in rows}:
             queues, holdings = reading.queues(pool), reading.holdings(pool)
             asks = not flavour_for(pool.cluster.flavour).traits.queues_by_pool
             sharing = sharing_on(pool.cluster)
@@ -241,7 +241,7 @@ def headrooms_of(projects: Collection[Project], pools: Sequence[NodePool]) -> Ma
                 apart=pool.cluster.flavour in COUNTS_FIXED_APART,
                 promised=reading.promised(pool),
             )
-            found |= {(row.pk, pool.pk): headrooms.of(row.queue) for row in rows if row.pk in asked}
+            found |= {(row.pk, pool.pk): headrooms.of(row.queue) for row in rows if row.pk in requested}
     return found
 
 
@@ -257,19 +257,21 @@ class HeadroomInputs:
     they do not use: others do not count. None: all projects are read.
     """
 
-    def __init__(self, pools: Sequence[NodePool], asked: Collection[int] | None = None) -> None:
+    def __init__(self, pools: Sequence[NodePool], requested: Collection[int] | None = None) -> None:
         clusters = {pool.cluster_id for pool in pools}
         self._pools = pools
         self._pods = _pods(clusters)
         by_class = {pool.cluster_id for pool in pools if not flavour_for(pool.cluster.flavour).traits.queues_by_pool}
-        self._claims = fixed_claims_in(by_class) if by_class and asked is not None else {}
+        self._claims = fixed_claims_in(by_class) if by_class and requested is not None else {}
         self.rows: defaultdict[Any, list[_Row]] = defaultdict(list)
         projects = Project.objects.filter(cluster__in=clusters).order_by("pk")
-        if asked is not None:
+        if requested is not None:
             lending = {pool.cluster_id for pool in pools if sharing_on(pool.cluster) is Sharing.LENT}
             busy = {namespace for _cluster, namespace in self._pods}
             claiming = {project for project, _pool in self._claims}
-            projects = projects.filter(Q(pk__in={*asked, *claiming}) | Q(namespace__in=busy) | Q(cluster__in=lending))
+            projects = projects.filter(
+                Q(pk__in={*requested, *claiming}) | Q(namespace__in=busy) | Q(cluster__in=lending)
+            )
         read = list(starmap(_Row, projects.values_list("pk", "cluster_id", "namespace", "department_id")))
         for row in read:
             self.rows[row.cluster_id].append(row)

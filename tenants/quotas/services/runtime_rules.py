@@ -104,7 +104,7 @@ def _check_not_looser(kind: type[RuntimeLimit], project: Project, category: str,
     if above and minutes > above.minutes:
         text = _("%(department)s allows %(most)s minutes for %(category)s. A project can only lower this.")
         values = {"department": project.department.name, "most": above.minutes, "category": category}
-        raise Conflict.at("/minutes", "looser_than_department", text % values, asked=minutes, most=above.minutes)
+        raise Conflict.at("/minutes", "looser_than_department", text % values, requested=minutes, most=above.minutes)
 
 
 def _said(row: RuntimeLimit) -> dict[str, int]:
@@ -159,7 +159,7 @@ def _check_not_longer(project: Project, minutes: int) -> None:
     if above and minutes > above.minutes:
         text = _("%(department)s guarantees %(most)s minutes. A project can only lower this.")
         values = {"department": project.department.name, "most": above.minutes}
-        raise Conflict.at("/minutes", "looser_than_department", text % values, asked=minutes, most=above.minutes)
+        raise Conflict.at("/minutes", "looser_than_department", text % values, requested=minutes, most=above.minutes)
 
 
 def _changed(owner: Department | Project) -> None:

@@ -40,10 +40,10 @@ class Answering:
         return self.uid, self.version()
 
     def review(self, kind: Kind, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        asked = spec.get("resourceAttributes")
-        if asked is None:
+        requested = spec.get("resourceAttributes")
+        if requested is None:
             return {"userInfo": {"username": "system:serviceaccount:rung-system:rung"}}
-        return {"allowed": (asked["resource"], asked["verb"]) not in self.forbidden}
+        return {"allowed": (requested["resource"], requested["verb"]) not in self.forbidden}
 
     def serves(self, kind: Kind) -> bool:
         return kind.key in self.kinds

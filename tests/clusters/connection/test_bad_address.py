@@ -148,12 +148,12 @@ def test_t42_a_name_that_changes_its_mind_reaches_the_address_that_was_checked(
 ) -> None:
     settings.RUNG_CLUSTER_ADDRESSES = LOOPBACK
     real, answers = socket.getaddrinfo, ["127.0.0.1"]
-    asked: list[str] = []
+    requested: list[str] = []
 
     def rebinding(host: str, port: int, *args: int, **kwargs: int) -> list[object]:
         if host != "api.example.org":
             return list(real(host, port, *args, **kwargs))
-        asked.append(host)
+        requested.append(host)
         address = answers.pop() if answers else "127.0.0.2"
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
 
@@ -165,7 +165,7 @@ def test_t42_a_name_that_changes_its_mind_reaches_the_address_that_was_checked(
             assert gateway.version() == gateway.identity()[1] == "v1.36.3"
         finally:
             gateway.close()
-    assert asked == ["api.example.org"]
+    assert requested == ["api.example.org"]
     assert {request.headers["Host"] for request in api.requests} == {f"api.example.org:{api.port}"}
 
 

@@ -30,7 +30,7 @@ def test_one_that_does_is_taken_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("served", "asked", "fits"),
+    ("served", "requested", "fits"),
     [
         pytest.param(GANGS, "kube-gangs", "kube-gangs", id="chosen"),
         pytest.param(GANGS, "kube", "kube", id="not chosen"),
@@ -38,7 +38,7 @@ def test_one_that_does_is_taken_in() -> None:
         pytest.param(GANGS | {KAI_QUEUE.key}, "kube-gangs", "kai", id="another scheduler beside"),
     ],
 )
-def test_the_flavour_that_fits(served: frozenset[str], asked: str, fits: str) -> None:
-    report = try_entered(entered(), asked, opens=Answering(kinds=served))
+def test_the_flavour_that_fits(served: frozenset[str], requested: str, fits: str) -> None:
+    report = try_entered(entered(), requested, opens=Answering(kinds=served))
     assert report.fitting == fits
-    assert report.works is (asked == "kube" or served >= GANGS)
+    assert report.works is (requested == "kube" or served >= GANGS)

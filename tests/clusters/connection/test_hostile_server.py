@@ -38,8 +38,8 @@ def test_a_good_cluster_is_known_by_version_identity_and_rights(api: ApiServer) 
 
 def test_missing_rights_are_named_with_their_verbs(api: ApiServer) -> None:
     def stingy(request: Request) -> tuple[int, Any]:
-        asked = json.loads(request.body or b"{}").get("spec", {}).get("resourceAttributes", {})
-        if asked.get("resource") == "resourcequotas" and asked["verb"] in {"create", "delete"}:
+        requested = json.loads(request.body or b"{}").get("spec", {}).get("resourceAttributes", {})
+        if requested.get("resource") == "resourcequotas" and requested["verb"] in {"create", "delete"}:
             return 201, {"status": {"allowed": False}}
         return ordinary(request)
 

@@ -67,8 +67,8 @@ def test_time_neither_stops_nor_races(speed: int) -> None:
         set_speed(cluster=Sandbox().cluster, speed=speed, actor=SYSTEM)
 
 
-def logs(sandbox: Sandbox, name: str, **asked: int) -> list[str]:
-    return list(sandbox.gateway.logs(ObjectRef(POD, name, TEAM), **asked))
+def logs(sandbox: Sandbox, name: str, **requested: int) -> list[str]:
+    return list(sandbox.gateway.logs(ObjectRef(POD, name, TEAM), **requested))
 
 
 def test_training_logs_say_that_they_are_simulated_and_tell_steps_and_checkpoints() -> None:

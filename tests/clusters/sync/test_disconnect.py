@@ -207,7 +207,7 @@ def test_letting_the_cluster_go_on_ends_the_removal(left: Cluster, store: Memory
 def test_a_cluster_that_goes_away_meanwhile_ends_it_with_the_reason(
     left: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(self: MemoryGateway, *_asked: object, **_options: object) -> None:
+    def away(self: MemoryGateway, *_requested: object, **_options: object) -> None:
         raise ClusterUnreachable("Timeout: no response.")
 
     request_removal(cluster=left, actor=SYSTEM)

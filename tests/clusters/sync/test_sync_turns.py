@@ -45,7 +45,7 @@ def test_a_live_run_is_left_to_its_worker(cluster: Cluster, wanted: Wanted, stor
     before = len(store.writes)
     assert reconcile(cluster) == live
     assert len(store.writes) == before
-    assert wanted.asked == []
+    assert wanted.requested == []
 
 
 def test_a_worker_that_was_taken_over_stops_writing(cluster: Cluster, wanted: Wanted, store: MemoryStore) -> None:

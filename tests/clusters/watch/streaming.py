@@ -29,16 +29,16 @@ class Misbehaving(MemoryGateway):
         self.listed = 0
         self.silent = False
 
-    def list(self, kind: Kind, **asked: Any) -> tuple[list[Manifest], str]:
+    def list(self, kind: Kind, **requested: Any) -> tuple[list[Manifest], str]:
         if kind != POD:
-            return super().list(kind, **asked)
+            return super().list(kind, **requested)
         self.listed += 1
         if self.refusals:
             raise self.refusals.pop(0)
-        return self.lists.pop(0) if self.lists else super().list(kind, **asked)
+        return self.lists.pop(0) if self.lists else super().list(kind, **requested)
 
-    def watch(self, kind: Kind, *, since: str, **asked: Any) -> Iterator[WatchEvent]:
-        events = super().watch(kind, since=since, **asked)
+    def watch(self, kind: Kind, *, since: str, **requested: Any) -> Iterator[WatchEvent]:
+        events = super().watch(kind, since=since, **requested)
         if kind != POD:
             yield from events
         elif seen := list(events):
@@ -51,9 +51,9 @@ class Misbehaving(MemoryGateway):
             self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
             self.store.forget_events()
 
-    def pod(self, name: str, **asked: Any) -> Manifest:
+    def pod(self, name: str, **requested: Any) -> Manifest:
         """A new pod of the team."""
-        return self.create(bare_pod(name, **asked))
+        return self.create(bare_pod(name, **requested))
 
     def now(self, pod: Manifest, **status: Any) -> Manifest:
         """The pod with this status from now on."""

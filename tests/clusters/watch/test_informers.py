@@ -318,10 +318,10 @@ def test_a_kind_whose_right_comes_later_is_seen_then(
     refusals = [NotAuthorized("403")] * 3
     listed = gateway.list
 
-    def list_(kind: Kind, **asked: Any) -> tuple[list[Manifest], str]:
+    def list_(kind: Kind, **requested: Any) -> tuple[list[Manifest], str]:
         if kind.key == JOBS and refusals:
             raise refusals.pop()
-        return listed(kind, **asked)
+        return listed(kind, **requested)
 
     monkeypatch.setattr(gateway, "list", list_)
     with streaming(plain, gateway) as watching:

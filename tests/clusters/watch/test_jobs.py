@@ -99,10 +99,10 @@ def test_a_kind_the_cluster_does_not_serve_is_skipped(
     sandbox.tick()
     listed = simulation.SandboxGateway.list
 
-    def without_ray(gateway: simulation.SandboxGateway, kind: Kind, **asked: Any) -> tuple[list[Manifest], str]:
+    def without_ray(gateway: simulation.SandboxGateway, kind: Kind, **requested: Any) -> tuple[list[Manifest], str]:
         if kind.group == "ray.io":
             raise ClusterRefused("the server could not find the requested resource")
-        return listed(gateway, kind, **asked)
+        return listed(gateway, kind, **requested)
 
     monkeypatch.setattr(simulation.SandboxGateway, "list", without_ray)
     observe_cluster(sandbox.cluster)

@@ -73,9 +73,9 @@ def test_only_kinds_that_changed_are_read_again() -> None:
     sandbox.create(job("train"))
     observe_cluster(sandbox.cluster)
     sandbox.create(bare_pod("other"))
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as requested:
         observe_cluster(sandbox.cluster)
-    read = [each["sql"] for each in asked if '"clusters_sandboxobject"."manifest"' in each["sql"]]
+    read = [each["sql"] for each in requested if '"clusters_sandboxobject"."manifest"' in each["sql"]]
     assert len(read) == 1
     assert f"{POD.key!r}" in read[0]
 
@@ -136,11 +136,11 @@ def test_the_slower_of_two_observers_changes_nothing(
     sandbox.tick()
     listed = simulation.SandboxGateway.list
 
-    def overtaken(gateway: simulation.SandboxGateway, kind: Kind, **asked: Any) -> tuple[list[Manifest], str]:
+    def overtaken(gateway: simulation.SandboxGateway, kind: Kind, **requested: Any) -> tuple[list[Manifest], str]:
         if kind == POD:
             monkeypatch.setattr(simulation.SandboxGateway, "list", listed)
             observe_cluster(sandbox.cluster)
-        return listed(gateway, kind, **asked)
+        return listed(gateway, kind, **requested)
 
     monkeypatch.setattr(simulation.SandboxGateway, "list", overtaken)
     assert observe_cluster(sandbox.cluster).pods == ()
@@ -190,7 +190,7 @@ def test_a_memory_cluster_is_observed_too(told: ObservationRecorder) -> None:
 
 
 def test_a_cluster_that_refuses_its_pods_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_gateway: simulation.SandboxGateway, _kind: Kind, **_asked: Any) -> tuple[list[Manifest], str]:
+    def refuse(_gateway: simulation.SandboxGateway, _kind: Kind, **_requested: Any) -> tuple[list[Manifest], str]:
         raise ClusterRefused("forbidden")
 
     sandbox = furnished()

@@ -130,19 +130,19 @@ def test_it_proves_that_it_works() -> None:
 
 @pytest.mark.postgres
 def test_who_takes_long_to_share_clusters_out_still_watches_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, free = threading.Event(), threading.Event()
+    requested, free = threading.Event(), threading.Event()
 
     def slow(*, holder: str) -> set[UUID]:
         found = balance_leases(holder=holder)
         if Cluster.objects.filter(observed_at__isnull=False).exists():
-            asked.set()
+            requested.set()
             free.wait(SECONDS)
         return found
 
     monkeypatch.setattr("clusters.watch.services.observer.balance_leases", slow)
     sandbox = Sandbox()
     with watching(Observer(pause=0.05)):
-        assert asked.wait(SECONDS)
+        assert requested.wait(SECONDS)
         sandbox.node()
         eventually(Node.objects.exists)
         free.set()

@@ -54,11 +54,11 @@ class Asked:
 
     def __init__(self, *items: Manifest, trial: ClusterError | None = None, part: ClusterError | None = None) -> None:
         self.items, self.trial, self.refusal = items, trial, part
-        self.asked: list[ObjectRef] = []
+        self.requested: list[ObjectRef] = []
 
     def part(self, ref: ObjectRef, name: str) -> Manifest | None:
         assert name == "pendingworkloads"
-        self.asked.append(ref)
+        self.requested.append(ref)
         if self.refusal:
             raise self.refusal
         return {"items": list(self.items)}
@@ -88,8 +88,8 @@ def test_t_an_answer_of_another_shape_tells_nothing(items: object) -> None:
 
 
 def test_the_right_to_ask_is_for_nothing_else() -> None:
-    asked = [each for each in required_access("kueue") if each.group == "visibility.kueue.x-k8s.io"]
-    assert [(each.path, each.verbs) for each in asked] == [("localqueues/pendingworkloads", ("get",))]
+    requested = [each for each in required_access("kueue") if each.group == "visibility.kueue.x-k8s.io"]
+    assert [(each.path, each.verbs) for each in requested] == [("localqueues/pendingworkloads", ("get",))]
     assert not [each for each in required_access("kube") if each.subresource == "pendingworkloads"]
 
 
@@ -146,7 +146,7 @@ class TestKeeping:
         self.job(cluster, "a")
         gateway = Asked(part=NotAuthorized("may not"), trial=NotAuthorized("may not"))
         answered = query_visibility(cluster, gateway, visibility_queries(cluster))
-        assert gateway.asked
+        assert gateway.requested
         assert (list(answered.places), answered.shut) == ([], None)
 
     @pytest.mark.parametrize(

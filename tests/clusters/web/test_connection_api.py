@@ -126,9 +126,9 @@ def test_no_transaction_is_open_while_a_cluster_is_asked(
     open_then: list[bool] = []
     answer = Answering.__call__
 
-    def noting(self: Answering, asked: Connection) -> Answering:
+    def noting(self: Answering, requested: Connection) -> Answering:
         open_then.append(connection.in_atomic_block)
-        return answer(self, asked)
+        return answer(self, requested)
 
     monkeypatch.setattr(Answering, "__call__", noting)
     answers.error = error

@@ -266,10 +266,10 @@ def test_the_page_of_a_disconnection_shows_progress_without_a_request_to_the_clu
     run = SyncRun.objects.get(trigger="removal")
     SyncRun.objects.update(listed=12, written=7)
 
-    def asked(_cluster: Cluster) -> dict[str, int]:
+    def requested(_cluster: Cluster) -> dict[str, int]:
         raise AssertionError("the page asked the cluster")
 
-    monkeypatch.setattr("clusters.web.views.connection.managed_counts", asked)
+    monkeypatch.setattr("clusters.web.views.connection.managed_counts", requested)
     page = client.get("/clusters/lab/leave/")
     assert "12 objects found, 7 deleted" in words(page.content)
     assert b'hx-get="/clusters/lab/leave/?part=removal"' in page.content

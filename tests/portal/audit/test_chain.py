@@ -201,8 +201,8 @@ def test_the_triggers_and_the_digest_cover_every_column() -> None:
 
 @pytest.mark.django_db
 def test_a_record_names_the_request_and_none_in_a_worker() -> None:
-    asked, worker = noted(ASKED, "workload.stop"), noted(SYSTEM, "workload.stop")
-    assert (asked.http_method, asked.url) == ("POST", "/api/v1/workloads")
+    requested, worker = noted(ASKED, "workload.stop"), noted(SYSTEM, "workload.stop")
+    assert (requested.http_method, requested.url) == ("POST", "/api/v1/workloads")
     assert (worker.http_method, worker.url) == ("", "")
 
 

@@ -54,7 +54,7 @@ def test_an_owner_connects_their_account_and_comes_in_either_way(
 def test_connecting_asks_for_the_password(client: Client, provider: IdentityProvider, alice: User) -> None:
     client.force_login(alice)
     assert connecting(client, "wrong") == ""
-    assert provider.asked == []
+    assert provider.requested == []
     told = AuditRecord.objects.order_by("-id")[0]
     assert (told.actor_name, told.action, told.result) == ("alice", "user.prove", "Denied")
     assert told.detail["code"] == "wrong_proof"

@@ -221,8 +221,8 @@ def test_t61_it_leads_to_this_site_only(client: Client, provider: IdentityProvid
 
 def test_t55_the_return_address_is_not_a_clients_choice(client: Client, provider: IdentityProvider) -> None:
     sent = client.get(reverse("single-sign-on"), HTTP_X_FORWARDED_HOST="evil.example")
-    asked = parse_qs(urlsplit(sent["Location"]).query)
-    assert asked["redirect_uri"] == ["http://testserver/login/single-sign-on/return/"]
+    requested = parse_qs(urlsplit(sent["Location"]).query)
+    assert requested["redirect_uri"] == ["http://testserver/login/single-sign-on/return/"]
     assert client.get(reverse("single-sign-on"), HTTP_HOST="evil.example").status_code == 400
 
 

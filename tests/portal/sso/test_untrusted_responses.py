@@ -129,7 +129,9 @@ def test_other_kinds_of_private_keys_count_too(
 
 def test_t65_a_key_is_not_used_for_another_kind_of_signature(client: Client, provider: IdentityProvider) -> None:
     provider.header = {"kid": "one"}
-    provider.sign = lambda asked, claims: jwt.encode(claims, asked.key, algorithm="PS256", headers={"kid": "one"})
+    provider.sign = lambda requested, claims: jwt.encode(
+        claims, requested.key, algorithm="PS256", headers={"kid": "one"}
+    )
     assert come_in(client) == 403
     assert refused(client, "unknown_key")
 
@@ -162,10 +164,10 @@ def test_t65_an_answer_counts_once(client: Client, provider: IdentityProvider) -
     address = at_provider(client)
     assert back(client, address) == 302
     client.post("/logout/")
-    asked = len(provider.asked)
+    requested = len(provider.requested)
     assert back(client, address) == 403
     assert refused(client, "wrong_state")
-    assert len(provider.asked) == asked, "the provider is not even asked"
+    assert len(provider.requested) == requested, "the provider is not even asked"
 
 
 def test_t65_a_code_that_was_used_brings_nobody_in(client: Client, provider: IdentityProvider) -> None:

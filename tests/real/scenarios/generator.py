@@ -132,10 +132,10 @@ def _mixes(draw: Draw, seed: int, family: str) -> Scenario:
 def _until_full(draw: Draw, node: NodePlan, values: Sequence[int | None]) -> list[PodPlan]:
     left, pods = node.capacity, []
     for _attempt in range(9):
-        asked = _amounts(draw)
-        if asked.fits_in(left):
-            left -= asked
-            pods.append(draw.pod(node.name, asked, values))
+        requested = _amounts(draw)
+        if requested.fits_in(left):
+            left -= requested
+            pods.append(draw.pod(node.name, requested, values))
     return pods
 
 
@@ -179,8 +179,8 @@ def _pod_limit(draw: Draw, seed: int, family: str) -> Scenario:
     pods = []
     for node in nodes:
         pods += draw.fill(node, (*LOW, 80), sizes=(1, 1, 2), rest=0.3)[: node.max_pods]
-    asked = Resources.of(gpu=draw.dice.choice((0, 1, 2)))
-    return Scenario(seed, family, tuple(nodes), tuple(pods), draw.comer(asked, (None, 40, 80, 125)))
+    requested = Resources.of(gpu=draw.dice.choice((0, 1, 2)))
+    return Scenario(seed, family, tuple(nodes), tuple(pods), draw.comer(requested, (None, 40, 80, 125)))
 
 
 FAMILIES: Final[dict[str, Callable[[Draw, int, str], Scenario]]] = {

@@ -231,16 +231,16 @@ def candidate_of(dice: Random, family: str, queues: tuple[Share, ...]) -> Work:
 
 def _allowed(queues: tuple[Share, ...], work: list[Work], more: Work) -> bool:
     shares = {queue.name: queue for queue in queues}
-    asked = more.gpus * more.pods
+    requested = more.gpus * more.pods
     for name in (more.queue, shares[more.queue].parent):
         assert name is not None
         below = {name, *(queue.name for queue in queues if queue.parent == name)}
         used = [each for each in work if each.queue in below]
         limit = shares[name].limit
-        if limit is not None and sum(each.gpus * each.pods for each in used) + asked > limit:
+        if limit is not None and sum(each.gpus * each.pods for each in used) + requested > limit:
             return False
         fixed = sum(each.gpus * each.pods for each in used if not each.preemptible)
-        if not more.preemptible and fixed + asked > shares[name].deserved:
+        if not more.preemptible and fixed + requested > shares[name].deserved:
             return False
     return True
 

@@ -237,12 +237,12 @@ def _group(plan: Plan, work: Work) -> Manifest:
 
 
 def _pod(plan: Plan, work: Work, index: int) -> Manifest:
-    asked = {"nvidia.com/gpu": str(work.gpus)}
+    requested = {"nvidia.com/gpu": str(work.gpus)}
     spec: dict[str, Any] = {
         "schedulerName": "kai-scheduler",
         "priorityClassName": f"agree-{work.priority}",
         "terminationGracePeriodSeconds": GRACE,
-        "containers": [{"name": "main", "image": "none", "resources": {"requests": asked, "limits": asked}}],
+        "containers": [{"name": "main", "image": "none", "resources": {"requests": requested, "limits": requested}}],
     }
     if work.nodes:
         spec["nodeName"] = _name(plan, work.nodes[index])

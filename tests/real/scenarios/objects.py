@@ -96,8 +96,8 @@ def start_time(plan: PodPlan) -> str:
 
 
 def _resources(requests: Resources) -> Manifest:
-    asked = _quantities(requests)
-    return {"requests": asked, "limits": asked} if asked else {}
+    requested = _quantities(requests)
+    return {"requests": requested, "limits": requested} if requested else {}
 
 
 def _quantities(amount: Resources) -> dict[str, str]:

@@ -109,7 +109,7 @@ def contest(seed: int) -> Contest:
 
 def foretell(plan: Contest) -> Ruling:
     """What the model says."""
-    outcome = _asked(plan, plan.candidate)
+    outcome = _requested(plan, plan.candidate)
     victims = sorted((evict.victim.name, evict.cause.value) for evict in outcome.victims for _pod in evict.pods)
     return Ruling(outcome.kind, tuple(victims))
 
@@ -122,7 +122,7 @@ def by_another_node(plan: Contest) -> set[Ruling]:
     return {found for each in orders if (found := foretell(each)).kind == "preempts"}
 
 
-def _asked(plan: Contest, team: Team) -> Outcome:
+def _requested(plan: Contest, team: Team) -> Outcome:
     return preview(snapshot(plan), group(team, None), flavour="volcano")
 
 
@@ -219,7 +219,7 @@ class _Draw:
     def _team(self, plan: Contest) -> Team | None:
         """One that runs: None where it found no room or is over a limit."""
         drawn = self._drawn(f"g{len(plan.teams)}", plan.projects)
-        placed = _asked(plan, drawn)
+        placed = _requested(plan, drawn)
         if placed.kind != "placed" or len(placed.placements) < len(drawn.nodes):
             return None
         return replace(drawn, nodes=tuple(placed.placements.values()))

@@ -234,7 +234,7 @@ def headroom_in(cluster: Snapshot, leaf: str, flavour: str) -> Headroom:
     return Headrooms(cluster.queues, holdings, capacity, sharing=SHARING[Flavour(flavour)], apart=apart).of(leaf)
 
 
-def asked(cluster: Snapshot, leaf: str, gpus: int, flavour: str, *, fixed: bool = False) -> Outcome:
+def requested(cluster: Snapshot, leaf: str, gpus: int, flavour: str, *, fixed: bool = False) -> Outcome:
     return preview(cluster, claim(leaf, gpus, flavour, fixed=fixed), flavour=flavour)
 
 
@@ -242,8 +242,8 @@ def check(cluster: Snapshot, leaf: str, flavour: str) -> None:
     found = headroom_in(cluster, leaf, flavour)
     now = found.now // GPU
     if now:
-        assert asked(cluster, leaf, now, flavour).kind is OutcomeKind.PLACED
-    more = asked(cluster, leaf, now + 1, flavour)
+        assert requested(cluster, leaf, now, flavour).kind is OutcomeKind.PLACED
+    more = requested(cluster, leaf, now + 1, flavour)
     assert more.kind is not OutcomeKind.PLACED
     surplus = flavour == Flavour.VOLCANO  # takes pods above the minimum of a gang, whatever their queue deserves
     if more.kind is OutcomeKind.RECLAIMS and within_quota(cluster, leaf, now + 1) and not surplus:
@@ -255,9 +255,9 @@ def check_non_preemptible(cluster: Snapshot, leaf: str, flavour: str, found: Hea
     """Where all work counts alike, only submission refuses more than is deserved: as much as may start starts."""
     fixed = found.fixed.all // GPU
     if fixed:
-        assert asked(cluster, leaf, fixed, flavour, fixed=True).kind is OutcomeKind.PLACED
+        assert requested(cluster, leaf, fixed, flavour, fixed=True).kind is OutcomeKind.PLACED
     if flavour in COUNTS_FIXED_APART:
-        assert asked(cluster, leaf, fixed + 1, flavour, fixed=True).kind is not OutcomeKind.PLACED
+        assert requested(cluster, leaf, fixed + 1, flavour, fixed=True).kind is not OutcomeKind.PLACED
 
 
 def within_quota(cluster: Snapshot, leaf: str, gpus: int) -> bool:

@@ -15,9 +15,9 @@ from tests.builders import queue
 GPU = Resources.of(gpu=1)
 
 
-def shares(total: float, asked: dict[str, float], *queues: Queue) -> dict[str, float]:
+def shares(total: float, wanted: dict[str, float], *queues: Queue) -> dict[str, float]:
     """GPUs in, GPUs out."""
-    requested = {name: Resources(gpu=int(gpus * 1000)) for name, gpus in asked.items()}
+    requested = {name: Resources(gpu=int(gpus * 1000)) for name, gpus in wanted.items()}
     found = divide(Resources(gpu=int(total * 1000)), queues, requested)
     return {name: share.gpu / 1000 for name, share in found.items()}
 
@@ -30,7 +30,7 @@ def pair(**of_first: int) -> tuple[Queue, Queue]:
 
 
 @pytest.mark.parametrize(
-    ("total", "queues", "asked", "first", "second"),
+    ("total", "queues", "requested", "first", "second"),
     [
         pytest.param(15, pair(), 6, 6, 6, id="more than anybody asks for"),
         pytest.param(12, pair(), 6, 6, 6, id="exactly what is asked for"),
@@ -45,15 +45,15 @@ def pair(**of_first: int) -> tuple[Queue, Queue]:
         pytest.param(8, pair(weight=0), 6, 2, 6, id="weight zero gets nothing above its quota"),
     ],
 )
-def test_two_queues(total: int, queues: tuple[Queue, Queue], asked: int, first: float, second: float) -> None:
-    assert shares(total, {"1": asked, "2": asked}, *queues) == {"1": first, "2": second}
+def test_two_queues(total: int, queues: tuple[Queue, Queue], requested: int, first: float, second: float) -> None:
+    assert shares(total, {"1": requested, "2": requested}, *queues) == {"1": first, "2": second}
 
 
 def test_each_resource_is_divided_by_its_own_weights() -> None:
     plain = replace(queue("plain", weight=1000), deserved=Limit(0, 0, 0))
     own = replace(plain, name="own", cpu_weight=3000, memory_weight=500)
-    total, asked = Resources(8000, 8000, 6000), Resources(8000, 8000, 6000)
-    assert divide(total, [plain, own], {"plain": asked, "own": asked}) == {
+    total, requested = Resources(8000, 8000, 6000), Resources(8000, 8000, 6000)
+    assert divide(total, [plain, own], {"plain": requested, "own": requested}) == {
         "plain": Resources(4000, 2000, 4000),
         "own": Resources(4000, 6000, 2000),
     }
@@ -70,8 +70,8 @@ def test_weights_equal_to_quotas_give_over_quota_in_the_ratio_of_quotas() -> Non
         queue("team-b", deserved=2, weight=2),
         queue("team-c", deserved=2, weight=2),
     )
-    asked = {"team-a": 20.0, "team-b": 20.0, "team-c": 20.0}
-    assert shares(16, asked, *teams) == {"team-a": 8, "team-b": 4, "team-c": 4}
+    requested = {"team-a": 20.0, "team-b": 20.0, "team-c": 20.0}
+    assert shares(16, requested, *teams) == {"team-a": 8, "team-b": 4, "team-c": 4}
 
 
 def test_the_remainder_is_divided_inside_the_higher_rank_too() -> None:
@@ -84,7 +84,7 @@ def test_the_remainder_is_divided_inside_the_higher_rank_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("total", "weight", "asked", "expected"),
+    ("total", "weight", "requested", "expected"),
     [
         pytest.param(2, 0, 2, 2, id="asks for less than it deserves"),
         pytest.param(7, 0, 5, 3, id="nothing above its quota without weight"),
@@ -92,8 +92,8 @@ def test_the_remainder_is_divided_inside_the_higher_rank_too() -> None:
         pytest.param(3.5, 1, 5, 3.5, id="and where only a fraction is left"),
     ],
 )
-def test_one_queue_that_deserves_three(total: float, weight: int, asked: float, expected: float) -> None:
-    assert shares(total, {"1": asked}, queue("1", deserved=3, weight=weight)) == {"1": expected}
+def test_one_queue_that_deserves_three(total: float, weight: int, requested: float, expected: float) -> None:
+    assert shares(total, {"1": requested}, queue("1", deserved=3, weight=weight)) == {"1": expected}
 
 
 def test_what_a_satisfied_queue_leaves_goes_round_again() -> None:
@@ -109,8 +109,8 @@ def test_projects_divide_their_departments_share() -> None:
         queue("b", "left", deserved=1),
         queue("c", "right", deserved=2, limit=3),
     )
-    asked = {"a": GPU * 6, "b": GPU * 1, "left": GPU * 7, "c": GPU * 8, "right": GPU * 8}
-    found = fair_shares(queues, asked, GPU * 12)
+    requested = {"a": GPU * 6, "b": GPU * 1, "left": GPU * 7, "c": GPU * 8, "right": GPU * 8}
+    found = fair_shares(queues, requested, GPU * 12)
     assert {name: share.gpu // 1000 for name, share in found.items()} == {
         "left": 6,
         "right": 6,
@@ -124,8 +124,8 @@ def test_divisions_are_known_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(fair_share, "MOST_KNOWN", 2)
     queues, known = (queue("dep", deserved=4), queue("a", "dep", deserved=4)), dict[Division, dict[str, Resources]]()
     for gpus in (1, 2, 3, 3):
-        asked = {"a": GPU * gpus, "dep": GPU * gpus}
-        assert fair_shares(queues, asked, GPU * 12, known) == asked
+        requested = {"a": GPU * gpus, "dep": GPU * gpus}
+        assert fair_shares(queues, requested, GPU * 12, known) == requested
         assert len(known) <= 2
 
 
@@ -135,8 +135,8 @@ def test_unlimited_quota_takes_what_it_asks_for() -> None:
 
 def test_cpu_and_memory_are_divided_by_the_same_rule() -> None:
     queues = (Queue("a", deserved=Limit(0, 5000, 0)), Queue("b", deserved=Limit(0, 0, 0)))
-    asked = {"a": Resources(cpu=10_000, memory=100), "b": Resources(cpu=5000, memory=3)}
-    found = divide(Resources(cpu=10_000, memory=50), queues, asked)
+    requested = {"a": Resources(cpu=10_000, memory=100), "b": Resources(cpu=5000, memory=3)}
+    found = divide(Resources(cpu=10_000, memory=50), queues, requested)
     assert found == {"a": Resources(cpu=7500, memory=47), "b": Resources(cpu=2500, memory=3)}
 
 
@@ -154,13 +154,13 @@ def test_shares_never_pass_request_or_limit_and_never_give_away_more_than_there_
 ) -> None:
     queues = [
         queue(f"q{index}", deserved=deserved, limit=limit, weight=weight, rank=rank, created=index)
-        for index, (deserved, limit, weight, rank, _asked) in enumerate(drawn)
+        for index, (deserved, limit, weight, rank, _requested) in enumerate(drawn)
     ]
-    asked = {f"q{index}": GPU * row[4] for index, row in enumerate(drawn)}
-    found = divide(GPU * total, queues, asked)
-    guaranteed = sum(min(one.deserved.gpu or 0, asked[one.name].clamp(one.limit).gpu) for one in queues)
+    requested = {f"q{index}": GPU * row[4] for index, row in enumerate(drawn)}
+    found = divide(GPU * total, queues, requested)
+    guaranteed = sum(min(one.deserved.gpu or 0, requested[one.name].clamp(one.limit).gpu) for one in queues)
     for one in queues:
-        assert found[one.name].fits_in(asked[one.name].clamp(one.limit))
-        assert found[one.name].gpu >= min(one.deserved.gpu or 0, asked[one.name].clamp(one.limit).gpu)
+        assert found[one.name].fits_in(requested[one.name].clamp(one.limit))
+        assert found[one.name].gpu >= min(one.deserved.gpu or 0, requested[one.name].clamp(one.limit).gpu)
     assert sum(share.gpu for share in found.values()) <= max(total * 1000, guaranteed)
     assert divide(ZERO, [], {}) == {}

@@ -166,15 +166,15 @@ def test_pods_on_unknown_nodes_take_no_room() -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "asked", "times"),
+    ("free", "requested", "times"),
     [
         pytest.param(Resources(8, 4, 0), Resources(2, 2, 0), 2, id="the scarcest dimension counts"),
         pytest.param(Resources(-1, 4, 0), Resources(1, 1, 0), 0, id="never negative"),
         pytest.param(Resources(1, 1, 1), ZERO, 1, id="nothing fits once"),
     ],
 )
-def test_how_often_a_request_fits(free: Resources, asked: Resources, times: int) -> None:
-    assert slots(free, asked) == times
+def test_how_often_a_request_fits(free: Resources, requested: Resources, times: int) -> None:
+    assert slots(free, requested) == times
 
 
 def wishing(name: str, placement: Strategy, *, pods: int = 3, kin: str = "") -> PodGroup:
@@ -233,13 +233,13 @@ def test_nodes_that_changed_are_known_until_there_were_too_many_changes() -> Non
 
 
 def test_what_is_free_is_known_after_too_many_changes_to_name_the_nodes() -> None:
-    asked = gang("asked")
-    on = state(*CROWDED, *WORK, asked)
+    requested = gang("asked")
+    on = state(*CROWDED, *WORK, requested)
     capacities = on.capacities
-    assert [amount.gpu for amount in capacities.free(asked)] == [13_000, 8_000]
+    assert [amount.gpu for amount in capacities.free(requested)] == [13_000, 8_000]
     change = Resources(gpu=-6_000)
     capacities.change(capacities.all[0], idle=change, future=change)
     for _ in range(MOST_LOGGED):
         capacities.change(capacities.all[1], pods=1)
     capacities.settle()
-    assert [amount.gpu for amount in capacities.free(asked)] == [7_000, 4_000]
+    assert [amount.gpu for amount in capacities.free(requested)] == [7_000, 4_000]

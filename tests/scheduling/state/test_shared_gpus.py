@@ -68,8 +68,10 @@ def test_a_node_with_a_fitting_shared_gpu_goes_before_a_fuller_one() -> None:
 
 
 def test_parts_that_start_together_fill_a_device_before_the_next() -> None:
-    asked = part("asked", "0.5")
-    four = replace(asked, pods=tuple(Pod(str(number), asked.pods[0].requests) for number in range(4)), min_member=4)
+    requested = part("asked", "0.5")
+    four = replace(
+        requested, pods=tuple(Pod(str(number), requested.pods[0].requests) for number in range(4)), min_member=4
+    )
     assert outcome(four) is OutcomeKind.PLACED
     assert outcome(four, gang("x", nodes=("n",))) is OutcomeKind.PENDING
 
@@ -94,11 +96,11 @@ def test_a_part_waits_for_one_that_ends_and_takes_its_device() -> None:
 
 
 def test_undoing_gives_the_part_back() -> None:
-    asked = part("asked", "0.5")
-    state = SchedulingState(snapshot(DEP, TEAM, node("n", 1), asked), default=Strategy.BINPACK)
+    requested = part("asked", "0.5")
+    state = SchedulingState(snapshot(DEP, TEAM, node("n", 1), requested), default=Strategy.BINPACK)
     mark, capacity = state.mark(), state.capacities.get("n")
     assert capacity is not None
-    state.place(asked, asked.pods[0], capacity, now=True)
+    state.place(requested, requested.pods[0], capacity, now=True)
     assert (capacity.entire(now=True), bool(capacity.shared)) == (0, True)
     state.undo(mark)
     assert (capacity.entire(now=True), bool(capacity.shared)) == (1000, False)

@@ -27,12 +27,12 @@ def machine(name: str, *, gpus: int = 8, cpus: int = 32, gib: int = 64, **values
 
 def work(name: str, *pods: Resources, on: str | None = None, priority: int = 80) -> PodGroup:
     """What starts together; what is there already stays where it is."""
-    members = tuple(Pod(f"{name}-{index}", asked, on) for index, asked in enumerate(pods))
+    members = tuple(Pod(f"{name}-{index}", requested, on) for index, requested in enumerate(pods))
     started = None if on is None else 1
     return PodGroup(name, "team", "team", priority, on is None, members, len(members), started=started)
 
 
-def asked(gpus: int = 0, cpus: int = 0, gib: int = 0) -> Resources:
+def requested(gpus: int = 0, cpus: int = 0, gib: int = 0) -> Resources:
     return Resources.of(gpu=gpus, cpu=cpus, memory=f"{gib}Gi")
 
 
@@ -61,35 +61,35 @@ def more(found: Snapshot, names: Sequence[str]) -> Snapshot:
 
 @pytest.mark.parametrize("flavour", ["kube", "kube-gangs", "kai", "volcano"])
 def test_cpu_that_is_short_is_named_though_gpus_are_asked_for_too(flavour: str) -> None:
-    busy = work("busy", asked(1, 18), on="n0", priority=200)
+    busy = work("busy", requested(1, 18), on="n0", priority=200)
     found = snapshot(machine("n0", cpus=32), machine("n1", cpus=14), *TEAM, busy)
-    pend = ask(found, work("new", asked(1, 20)), flavour).pend
+    pend = ask(found, work("new", requested(1, 20)), flavour).pend
     assert pend is not None
     assert (pend.reason, pend.short, pend.beside) == (Reason.NO_ROOM, ("cpu",), False)
-    assert (pend.free, pend.largest_free.cpu) == (asked(15, 28, 128), 14_000)
+    assert (pend.free, pend.largest_free.cpu) == (requested(15, 28, 128), 14_000)
     assert pend.numbers()["short"] == "cpu"
 
 
 @pytest.mark.parametrize("flavour", ["kube", "kube-gangs", "kai", "volcano"])
 def test_cpu_beside_the_free_gpus_is_named_where_each_is_free_on_another_node(flavour: str) -> None:
-    taken = work("taken", asked(8), on="n1", priority=200)
+    taken = work("taken", requested(8), on="n1", priority=200)
     found = snapshot(machine("n0", cpus=4), machine("n1", cpus=64), *TEAM, taken)
-    pend = ask(found, work("new", asked(1, 16)), flavour).pend
+    pend = ask(found, work("new", requested(1, 16)), flavour).pend
     assert pend is not None
     assert (pend.short, pend.beside, pend.largest_free.cpu) == (("cpu",), True, 4_000)
 
 
 def test_two_dimensions_are_named_where_more_of_one_does_not_help() -> None:
-    busy = work("busy", asked(7, 30, 10), on="n0", priority=200)
-    pend = ask(snapshot(machine("n0"), *TEAM, busy), work("new", asked(2, 4, 10)), "kai").pend
+    busy = work("busy", requested(7, 30, 10), on="n0", priority=200)
+    pend = ask(snapshot(machine("n0"), *TEAM, busy), work("new", requested(2, 4, 10)), "kai").pend
     assert pend is not None
-    assert (pend.short, pend.largest_free) == (("cpu", "gpu"), asked(1, 2, 54))
+    assert (pend.short, pend.largest_free) == (("cpu", "gpu"), requested(1, 2, 54))
 
 
 @pytest.mark.parametrize("flavour", ["kube", "kube-gangs", "kai", "volcano"])
 def test_nodes_that_take_no_more_pods_are_named(flavour: str) -> None:
-    busy = work("busy", asked(1), on="n0", priority=200)
-    pend = ask(snapshot(machine("n0", max_pods=1), *TEAM, busy), work("new", asked(1, 1)), flavour).pend
+    busy = work("busy", requested(1), on="n0", priority=200)
+    pend = ask(snapshot(machine("n0", max_pods=1), *TEAM, busy), work("new", requested(1, 1)), flavour).pend
     assert pend is not None
     assert pend.short == (PODS,)
 
@@ -97,7 +97,7 @@ def test_nodes_that_take_no_more_pods_are_named(flavour: str) -> None:
 @pytest.mark.parametrize("flavour", ["kube", "kube-gangs", "kai", "volcano"])
 def test_what_never_fits_names_the_dimension_and_the_largest_node_for_it(flavour: str) -> None:
     found = snapshot(machine("n0", gpus=0, cpus=256), machine("n1", cpus=64), *TEAM)
-    pend = ask(found, work("new", asked(1, 128)), flavour).pend
+    pend = ask(found, work("new", requested(1, 128)), flavour).pend
     assert pend is not None
     assert (pend.reason, pend.short, pend.beside) == (Reason.NEVER_FITS, ("cpu",), True)
     assert (pend.free.cpu, pend.largest_free.cpu) == (320_000, 64_000)
@@ -106,7 +106,7 @@ def test_what_never_fits_names_the_dimension_and_the_largest_node_for_it(flavour
 @pytest.mark.parametrize("flavour", ["kube", "kai"])
 def test_nothing_is_short_where_no_node_may_be_used(flavour: str) -> None:
     found = snapshot(machine("n0"), *TEAM)
-    pend = ask(found, replace(work("new", asked(1)), node_selector={"gpu": "b200"}), flavour).pend
+    pend = ask(found, replace(work("new", requested(1)), node_selector={"gpu": "b200"}), flavour).pend
     assert pend is not None
     assert (pend.reason, pend.short) == (Reason.NEVER_FITS, ())
 
@@ -114,7 +114,7 @@ def test_nothing_is_short_where_no_node_may_be_used(flavour: str) -> None:
 def test_pods_of_several_sizes_are_put_together() -> None:
     found = snapshot(machine("n0", cpus=8), machine("n1", cpus=8), *TEAM)
     for gpus, short in ((4, ("cpu",)), (8, ("cpu", "gpu"))):
-        pend = ask(found, work("new", asked(1, 6), asked(gpus, 6), asked(gpus, 6)), "kai").pend
+        pend = ask(found, work("new", requested(1, 6), requested(gpus, 6), requested(gpus, 6)), "kai").pend
         assert pend is not None
         assert pend.short == short
 
@@ -123,16 +123,19 @@ def test_pods_of_several_sizes_are_put_together() -> None:
 def test_a_quota_names_its_dimension(name: str) -> None:
     limit = replace(Limit(), **{name: 1})
     found = snapshot(machine("n0"), *(replace(each, limit=limit) for each in TEAM))
-    pend = ask(found, work("new", asked(1, 1, 1)), "kai").pend
+    pend = ask(found, work("new", requested(1, 1, 1)), "kai").pend
     assert pend is not None
     assert (pend.reason, pend.short) == (Reason.OVER_LIMIT, (name,))
 
 
 amounts = st.builds(
-    asked, gpus=st.sampled_from([0, 1, 2, 4]), cpus=st.sampled_from([0, 1, 8, 30]), gib=st.sampled_from([0, 1, 16, 60])
+    requested,
+    gpus=st.sampled_from([0, 1, 2, 4]),
+    cpus=st.sampled_from([0, 1, 8, 30]),
+    gib=st.sampled_from([0, 1, 16, 60]),
 )
 wanted = st.builds(
-    asked,
+    requested,
     gpus=st.sampled_from([0, 1, 2, 8, 9]),
     cpus=st.sampled_from([0, 1, 8, 30, 70]),
     gib=st.sampled_from([0, 1, 30, 60, 90]),

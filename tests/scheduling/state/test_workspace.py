@@ -40,39 +40,39 @@ def settled(cluster: Snapshot, flavour: str) -> Snapshot:
 
 @modest
 @given(clusters(), st.lists(newcomers, min_size=2, max_size=4), flavours)
-def test_questions_leave_no_trace_in_later_answers(cluster: Snapshot, asked: list[PodGroup], flavour: str) -> None:
+def test_questions_leave_no_trace_in_later_answers(cluster: Snapshot, requested: list[PodGroup], flavour: str) -> None:
     asked_often = settled(cluster, flavour)
-    for each in (*asked, *asked):
+    for each in (*requested, *requested):
         assert preview(asked_often, each, flavour=flavour) == preview(replace(asked_often), each, flavour=flavour)
 
 
 @modest
 @given(clusters(), newcomers, st.sampled_from(["kube", "kube-gangs", "kai", "volcano"]), st.data())
 def test_a_question_under_other_quotas_is_answered_as_in_a_new_state_and_leaves_no_trace(
-    cluster: Snapshot, asked: PodGroup, flavour: str, data: st.DataObject
+    cluster: Snapshot, requested: PodGroup, flavour: str, data: st.DataObject
 ) -> None:
     there = settled(cluster, flavour)
-    before = preview(there, asked, flavour=flavour)
+    before = preview(there, requested, flavour=flavour)
     bounds = st.sampled_from([None, 1, 2, 4, 8, 16])
     for _change in range(4):
         changed = tuple(
             replace(each, deserved=Limit.of(gpu=data.draw(bounds)), limit=Limit.of(gpu=data.draw(bounds)))
             for each in there.queues
         )
-        in_new_state = preview(replace(there, queues=changed), asked, flavour=flavour)
-        assert preview(requeued(there, changed), asked, flavour=flavour) == in_new_state
-    assert preview(there, asked, flavour=flavour) == before
+        in_new_state = preview(replace(there, queues=changed), requested, flavour=flavour)
+        assert preview(requeued(there, changed), requested, flavour=flavour) == in_new_state
+    assert preview(there, requested, flavour=flavour) == before
 
 
 @modest
 @given(clusters(), newcomers, flavours, st.integers(0, 40))
 def test_a_question_that_ran_out_of_time_leaves_no_trace(
-    cluster: Snapshot, asked: PodGroup, flavour: str, steps: int
+    cluster: Snapshot, requested: PodGroup, flavour: str, steps: int
 ) -> None:
     interrupted, left = settled(cluster, flavour), iter(range(steps))
     with suppress(OutOfTime), interrupted_when(lambda: next(left, None) is None):
-        preview(interrupted, asked, flavour=flavour)
-    assert preview(interrupted, asked, flavour=flavour) == preview(replace(interrupted), asked, flavour=flavour)
+        preview(interrupted, requested, flavour=flavour)
+    assert preview(interrupted, requested, flavour=flavour) == preview(replace(interrupted), requested, flavour=flavour)
 
 
 def test_a_saved_snapshot_gets_its_states_back_and_none_that_were_made_since() -> None:
@@ -138,18 +138,18 @@ def test_the_time_around_a_question_counts_as_well() -> None:
 @modest
 @given(clusters(), newcomers, flavours, st.data())
 def test_a_successor_decides_as_a_snapshot_that_was_never_another(
-    cluster: Snapshot, asked: PodGroup, flavour: str, data: st.DataObject
+    cluster: Snapshot, requested: PodGroup, flavour: str, data: st.DataObject
 ) -> None:
     first = settled(cluster, flavour)
-    preview(first, asked, flavour=flavour)
+    preview(first, requested, flavour=flavour)
     names = data.draw(st.sets(st.sampled_from([group.name for group in first.groups]), max_size=3))
     changed = [replace(group, pods=group.pods[:1]) for group in first.groups if group.name in names]
     gone = {group.name for group in changed if group.waiting}
     second = successor(first, gone, [each for each in changed if each.name not in gone], now=7)
     alone = Snapshot(nodes=first.nodes, queues=first.queues, groups=second.groups, now=7)
     assert cycle(second, flavour=flavour) == cycle(alone, flavour=flavour)
-    assert preview(second, asked, flavour=flavour) == preview(alone, asked, flavour=flavour)
-    assert preview(first, asked, flavour=flavour) == preview(replace(first), asked, flavour=flavour)
+    assert preview(second, requested, flavour=flavour) == preview(alone, requested, flavour=flavour)
+    assert preview(first, requested, flavour=flavour) == preview(replace(first), requested, flavour=flavour)
 
 
 def ranked(cluster: Snapshot) -> list[object]:
@@ -163,12 +163,12 @@ def ranked(cluster: Snapshot) -> list[object]:
 @modest
 @given(clusters(), newcomers, flavours, st.data())
 def test_victims_are_ranked_as_in_a_new_state_whatever_has_come_and_gone(
-    cluster: Snapshot, asked: PodGroup, flavour: str, data: st.DataObject
+    cluster: Snapshot, requested: PodGroup, flavour: str, data: st.DataObject
 ) -> None:
     first = settled(cluster, flavour)
     before, saved = ranked(first), SavedSnapshot(first)
     names = data.draw(st.sets(st.sampled_from([group.name for group in first.groups]), min_size=1))
-    come = replace(asked, pods=tuple(replace(pod, node=first.nodes[0].name) for pod in asked.pods))
+    come = replace(requested, pods=tuple(replace(pod, node=first.nodes[0].name) for pod in requested.pods))
     derived = first.changed(names, [come], now=7)
     assert ranked(derived) == ranked(replace(derived))
     assert ranked(first) == before

@@ -131,7 +131,7 @@ class TestCustomRoles:
         assert not AccessRole.objects.filter(pk=role.pk).exists()
 
     @pytest.mark.parametrize(
-        ("asked", "pointer"),
+        ("requested", "pointer"),
         [
             pytest.param({"permission_sets": ["view", "rule-the-world"]}, "/permissionSets/1/id", id="unknown set"),
             pytest.param({"permission_sets": []}, "/permissionSets", id="no set"),
@@ -140,9 +140,9 @@ class TestCustomRoles:
             pytest.param({"name": "x" * 101}, "/name", id="long name"),
         ],
     )
-    def test_what_is_no_role_is_refused_at_its_field(self, db: None, asked: dict[str, Any], pointer: str) -> None:
+    def test_what_is_no_role_is_refused_at_its_field(self, db: None, requested: dict[str, Any], pointer: str) -> None:
         with pytest.raises(ValidationFailed) as refusal:
-            create_role(**{"name": "Custom", "permission_sets": ["view"], "actor": SYSTEM, **asked})
+            create_role(**{"name": "Custom", "permission_sets": ["view"], "actor": SYSTEM, **requested})
         assert refusal.value.problems[0].pointer == pointer
 
     def test_a_name_is_taken_once(self, db: None) -> None:

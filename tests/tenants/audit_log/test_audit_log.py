@@ -56,9 +56,9 @@ def test_a_record_tells_the_request_that_asked(robot: Robot, submitted: Callable
     record(SYSTEM, "workload.stop", None, entity_type="workload")
     logs = f"v1/audit/log?{PERIOD}&filterBy=entity_type==workload"
     told = robot.get(f"{logs},url=$/v2/workloads,http_method==POST&sortBy=url").json()
-    (asked,) = told["audit_logs"]
-    assert (asked["http_method"], asked["url"], asked["metadata"]["channel"]) == ("POST", address, "cli")
-    assert "http_status_code" not in asked
+    (requested,) = told["audit_logs"]
+    assert (requested["http_method"], requested["url"], requested["metadata"]["channel"]) == ("POST", address, "cli")
+    assert "http_status_code" not in requested
     (worker,) = robot.get(f"{logs},subject==rung&sortBy=http_method").json()["audit_logs"]
     assert (worker["http_method"], worker["url"]) == (None, None)
     file = robot.get(f"v1/audit/log/file?{PERIOD}&filterBy=url=={address}").content.decode()

@@ -74,8 +74,8 @@ def test_it_is_narrowed_by_the_address(
 
 
 def test_a_record_shows_the_request_that_asked(client_of: Clients, admin: User) -> None:
-    asked = replace(acting(admin), http_method="POST", url="/workloads/submit/")
-    record(asked, "workload.submit", None, entity_type="workload")
+    requested = replace(acting(admin), http_method="POST", url="/workloads/submit/")
+    record(requested, "workload.submit", None, entity_type="workload")
     assert "POST /workloads/submit/" in client_of(admin).get("/audit/").content.decode()
 
 

@@ -21,13 +21,14 @@ def test_a_list_says_what_could_start_if_it_is_asked_for_and_a_project_always(ro
     (plain,) = robot.send("GET", PROJECTS).json()["projects"]
     assert [each["nodePoolName"] for each in pools_of(plain)] == ["h100", "a100"]
     assert not any("startable" in each for each in pools_of(plain))
-    (asked,) = robot.send("GET", f"{PROJECTS}?startable=true").json()["projects"]
-    assert [each["startable"]["withinQuota"] for each in pools_of(asked)] == [4.0, 0.0]
+    (requested,) = robot.send("GET", f"{PROJECTS}?startable=true").json()["projects"]
+    assert [each["startable"]["withinQuota"] for each in pools_of(requested)] == [4.0, 0.0]
     most = [
-        (each["startable"]["nonPreemptible"], each["startable"]["nonPreemptibleWorkload"]) for each in pools_of(asked)
+        (each["startable"]["nonPreemptible"], each["startable"]["nonPreemptibleWorkload"])
+        for each in pools_of(requested)
     ]
     assert most[0] == (4.0, 4.0)
-    assert pools_of(robot.send("GET", f"{PROJECTS}/{llm_team.pk}").json()) == pools_of(asked)
+    assert pools_of(robot.send("GET", f"{PROJECTS}/{llm_team.pk}").json()) == pools_of(requested)
 
 
 def test_startable_is_true_or_false(robot: Robot, llm_team: Project) -> None:

@@ -147,7 +147,7 @@ class TestNonPreemptibleWork:
             set_project_quota(project=llm_team, node_pool=h100, values=gpus(2), actor=SYSTEM)
         assert refusal.value.code == "below_non_preemptible_use"
         assert refusal.value.problems[0].pointer == "/gpu/deserved"
-        assert refusal.value.problems[0].numbers == {"asked": "2 GPUs", "held": "3 GPUs"}
+        assert refusal.value.problems[0].numbers == {"requested": "2 GPUs", "held": "3 GPUs"}
         assert llm_team.quotas.get().gpu_deserved == 4 * GPU
 
     def test_exactly_what_it_holds_is_enough(self, llm_team: Project, h100: NodePool, ledger: Ledger) -> None:
@@ -170,7 +170,7 @@ class TestNonPreemptibleWork:
             ledger.holds(project, h100, Usage(Resources.of(gpu=3), Resources.of(gpu=3), Resources.of(gpu=3)))
         with pytest.raises(Conflict) as refusal:
             set_department_quota(department=research, node_pool=h100, values=gpus(5), actor=SYSTEM)
-        assert refusal.value.problems[0].numbers == {"asked": "5 GPUs", "held": "6 GPUs"}
+        assert refusal.value.problems[0].numbers == {"requested": "5 GPUs", "held": "6 GPUs"}
 
     def test_a_quota_that_holds_it_cannot_be_reset(self, llm_team: Project, h100: NodePool, ledger: Ledger) -> None:
         ledger.holds(llm_team, h100, Usage(Resources.of(gpu=1), Resources.of(gpu=1), Resources.of(gpu=1)))

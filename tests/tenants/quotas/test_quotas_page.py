@@ -67,8 +67,8 @@ def cell(owner: Department | Project, name: str) -> str:
 
 
 def use(total: float, non_preemptible: float = 0, requested: float | None = None) -> Usage:
-    asked = total if requested is None else requested
-    return Usage(Resources.of(gpu=total), Resources.of(gpu=non_preemptible), Resources.of(gpu=asked))
+    in_all = total if requested is None else requested
+    return Usage(Resources.of(gpu=total), Resources.of(gpu=non_preemptible), Resources.of(gpu=in_all))
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_a_rule_is_kept_with_author_and_reason(llm_team: Project, admin: User) -
 
 
 @pytest.mark.parametrize(
-    ("asked", "pointer"),
+    ("requested", "pointer"),
     [
         (Asked(0), "/minutes"),
         (Asked(367 * DAY), "/minutes"),
@@ -74,9 +74,9 @@ def test_a_rule_is_kept_with_author_and_reason(llm_team: Project, admin: User) -
         (Asked(60, category="Dream"), "/category"),
     ],
 )
-def test_what_makes_no_sense_is_refused_at_its_field(llm_team: Project, asked: Asked, pointer: str) -> None:
+def test_what_makes_no_sense_is_refused_at_its_field(llm_team: Project, requested: Asked, pointer: str) -> None:
     with pytest.raises(ValidationFailed) as refused:
-        asked.of(llm_team)
+        requested.of(llm_team)
     assert refused.value.problems[0].pointer == pointer
     assert not TimeLimit.objects.exists()
 

@@ -18,7 +18,7 @@ PRE, NON = "preemptible", "non-preemptible"
 Row = tuple[str, Request, str, str, str, str]
 
 
-def asked(
+def requested(
     explicit: str | None = None, label: str | None = None, explicit_pre: str | None = None, label_pre: str | None = None
 ) -> Request:
     """A request by source."""
@@ -26,45 +26,62 @@ def asked(
 
 
 ROWS = [
-    pytest.param("PyTorchJob", asked(), "low 40 type", f"{PRE} type", set(), id="1 all defaults of a training"),
-    pytest.param("Job", asked(), "high 125 type", f"{NON} type", {"in_quota_only"}, id="2 all defaults of a plain Job"),
+    pytest.param("PyTorchJob", requested(), "low 40 type", f"{PRE} type", set(), id="1 all defaults of a training"),
+    pytest.param(
+        "Job", requested(), "high 125 type", f"{NON} type", {"in_quota_only"}, id="2 all defaults of a plain Job"
+    ),
     pytest.param(
         "PyTorchJob",
-        asked("high"),
+        requested("high"),
         "high 125 explicit",
         f"{NON} threshold",
         {"differs_from_type"},
         id="3 explicit priority above the threshold",
     ),
     pytest.param(
-        "PyTorchJob", asked("medium"), "medium 80 explicit", f"{PRE} threshold", set(), id="4 explicit below it"
+        "PyTorchJob", requested("medium"), "medium 80 explicit", f"{PRE} threshold", set(), id="4 explicit below it"
     ),
     pytest.param(
-        "Job", asked("low"), "low 40 explicit", f"{PRE} threshold", {"differs_from_type"}, id="5 a Job made low"
+        "Job", requested("low"), "low 40 explicit", f"{PRE} threshold", {"differs_from_type"}, id="5 a Job made low"
     ),
     pytest.param(
-        "Job", asked(label="low"), "low 40 label", f"{PRE} threshold", {"differs_from_type"}, id="6 the same by label"
-    ),
-    pytest.param(
-        "PyTorchJob", asked("low", "very-high"), "low 40 explicit", f"{PRE} threshold", None, id="7 form beats label"
+        "Job",
+        requested(label="low"),
+        "low 40 label",
+        f"{PRE} threshold",
+        {"differs_from_type"},
+        id="6 the same by label",
     ),
     pytest.param(
         "PyTorchJob",
-        asked(explicit_pre=NON),
+        requested("low", "very-high"),
+        "low 40 explicit",
+        f"{PRE} threshold",
+        None,
+        id="7 form beats label",
+    ),
+    pytest.param(
+        "PyTorchJob",
+        requested(explicit_pre=NON),
         "low 40 type",
         f"{NON} explicit",
         {"never_evicted_but_last"},
         id="8 explicitly non-preemptible",
     ),
     pytest.param(
-        "PyTorchJob", asked(label_pre=NON), "low 40 type", f"{NON} label", None, id="9 non-preemptible by label"
-    ),
-    pytest.param(
-        "Job", asked(explicit_pre=PRE, label_pre=NON), "high 125 type", f"{PRE} explicit", None, id="10 explicit wins"
+        "PyTorchJob", requested(label_pre=NON), "low 40 type", f"{NON} label", None, id="9 non-preemptible by label"
     ),
     pytest.param(
         "Job",
-        asked("low", label_pre=NON),
+        requested(explicit_pre=PRE, label_pre=NON),
+        "high 125 type",
+        f"{PRE} explicit",
+        None,
+        id="10 explicit wins",
+    ),
+    pytest.param(
+        "Job",
+        requested("low", label_pre=NON),
         "low 40 explicit",
         f"{NON} label",
         {"label_beats_threshold"},
@@ -72,18 +89,23 @@ ROWS = [
     ),
     pytest.param(
         "PyTorchJob",
-        asked("high", explicit_pre=PRE),
+        requested("high", explicit_pre=PRE),
         "high 125 explicit",
         f"{PRE} explicit",
         {"threshold_disagrees"},
         id="12 high and preemptible",
     ),
     pytest.param(
-        "PyTorchJob", asked(label="high", label_pre=PRE), "high 125 label", f"{PRE} label", None, id="13 both by label"
+        "PyTorchJob",
+        requested(label="high", label_pre=PRE),
+        "high 125 label",
+        f"{PRE} label",
+        None,
+        id="13 both by label",
     ),
     pytest.param(
         "Job",
-        asked("high"),
+        requested("high"),
         "high 125 explicit",
         f"{NON} threshold",
         {"equals_type_default"},
@@ -98,7 +120,12 @@ ROWS = [
         id="23 the pods name a priority",
     ),
     pytest.param(
-        "SPOTRequest", asked("medium"), "medium 80 explicit", f"{PRE} threshold", set(), id="18 a type without default"
+        "SPOTRequest",
+        requested("medium"),
+        "medium 80 explicit",
+        f"{PRE} threshold",
+        set(),
+        id="18 a type without default",
     ),
 ]
 
@@ -131,8 +158,8 @@ def test_the_effective_pair_is_stored_with_its_sources(
 @pytest.mark.parametrize(
     ("type_name", "request_", "field", "value"),
     [
-        pytest.param("PyTorchJob", asked("low", "very-high"), "priority", "very-high", id="7 the label's priority"),
-        pytest.param("Job", asked(None, None, PRE, NON), "preemptibility", NON, id="10 the label's preemptibility"),
+        pytest.param("PyTorchJob", requested("low", "very-high"), "priority", "very-high", id="7 the label's priority"),
+        pytest.param("Job", requested(None, None, PRE, NON), "preemptibility", NON, id="10 the label's preemptibility"),
         pytest.param(
             "PyTorchJob",
             Request(label_priority="medium", pod_priority_class=(("/spec/priorityClassName", "high"),)),
@@ -152,8 +179,8 @@ def test_what_lost_is_stored_beside_it(
 @pytest.mark.parametrize(
     ("request_", "priority", "preemptibility"),
     [
-        pytest.param(asked("low"), "low 40 explicit", f"{PRE} threshold", id="15 chosen: the threshold decides"),
-        pytest.param(asked(), "low 40 type", f"{NON} type", id="16 not chosen: the type decides"),
+        pytest.param(requested("low"), "low 40 explicit", f"{PRE} threshold", id="15 chosen: the threshold decides"),
+        pytest.param(requested(), "low 40 type", f"{NON} type", id="16 not chosen: the type decides"),
     ],
 )
 def test_a_type_may_be_low_and_non_preemptible(
@@ -167,24 +194,24 @@ def test_a_type_may_be_low_and_non_preemptible(
 
 def test_row_22_a_value_of_exactly_100_is_non_preemptible(llm_team: Project, as_bob: Actor, as_admin: Actor) -> None:
     apply_plan(plan=plan_preset(preset="runai-legacy", actor=as_admin), actor=as_admin)
-    workload = submit(spec=of_type("PyTorchJob", asked(label="build")), project=llm_team, actor=as_bob)
+    workload = submit(spec=of_type("PyTorchJob", requested(label="build")), project=llm_team, actor=as_bob)
     assert stored(workload) == ("build 100 label", f"{NON} threshold")
 
 
 @pytest.mark.parametrize(
     ("type_name", "request_", "code", "pointer"),
     [
-        pytest.param("SPOTRequest", asked(), "priority_required", "/priority", id="17 nothing says a priority"),
+        pytest.param("SPOTRequest", requested(), "priority_required", "/priority", id="17 nothing says a priority"),
         pytest.param(
             "Job",
-            asked("low", "urgent"),
+            requested("low", "urgent"),
             "priority_unknown",
             "/metadata/labels/priorityClassName",
             id="19 an unknown label, also when it would lose",
         ),
         pytest.param(
             "Job",
-            asked(label_pre="maybe"),
+            requested(label_pre="maybe"),
             "preemptibility_unknown",
             "/metadata/labels/kai.scheduler~1preemptibility",
             id="20 an unknown preemptibility",
@@ -196,8 +223,8 @@ def test_row_22_a_value_of_exactly_100_is_non_preemptible(llm_team: Project, as_
             "/spec/template/spec/priorityClassName",
             id="25 an unknown name in a pod template, also when it would lose",
         ),
-        pytest.param("NVCF", asked("low"), "priority_fixed", "/priority", id="21 NVCF takes no choice"),
-        pytest.param("NVCF", asked(), "not_submittable", "/kind", id="NVCF is not submitted here at all"),
+        pytest.param("NVCF", requested("low"), "priority_fixed", "/priority", id="21 NVCF takes no choice"),
+        pytest.param("NVCF", requested(), "not_submittable", "/kind", id="NVCF is not submitted here at all"),
     ],
 )
 def test_what_cannot_be_resolved_is_refused_at_its_field(

@@ -296,8 +296,8 @@ def test_a_default_against_the_threshold_is_warned_about(as_admin: Actor) -> Non
 def test_the_four_tiers_ask_whether_each_type_may_be_evicted(as_admin: Actor) -> None:
     with pytest.raises(ValidationFailed) as refusal:
         plan_preset(preset="four-tiers", actor=as_admin)
-    asked = {problem.pointer for problem in refusal.value.problems}
-    assert {"/preemptibilities/Train", "/preemptibilities/Build"} <= asked
+    requested = {problem.pointer for problem in refusal.value.problems}
+    assert {"/preemptibilities/Train", "/preemptibilities/Build"} <= requested
     answers = {"Train": "preemptible", "Deploy": "non-preemptible", "Build": "preemptible", "CronJob": "preemptible"}
     plan = plan_preset(preset="four-tiers", actor=as_admin, preemptibilities=answers)
     apply_plan(plan=plan, actor=as_admin)

@@ -38,23 +38,23 @@ class Asker:
         self.lab, self.actor = lab, actor
         self.project = Project.objects.select_related("cluster", "department").get(pk=project.pk)
 
-    def spec(self, name: str, *, gpus: int = 4, priority: str = "medium", **asked: Any) -> WorkloadSpec:
-        manifest = pytorch_job(name, gpus=gpus, workers=asked.pop("workers", 0))
+    def spec(self, name: str, *, gpus: int = 4, priority: str = "medium", **requested: Any) -> WorkloadSpec:
+        manifest = pytorch_job(name, gpus=gpus, workers=requested.pop("workers", 0))
         manifest["metadata"]["annotations"] = {"rung.dev/run-seconds": "86400"}
         return spec_of(
             manifest,
             namespace=self.project.namespace,
             priority=priority,
-            preemptibility=asked.pop("preemptibility", "preemptible"),
-            **asked,
+            preemptibility=requested.pop("preemptibility", "preemptible"),
+            **requested,
         )
 
-    def ask(self, name: str, **asked: Any) -> Forecast:
+    def ask(self, name: str, **requested: Any) -> Forecast:
         project = Project.objects.select_related("cluster", "department").get(pk=self.project.pk)
-        return foretell(spec=self.spec(name, **asked), project=project, actor=self.actor)
+        return foretell(spec=self.spec(name, **requested), project=project, actor=self.actor)
 
-    def submit(self, name: str, **asked: Any) -> Workload:
-        return submit(spec=self.spec(name, **asked), project=self.project, actor=self.actor)
+    def submit(self, name: str, **requested: Any) -> Workload:
+        return submit(spec=self.spec(name, **requested), project=self.project, actor=self.actor)
 
 
 @pytest.fixture(params=["kai", "kube", "kueue", "volcano"])

@@ -98,8 +98,8 @@ def test_a_priority_that_evicts_at_once_is_confirmed_with_its_victims(
     _lab, _team, mine = waiting(ahead={"gpus": 8}, mine={"gpus": 8}, flavour=flavour)
     address, browser = f"/workloads/{mine.pk}/", client_of(admin)
     assert "No pod of it runs, so the change takes effect immediately" in browser.get(address).content.decode()
-    asked = browser.post(f"{address}priority/", {"priority": "medium-high"}).content.decode()
-    assert "Estimate: with medium-high (90) it starts after evicting ahead (8 GPUs), " in asked
+    requested = browser.post(f"{address}priority/", {"priority": "medium-high"}).content.decode()
+    assert "Estimate: with medium-high (90) it starts after evicting ahead (8 GPUs), " in requested
     assert fresh(mine).priority.name == "low", "nothing is changed before it is confirmed"
     browser.post(f"{address}priority/", {"priority": "medium-high", "sure": "yes"})
     assert fresh(mine).priority.name == "medium-high"

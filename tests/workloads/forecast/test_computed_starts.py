@@ -63,12 +63,12 @@ def test_the_periodic_task_computes_what_was_asked_for(slow: Full) -> None:
 
 def test_who_asks_while_it_is_computed_waits_for_the_same(slow: Full) -> None:
     assert code_of(slow.mine) == "computing"
-    asked = ComputedStarts.objects.get().requested_at
+    requested = ComputedStarts.objects.get().requested_at
     assert code_of(slow.mine) == "computing"
-    assert ComputedStarts.objects.get().requested_at == asked
+    assert ComputedStarts.objects.get().requested_at == requested
     aged(requested_at=6 * MINUTE)
     assert code_of(slow.mine) == "computing"
-    assert ComputedStarts.objects.get().requested_at > asked, "the worker may be gone: asked for again"
+    assert ComputedStarts.objects.get().requested_at > requested, "the worker may be gone: asked for again"
 
 
 def test_an_estimate_of_some_minutes_is_shown_and_renewed(slow: Full) -> None:

@@ -52,7 +52,7 @@ class World:
         names = zip(("one", "two"), deserved, strict=True)
         self.projects = [self.lab.project(name, deserved=amount) for name, amount in names]
 
-    def asked(self) -> tuple[Project, int, int, str]:
+    def requested(self) -> tuple[Project, int, int, str]:
         """Whose, how many pods of how many GPUs, how important."""
         gpus = self.dice.choice([1, 2, 4, 4, 8])
         workers = self.dice.choice([0, 0, 1]) if gpus < 8 else 0
@@ -60,7 +60,7 @@ class World:
 
     def fill(self) -> None:
         for number in range(self.dice.choice([3, 5, 6])):
-            project, gpus, workers, priority = self.asked()
+            project, gpus, workers, priority = self.requested()
             name = f"work-{number}"
             manifest = self.manifest(name, gpus, workers)
             self.lab.submit(project, name, manifest=manifest, priority=priority, preemptibility="preemptible")
@@ -75,12 +75,14 @@ class World:
 
     def foretold(self) -> tuple[Forecast, Workload]:
         """What was said of the newcomer, and the newcomer."""
-        project, gpus, workers, priority = self.asked()
+        project, gpus, workers, priority = self.requested()
         manifest = self.manifest("newcomer", gpus, workers)
         spec = spec_of(manifest, namespace=project.namespace, priority=priority, preemptibility="preemptible")
         said = forecast(spec=spec, project=project, actor=SYSTEM)
-        asked = self.lab.submit(project, "newcomer", manifest=manifest, priority=priority, preemptibility="preemptible")
-        return said, asked
+        requested = self.lab.submit(
+            project, "newcomer", manifest=manifest, priority=priority, preemptibility="preemptible"
+        )
+        return said, requested
 
 
 @pytest.mark.parametrize("flavour", sorted(FLAVOURS))

@@ -29,17 +29,17 @@ def row(project: Project) -> PoolQuota:
     return next(each for each in startable_rows(Project.objects.get(pk=project.pk)) if each.pool.name == "h100")
 
 
-def ask(project: Project, gpus: int, asked: dict[str, Any]) -> Forecast:
+def ask(project: Project, gpus: int, requested: dict[str, Any]) -> Forecast:
     """A workload of so many pods of one GPU."""
-    spec = spec_of(job("asked", gpus=1, pods=gpus), namespace=project.namespace, **asked)
+    spec = spec_of(job("asked", gpus=1, pods=gpus), namespace=project.namespace, **requested)
     return forecast(spec=spec, project=project, actor=SYSTEM)
 
 
-def starts(project: Project, gpus: int, asked: dict[str, Any]) -> bool:
+def starts(project: Project, gpus: int, requested: dict[str, Any]) -> bool:
     """Whether all of it starts now; of nothing, yes."""
     if not gpus:
         return True
-    answer = ask(project, gpus, asked)
+    answer = ask(project, gpus, requested)
     return answer.verdict is Verdict.STARTS and not answer.waiting
 
 
@@ -69,10 +69,10 @@ def printed(sentence: str) -> tuple[int, int, int]:
 def fill(lab: Lab, projects: list[Project], chance: random.Random) -> None:
     """Workloads that start at once, so that nothing waits."""
     for number in range(6):
-        project, asked = chance.choice(projects), dict(chance.choice([PREEMPTIBLE, FIXED]))
+        project, requested = chance.choice(projects), dict(chance.choice([PREEMPTIBLE, FIXED]))
         gpus = chance.choice([1, 2, 3, 4])
-        if starts(project, gpus, asked):
-            lab.submit(project, f"runs-{number}", manifest=job(f"runs-{number}", gpus=1, pods=gpus), **asked)
+        if starts(project, gpus, requested):
+            lab.submit(project, f"runs-{number}", manifest=job(f"runs-{number}", gpus=1, pods=gpus), **requested)
             lab.settle(2)
 
 
@@ -94,9 +94,9 @@ def check(project: Project) -> None:
     """As many GPUs as are printed start, and not one more; the preview agrees on which are within quota."""
     sentence = row(project).sentence
     within, total, fixed = printed(sentence)
-    for asked, most in ((PREEMPTIBLE, total), (FIXED, fixed)):
-        assert starts(project, most, asked), (sentence, asked)
-        assert not starts(project, most + 1, asked), (sentence, asked)
+    for requested, most in ((PREEMPTIBLE, total), (FIXED, fixed)):
+        assert starts(project, most, requested), (sentence, requested)
+        assert not starts(project, most + 1, requested), (sentence, requested)
     if within:
         assert not ask(project, within, PREEMPTIBLE).over_quota, sentence
     if within < total:

@@ -105,19 +105,19 @@ def test_a_gang_of_one_rack_lands_in_one_and_evicts_nobody_for_it(racks: Lab) ->
 
 
 @pytest.mark.parametrize(
-    ("flavour", "asked", "code"),
+    ("flavour", "requested", "code"),
     [
         pytest.param("kube", {}, "topology_unsupported", id="a scheduler that does not support"),
         pytest.param("kube-gangs", {"workers": 0}, "topology_of_one", id="a workload of one pod"),
         pytest.param("kube-gangs", {"key": "nowhere/rack"}, "topology_unknown", id="a key that no node carries"),
     ],
 )
-def test_a_topology_that_cannot_be_is_refused(flavour: str, asked: dict[str, Any], code: str) -> None:
+def test_a_topology_that_cannot_be_is_refused(flavour: str, requested: dict[str, Any], code: str) -> None:
     lab = Lab(flavour)
     team = lab.project("llm-team", deserved=64)
     lab.settle()
     with pytest.raises(ValidationFailed) as error:
-        lab.submit(team, "train", manifest=racked("train", **asked))
+        lab.submit(team, "train", manifest=racked("train", **requested))
     found = {(each.pointer, each.code) for each in error.value.problems}  # beside the gang's size
     assert ("/metadata/annotations/rung.dev~1topology-key", code) in found
 

@@ -71,8 +71,8 @@ class World:
         """The cluster's option."""
         set_defer_preemptors(cluster=self.lab.cluster, enabled=enabled, actor=SYSTEM)
 
-    def runs(self, name: str, **asked: str) -> Workload:
-        workload = self.lab.submit(self.team, name, gpus=8, **asked)
+    def runs(self, name: str, **requested: str) -> Workload:
+        workload = self.lab.submit(self.team, name, gpus=8, **requested)
         self.turns(1)
         assert fresh(workload).phase == Phase.RUNNING
         self.began(workload, minutes=1)
@@ -117,8 +117,8 @@ def state(workload: Workload) -> tuple[str, str]:
     return now.phase, now.phase_reason
 
 
-def ask(project: Project, *, priority: str = "medium", **asked: tuple[str, ...]) -> Forecast:
-    spec = spec_of(pytorch_job("asked", gpus=8), namespace=project.namespace, priority=priority, **asked)
+def ask(project: Project, *, priority: str = "medium", **requested: tuple[str, ...]) -> Forecast:
+    spec = spec_of(pytorch_job("asked", gpus=8), namespace=project.namespace, priority=priority, **requested)
     project = Project.objects.select_related("cluster", "department").get(pk=project.pk)
     return forecast(spec=spec, project=project, actor=SYSTEM)
 

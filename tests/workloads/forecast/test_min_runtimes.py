@@ -41,8 +41,8 @@ def guaranteed(flavour: str, minutes: int = 30) -> tuple[Lab, Project, Workload]
     return lab, team, young
 
 
-def ask(project: Project, *, workers: int = 0, **asked: str) -> Forecast:
-    spec = spec_of(pytorch_job("asked", gpus=8, workers=workers), namespace=project.namespace, **asked)
+def ask(project: Project, *, workers: int = 0, **requested: str) -> Forecast:
+    spec = spec_of(pytorch_job("asked", gpus=8, workers=workers), namespace=project.namespace, **requested)
     project = Project.objects.select_related("cluster", "department").get(pk=project.pk)
     return forecast(spec=spec, project=project, actor=SYSTEM)
 

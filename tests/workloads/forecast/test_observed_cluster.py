@@ -156,9 +156,9 @@ def test_a_question_after_nothing_has_changed_reads_no_rows_again(
 ) -> None:
     snapshot_of(watched)
     snapshot_of(watched)
-    with django_assert_max_num_queries(4) as asked:  # stamp, changed pods, what queues said, versions of who waits
+    with django_assert_max_num_queries(4) as requested:  # stamp, changed pods, what queues said, versions of who waits
         snapshot_of(watched)
-    columns = " ".join(query["sql"] for query in asked.captured_queries)
+    columns = " ".join(query["sql"] for query in requested.captured_queries)
     assert "spec" not in columns
     assert "priority_class" not in columns
 

@@ -89,17 +89,17 @@ def test_the_model_counts_the_weights_that_the_scheduler_gets(
         assert (simulated.weight, simulated.cpu_weight, simulated.memory_weight) == weights
 
 
-def ask(project: Project, *, gpus: int, actor: Actor = SYSTEM, workers: int = 0, **asked: str) -> Forecast:
+def ask(project: Project, *, gpus: int, actor: Actor = SYSTEM, workers: int = 0, **requested: str) -> Forecast:
     """A forecast of a PyTorch training."""
     manifest = pytorch_job("asked", gpus=gpus, workers=workers)
-    spec = spec_of(manifest, namespace=project.namespace, **asked)
+    spec = spec_of(manifest, namespace=project.namespace, **requested)
     project = Project.objects.select_related("cluster", "department").get(pk=project.pk)
     return forecast(spec=spec, project=project, actor=actor)
 
 
-def ask_for(project: Project, manifest: dict[str, Any], **asked: str) -> Forecast:
+def ask_for(project: Project, manifest: dict[str, Any], **requested: str) -> Forecast:
     """A forecast of this."""
-    spec = spec_of(manifest, namespace=project.namespace, **asked)
+    spec = spec_of(manifest, namespace=project.namespace, **requested)
     row = Project.objects.select_related("cluster", "department").get(pk=project.pk)
     return forecast(spec=spec, project=row, actor=SYSTEM)
 
@@ -174,12 +174,12 @@ def test_a_limit_and_a_deserved_quota_that_block_it_are_both_named(kai: Lab) -> 
 
 def test_evictions_that_would_not_free_enough_are_not_denied(lab: Lab) -> None:
     """Lower preemptible work of the project holds 4 GPUs, work that stays the other 4."""
-    team, asked = lab.project("llm-team", deserved=16), {"priority": "high", "preemptibility": "preemptible"}
+    team, requested = lab.project("llm-team", deserved=16), {"priority": "high", "preemptibility": "preemptible"}
     lab.submit(team, "stays", gpus=4, priority="very-high", preemptibility="non-preemptible")
     lab.submit(team, "gives-way", gpus=4, priority="very-low", preemptibility="preemptible")
     lab.settle()
-    assert ask(team, gpus=4, **asked).verdict is Verdict.EVICTS
-    answer = ask(team, gpus=8, **asked)
+    assert ask(team, gpus=4, **requested).verdict is Verdict.EVICTS
+    answer = ask(team, gpus=8, **requested)
     assert (answer.verdict, answer.reason) == (Verdict.WAITS, "NoRoom")
     assert answer.sentence == (
         "Waits: it needs 8 GPUs in h100; 0 GPUs free, at most 0 on one node, and the scheduler finds no evictions that "

@@ -52,9 +52,9 @@ class Kube:
     def pod(self, name: str, node: str = "", *, gpus: int = 1, priority: int = 0, **more: Any) -> ObservedPod:
         """A pod that Rung did not make, without a class unless it is said."""
         stands: dict[str, Any] = {"phase": "Running", "started_at": NOON} if node else {"phase": "Pending"}
-        asked = {"namespace": "elsewhere", "priority_class": "", **stands, **more}
+        requested = {"namespace": "elsewhere", "priority_class": "", **stands, **more}
         pod: ObservedPod = ObservedPodFactory(
-            cluster=self.cluster, name=name, node_name=node, gpu_milli=gpus * 1000, priority=priority, **asked
+            cluster=self.cluster, name=name, node_name=node, gpu_milli=gpus * 1000, priority=priority, **requested
         )
         return pod
 

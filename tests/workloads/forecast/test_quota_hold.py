@@ -36,11 +36,11 @@ class World:
         self.other = NodePoolFactory(cluster=self.lab.cluster, name="a100")
         ProjectQuotaFactory(project=self.team, node_pool=self.other, gpu_deserved=8 * GPU)
 
-    def submit(self, name: str, *, gpus: int, priority: str = "high", **asked: Any) -> Workload:
-        return self.lab.submit(self.project, name, gpus=gpus, priority=priority, **asked)
+    def submit(self, name: str, *, gpus: int, priority: str = "high", **requested: Any) -> Workload:
+        return self.lab.submit(self.project, name, gpus=gpus, priority=priority, **requested)
 
-    def ask(self, *, gpus: int, **asked: str) -> Forecast:
-        spec = spec_of(pytorch_job("asked", gpus=gpus), namespace=self.team.namespace, priority="high", **asked)
+    def ask(self, *, gpus: int, **requested: str) -> Forecast:
+        spec = spec_of(pytorch_job("asked", gpus=gpus), namespace=self.team.namespace, priority="high", **requested)
         return forecast(spec=spec, project=self.project, actor=SYSTEM)
 
     @property

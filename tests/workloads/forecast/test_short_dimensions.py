@@ -88,12 +88,12 @@ def test_both_are_named_and_less_of_both_is_offered() -> None:
     ]
 
 
-@pytest.mark.parametrize(("used", "asked", "offered"), [(1, 9, 7), (1, 8, 7), (5, 8, 3), (2, 5, None), (6, 16, 2)])
-def test_the_largest_number_of_gpus_that_starts_is_offered(used: int, asked: int, offered: int | None) -> None:
+@pytest.mark.parametrize(("used", "requested", "offered"), [(1, 9, 7), (1, 8, 7), (5, 8, 3), (2, 5, None), (6, 16, 2)])
+def test_the_largest_number_of_gpus_that_starts_is_offered(used: int, requested: int, offered: int | None) -> None:
     _lab, team = busy("kai", gpus=used)
-    answer = ask(team, gpus=asked)
+    answer = ask(team, gpus=requested)
     words = [each.words for each in answer.alternatives if each.gpus_per_pod]
-    assert words == ([f"Request {offered} GPUs per pod instead of {asked}: it starts now."] if offered else [])
+    assert words == ([f"Request {offered} GPUs per pod instead of {requested}: it starts now."] if offered else [])
 
 
 def test_a_quota_of_cpus_refuses_in_cpus() -> None:

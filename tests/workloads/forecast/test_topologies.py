@@ -45,7 +45,7 @@ def racks(flavour: str, *, large: int = 3) -> Lab:
     return lab
 
 
-def asked(team: Project, manifest: Manifest, *, priority: str = "low") -> Forecast:
+def requested(team: Project, manifest: Manifest, *, priority: str = "low") -> Forecast:
     team = Project.objects.select_related("cluster", "department").get(pk=team.pk)
     spec = spec_of(manifest, namespace=team.namespace, priority=priority)
     return forecast(spec=spec, project=team, actor=SYSTEM)
@@ -61,7 +61,7 @@ def test_a_gang_of_one_domain_runs_in_one_that_holds_all_of_it(flavour: str) -> 
     lab = racks(flavour)
     team = lab.project("llm-team", deserved=64)
     lab.settle()
-    foretold = asked(team, racked("train"))
+    foretold = requested(team, racked("train"))
     train = lab.submit(team, "train", manifest=racked("train"), priority="low")
     lab.settle()
     assert (foretold.verdict, fresh(train).phase, racks_of(train)) == (Verdict.STARTS, Phase.RUNNING, {"large"})
@@ -73,7 +73,7 @@ def test_one_that_fits_no_domain_waits_with_what_the_emptiest_has(flavour: str) 
     team = lab.project("llm-team", deserved=64)
     lab.submit(team, "first", manifest=racked("first"), priority="low")
     lab.settle()
-    foretold = asked(team, racked("second"))
+    foretold = requested(team, racked("second"))
     assert (foretold.verdict, foretold.reason) == (Verdict.WAITS, "NoDomain")
     assert foretold.sentence == (
         "Waits: it needs 16 GPUs in h100 on nodes with the same rack; 16 GPUs free, at most 8 GPUs in one domain "
@@ -92,7 +92,7 @@ def test_one_that_no_domain_could_ever_hold_is_told_so(flavour: str) -> None:
     lab = racks(flavour)
     team = lab.project("llm-team", deserved=64)
     lab.settle()
-    foretold = asked(team, racked("train", workers=3))
+    foretold = requested(team, racked("train", workers=3))
     assert foretold.verdict is Verdict.WAITS
     assert "no domain is large enough even when empty" in foretold.sentence
 
@@ -104,7 +104,7 @@ def test_racks_of_one_name_in_two_blocks_are_two_to_kai_and_foretold_so() -> Non
     update_node_pool(pool=NodePool.objects.get(), topology_levels=["block", "rack"], actor=SYSTEM)
     team = lab.project("llm-team", deserved=64)
     lab.settle()
-    assert asked(team, racked("train")).reason == "NeverFits"
+    assert requested(team, racked("train")).reason == "NeverFits"
     waits = lab.submit(team, "train", manifest=racked("train"), priority="low")
     lab.settle()
     assert (fresh(waits).phase, racks_of(waits)) == (Phase.PENDING, set())
@@ -119,7 +119,7 @@ def test_kai_and_kueue_evict_for_a_gang_of_one_domain_inside_that_domain(flavour
     team = lab.project("llm-team", deserved=64)
     weak = lab.submit(team, "weak", manifest=racked("weak"), priority="low")
     lab.settle()
-    foretold = asked(team, racked("strong"), priority="high")
+    foretold = requested(team, racked("strong"), priority="high")
     assert (foretold.verdict, [each.workload for each in foretold.victims]) == (Verdict.EVICTS, [weak])
     strong = lab.submit(team, "strong", manifest=racked("strong"), priority="high")
     lab.settle(rounds=8, seconds=20)
@@ -141,7 +141,7 @@ def test_on_kueue_what_waits_for_a_domain_says_so_and_what_asks_for_none_has_its
     lab.settle(rounds=4, seconds=20)
     assert (fresh(second).phase, racks_of(second)) == (Phase.RUNNING, {"large"})
     plain = pytorch_job("plain", gpus=8, workers=2)
-    assert asked(team, plain).reason == "NoRoom"
+    assert requested(team, plain).reason == "NoRoom"
     waits = lab.submit(team, "plain", manifest=plain, priority="low")
     lab.settle()
     assert (fresh(waits).phase, racks_of(waits)) == (Phase.PENDING, set())
@@ -153,7 +153,7 @@ def test_volcano_preempts_nobody_for_a_gang_of_one_domain_as_its_preview_says() 
     team = lab.project("llm-team", deserved=64)
     weak = lab.submit(team, "weak", manifest=racked("weak"), priority="low")
     lab.settle()
-    foretold = asked(team, racked("strong"), priority="high")
+    foretold = requested(team, racked("strong"), priority="high")
     assert (foretold.verdict, foretold.reason) == (Verdict.WAITS, "NoDomain")
     assert any("never preempts for such gangs" in said for said in foretold.cautions)
     strong = lab.submit(team, "strong", manifest=racked("strong"), priority="high")
@@ -169,7 +169,7 @@ def test_volcano_reclaims_without_a_look_at_domains_and_the_preview_says_when_it
     lab.settle()
     borrower = lab.submit(other, "borrower", manifest=pytorch_job("borrower", gpus=8, workers=1), priority="low")
     lab.settle()
-    foretold = asked(mine, racked("train"))
+    foretold = requested(mine, racked("train"))
     assert (foretold.verdict, [each.workload for each in foretold.victims]) == (Verdict.RECLAIMS, [borrower])
     assert IN_VAIN in foretold.cautions
     lab.submit(mine, "train", manifest=racked("train"), priority="low")
@@ -181,14 +181,14 @@ def test_where_volcanos_configuration_keeps_no_gang_together_asking_for_a_domain
     lab = racks("volcano")
     team = lab.project("llm-team", deserved=64)
     lab.settle()
-    assert ASSUMED_DOMAINS in asked(team, racked("train")).cautions, "nobody could read it: said, not refused"
+    assert ASSUMED_DOMAINS in requested(team, racked("train")).cautions, "nobody could read it: said, not refused"
     configure(lab, KEEPS.replace("network-topology-aware", "binpack"))
     lab.settle()
     with pytest.raises(ValidationFailed, match="lacks the plugin network-topology-aware") as error:
-        asked(team, racked("train"))
+        requested(team, racked("train"))
     [problem] = error.value.problems
     assert (problem.pointer, problem.code, problem.numbers["flavour"]) == (NOTE, "topology_unsupported", "volcano")
-    assert asked(team, pytorch_job("train", gpus=8, workers=1)).verdict is Verdict.STARTS
+    assert requested(team, pytorch_job("train", gpus=8, workers=1)).verdict is Verdict.STARTS
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,8 @@ def test_what_was_filled_in_by_hand_stands() -> None:
 )
 def test_it_is_probed_where_it_listens_and_may_load_for_half_an_hour(kind: str, live: str, ready: str) -> None:
     [container] = pod(kind)["containers"]
-    asked = {name: container[name]["httpGet"] for name in ("livenessProbe", "readinessProbe", "startupProbe")}
-    assert asked == {
+    requested = {name: container[name]["httpGet"] for name in ("livenessProbe", "readinessProbe", "startupProbe")}
+    assert requested == {
         "livenessProbe": {"path": live, "port": 8000},
         "readinessProbe": {"path": ready, "port": 8000},
         "startupProbe": {"path": ready, "port": 8000},

@@ -101,8 +101,8 @@ def test_a_claim_that_lives_with_its_pod_is_written_out() -> None:
 
 
 def test_security_takes_rights_away_only() -> None:
-    asked = {"uidGidSource": "custom", "runAsUid": 1000, "runAsGid": 1000, "supplementalGroups": "1, 1000680000"}
-    found = read(security={**asked, "readOnlyRootFilesystem": True, "hostIpc": False, "capabilities": []})
+    requested = {"uidGidSource": "custom", "runAsUid": 1000, "runAsGid": 1000, "supplementalGroups": "1, 1000680000"}
+    found = read(security={**requested, "readOnlyRootFilesystem": True, "hostIpc": False, "capabilities": []})
     assert pod_of(found)["securityContext"] == {
         "runAsUser": 1000,
         "runAsGroup": 1000,

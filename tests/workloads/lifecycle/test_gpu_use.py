@@ -76,9 +76,9 @@ def pod(llm_team: Project) -> ObservedPod:
 def test_it_is_asked_once_before_it_is_kept_with_the_token_and_for_the_metric(
     prometheus: ApiServer, source: MetricsSource
 ) -> None:
-    (asked,) = prometheus.requests
-    assert (asked.method, asked.path) == ("GET", "/api/v1/query?query=DCGM_FI_DEV_GPU_UTIL")
-    assert asked.headers["Authorization"] == f"Bearer {TOKEN}"
+    (requested,) = prometheus.requests
+    assert (requested.method, requested.path) == ("GET", "/api/v1/query?query=DCGM_FI_DEV_GPU_UTIL")
+    assert requested.headers["Authorization"] == f"Bearer {TOKEN}"
     assert AuditRecord.objects.get(action="cluster.metrics").detail["after"]["server"] == source.server
 
 
@@ -190,7 +190,7 @@ def test_less_than_nothing_is_no_measurement(prometheus: ApiServer, source: Metr
 
 
 @pytest.mark.parametrize(
-    ("asked", "pointer"),
+    ("requested", "pointer"),
     [
         ({"server": "http://127.0.0.1:9090"}, "/server"),
         ({"server": "https://169.254.169.254/"}, "/server"),
@@ -201,11 +201,11 @@ def test_less_than_nothing_is_no_measurement(prometheus: ApiServer, source: Metr
     ],
 )
 def test_t42_what_is_wrong_is_refused_at_its_field_and_nothing_is_kept(
-    prometheus: ApiServer, cluster: Cluster, asked: dict[str, str], pointer: str
+    prometheus: ApiServer, cluster: Cluster, requested: dict[str, str], pointer: str
 ) -> None:
     good = {"server": prometheus.url, "ca": prometheus.authority.pem}
     with pytest.raises(ValidationFailed) as refused:
-        set_metrics_source(cluster=cluster, actor=SYSTEM, **{**good, **asked})
+        set_metrics_source(cluster=cluster, actor=SYSTEM, **{**good, **requested})
     assert refused.value.problems[0].pointer == pointer
     assert not MetricsSource.objects.exists()
     assert prometheus.requests == []

@@ -110,11 +110,11 @@ def card_of(client: Client, workload: Workload) -> str:
     return " ".join(client.get(f"/workloads/{workload.pk}/waiting/").content.decode().split())
 
 
-def waiting_in_h100(lab: Pools, **asked: Any) -> Workload:
+def waiting_in_h100(lab: Pools, **requested: Any) -> Workload:
     """It has waited 10 s behind a workload whose time limit is known, so that there would be an estimate of h100."""
     team = lab.team(deserved=16)
     TimeLimit.objects.create(project=team, category=full(lab, team, "h100").category, minutes=135, notice_minutes=5)
-    workload = lab.submit(team, "second", gpus=8, node_pools=BOTH, **asked)
+    workload = lab.submit(team, "second", gpus=8, node_pools=BOTH, **requested)
     lab.settle()
     lab.waits(workload, 10)
     assert fresh(workload).phase == Phase.PENDING
@@ -239,8 +239,8 @@ def test_a_pool_whose_quota_could_never_hold_it_is_passed_over() -> None:
     team = lab.team(deserved=8, second=0)
     lab.submit(team, "fills", gpus=8, node_pools=("h100",), preemptibility="non-preemptible")
     lab.settle()
-    asked = {"node_pools": BOTH, "preemptibility": "non-preemptible"}
-    workload = lab.submit(team, "second", gpus=8, **asked)
+    requested = {"node_pools": BOTH, "preemptibility": "non-preemptible"}
+    workload = lab.submit(team, "second", gpus=8, **requested)
     lab.settle()
     lab.waits(workload, 3600)
     assert try_next_pools() == 0

@@ -133,12 +133,12 @@ def test_on_kueue_what_runs_is_neither_counted_nor_evicted_and_new_work_waits_fo
     switch(lab, "kueue")
     lab.settle()
     vision = Project.objects.select_related("cluster", "department").get(name="vision")
-    asked = {"priority": "high", "preemptibility": "preemptible"}
+    requested = {"priority": "high", "preemptibility": "preemptible"}
     said = forecast(
-        spec=spec_of(job("strong", gpus=8), namespace=vision.namespace, **asked), project=vision, actor=SYSTEM
+        spec=spec_of(job("strong", gpus=8), namespace=vision.namespace, **requested), project=vision, actor=SYSTEM
     )
     assert (said.verdict, said.reason, said.victims) == (Verdict.WAITS, "NoRoom", ())
-    strong = lab.submit(vision, "strong", manifest=job("strong", gpus=8), **asked)
+    strong = lab.submit(vision, "strong", manifest=job("strong", gpus=8), **requested)
     lab.settle(5)
     assert (fresh(runs).phase, fresh(strong).phase) == ("Running", "Pending")
 

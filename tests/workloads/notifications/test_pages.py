@@ -223,7 +223,7 @@ def test_a_long_list_is_paged_with_as_many_queries(
 ) -> None:
     in_bobs_name.post(MINE, WANTED)
 
-    def asked() -> int:
+    def requested() -> int:
         in_bobs_name.get(MINE)
         with CaptureQueriesContext(connection) as queries:
             in_bobs_name.get(MINE)
@@ -231,11 +231,11 @@ def test_a_long_list_is_paged_with_as_many_queries(
 
     happens(training)
     delivery.collect()
-    few = asked()
+    few = requested()
     for _ in range(29):
         happens(training)
     delivery.collect()
-    assert asked() == few
+    assert requested() == few
     first = in_bobs_name.get(MINE).context["page"]
     last = in_bobs_name.get(MINE, {"after": first.next}).context["page"]
     assert (len(first.rows), len(last.rows), last.next) == (25, 5, "")

@@ -160,7 +160,7 @@ def _resources(pool: NodePool) -> list[dict[str, Any]]:
 def test_no_writer_gets_around_an_approval(
     robot: Robot, client_of: Clients, admin: User, as_bob: Actor, llm_team: Project, h100: NodePool
 ) -> None:
-    asked = create_request(project=llm_team, node_pool=h100, gpus=1, until=None, reason="Paper", actor=as_bob)
+    requested = create_request(project=llm_team, node_pool=h100, gpus=1, until=None, reason="Paper", actor=as_bob)
     place = {"departmentId": str(llm_team.department_id), "scope": "department"}
     rule = {"policy": {"rules": {"priorityClass": {"options": [{"value": "low"}]}}}}
     policy = {"meta": {**place, "name": "small"}, **rule}
@@ -187,7 +187,7 @@ def test_no_writer_gets_around_an_approval(
         ("PUT", f"{department}/idle-limits/Build", {"minutes": 60}),
         ("PUT", f"{department}/enforce-deserved", {"enforceDeserved": True}),
         ("PUT", f"v1/clusters/{cluster}/defer-preemptors", {"deferPreemptors": True}),
-        ("POST", f"v1/quota-requests/{asked.pk}/approve", {"base": asked.base}),
+        ("POST", f"v1/quota-requests/{requested.pk}/approve", {"base": requested.base}),
         ("PUT", "v2/policy/trainings", policy),
         ("PATCH", "v2/policy/trainings", policy),
         ("DELETE", f"v2/policy/trainings?scope=department&departmentId={llm_team.department_id}", None),
@@ -227,24 +227,30 @@ def test_what_changes_nothing_and_a_dry_run_need_no_approval(robot: Robot, llm_t
 def test_a_quota_request_is_approved_by_a_plan_and_taken_back_by_its_rollback(
     client_of: Clients, admin: User, second: Robot, as_bob: Actor, llm_team: Project, h100: NodePool
 ) -> None:
-    asked = create_request(project=llm_team, node_pool=h100, gpus=3, until=None, reason="Paper", actor=as_bob)
-    body = {"kind": "quota_request", "change": {"request": str(asked.pk), "gpus": 2}}
+    requested = create_request(project=llm_team, node_pool=h100, gpus=3, until=None, reason="Paper", actor=as_bob)
+    body = {"kind": "quota_request", "change": {"request": str(requested.pk), "gpus": 2}}
     assert second.send("POST", f"{PATH}?dryRun=true", body).json()["sums"][0]["after"] == 6
     client = client_of(admin)
-    assert "A second admin has to approve it, too" in client.get(f"/quota-requests/{asked.pk}/").content.decode()
-    page = client.post(f"/quota-requests/{asked.pk}/approve/", {"base": asked.base, "gpus": "2", "reason": "Part"})
+    assert "A second admin has to approve it, too" in client.get(f"/quota-requests/{requested.pk}/").content.decode()
+    page = client.post(
+        f"/quota-requests/{requested.pk}/approve/", {"base": requested.base, "gpus": "2", "reason": "Part"}
+    )
     plan = Plan.objects.get()
     assert page["Location"] == f"/plans/{plan.pk}/"
     assert "GPUs deserved 4 → 6" in plan.effect["sentence"]
     assert second.send("POST", f"{PATH}/{plan.pk}/approve").status_code == 200
     assert client.post(f"/plans/{plan.pk}/apply/").status_code == 302
-    asked.refresh_from_db()
-    assert (asked.state, asked.granted_milli, ProjectQuota.objects.get().gpu_deserved) == ("approved", 2 * GPU, 6 * GPU)
+    requested.refresh_from_db()
+    assert (requested.state, requested.granted_milli, ProjectQuota.objects.get().gpu_deserved) == (
+        "approved",
+        2 * GPU,
+        6 * GPU,
+    )
     back = second.send("POST", f"{PATH}/{plan.pk}/rollback").json()
     assert client.post(f"/plans/{back['id']}/approve/").status_code == 302
     assert second.send("POST", f"{PATH}/{back['id']}/apply").status_code == 200
-    asked.refresh_from_db()
-    assert (asked.state, ProjectQuota.objects.get().gpu_deserved) == ("ended", 4 * GPU)
+    requested.refresh_from_db()
+    assert (requested.state, ProjectQuota.objects.get().gpu_deserved) == ("ended", 4 * GPU)
 
 
 def test_for_the_whole_installation_every_plan_and_the_dictionary_need_one(

@@ -193,7 +193,7 @@ def test_more_policies_cost_the_list_no_more_queries(
 ) -> None:
     client = client_of(admin)
 
-    def asked() -> int:
+    def requested() -> int:
         client.get(LIST)
         with CaptureQueriesContext(connection) as queries:
             client.get(LIST)
@@ -201,9 +201,9 @@ def test_more_policies_cost_the_list_no_more_queries(
 
     document = {"rules": {"priorityClass": {"options": [{"value": "low"}]}}}
     PolicyFactory(document=document)
-    few = asked()
+    few = requested()
     for kind in ("workspace", "distributed", "inference"):
         PolicyFactory(kind=kind, document=document if kind != "distributed" else {})
         PolicyFactory(kind=kind, scope="department", department=research)
         PolicyFactory(kind=kind, scope="project", project=llm_team)
-    assert asked() == few
+    assert requested() == few

@@ -116,11 +116,11 @@ def lab(db: None) -> Lab:
 def test_waiting_workloads_that_would_start_because_of_it_are_named(lab: Lab) -> None:
     project = lab.project("llm-team", deserved=3)
     lab.settle(1)
-    asked = {"priority": "high", "preemptibility": "non-preemptible"}
-    lab.submit(project, "first", gpus=2, **asked)
+    requested = {"priority": "high", "preemptibility": "non-preemptible"}
+    lab.submit(project, "first", gpus=2, **requested)
     lab.settle(3)
-    small = lab.submit(project, "small", gpus=2, **asked)
-    lab.submit(project, "large", gpus=3, **asked)
+    small = lab.submit(project, "small", gpus=2, **requested)
+    lab.submit(project, "large", gpus=3, **requested)
     lab.settle(4)
     pool = NodePool.objects.select_related("cluster").get(pk=lab.pool.pk)
     assert impact_of(project, pool, GPU)["starts"] == {

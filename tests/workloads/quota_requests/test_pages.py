@@ -57,8 +57,8 @@ def test_it_is_requested_reviewed_and_approved(bobs: Client, doras: Client, llm_
     assert '<option value="llm-team" selected>' in form
     assert '<option value="h100 on lab" selected>' in form
     assert "vision-team" not in form
-    asked = {"project": "llm-team", "node_pool": "h100 on lab", "gpus": "6", "reason": "Paper <deadline>"}
-    answer = bobs.post(f"{PATH}add/", asked)
+    requested = {"project": "llm-team", "node_pool": "h100 on lab", "gpus": "6", "reason": "Paper <deadline>"}
+    answer = bobs.post(f"{PATH}add/", requested)
     row = QuotaRequest.objects.get()
     assert (answer.status_code, answer["Location"]) == (302, f"{PATH}{row.pk}/")
     page = words(bobs, f"{PATH}{row.pk}/")
@@ -95,8 +95,8 @@ def test_it_is_requested_reviewed_and_approved(bobs: Client, doras: Client, llm_
     ],
 )
 def test_a_refusal_stands_at_its_field(bobs: Client, more: dict[str, str], says: str) -> None:
-    asked = {"project": "llm-team", "node_pool": "h100 on lab", "gpus": "2", "reason": "why", **more}
-    answer = bobs.post(f"{PATH}add/", asked)
+    requested = {"project": "llm-team", "node_pool": "h100 on lab", "gpus": "2", "reason": "why", **more}
+    answer = bobs.post(f"{PATH}add/", requested)
     assert answer.status_code == 422
     assert says in answer.content.decode()
     assert not QuotaRequest.objects.exists()
@@ -138,8 +138,8 @@ def test_each_button_says_how_the_same_is_done_from_elsewhere(asks: Asks, bobs: 
     assert f"rung quota decline {row.pk} --reason no" in found
     found = bobs.post(f"{PATH}{row.pk}/withdraw/", headers=asking).content.decode()
     assert f"rung quota withdraw {row.pk}" in found
-    asked = {"project": "llm-team", "node_pool": "h100 on lab", "gpus": "2", "reason": "why"}
-    found = bobs.post(f"{PATH}add/", asked, headers=asking).content.decode()
+    requested = {"project": "llm-team", "node_pool": "h100 on lab", "gpus": "2", "reason": "why"}
+    found = bobs.post(f"{PATH}add/", requested, headers=asking).content.decode()
     assert "rung quota request -p llm-team --pool h100 --reason why -- 2" in found
     row.refresh_from_db()
     assert (row.state, QuotaRequest.objects.count()) == ("open", 1)
@@ -179,7 +179,7 @@ def test_the_project_page_asks_for_more_and_lists_its_requests(asks: Asks, bobs:
 
 
 @pytest.mark.parametrize(
-    ("found", "asked"),
+    ("found", "requested"),
     [
         pytest.param(Headroom(2000, 0, 2000, 0, Bound.FREE), False, id="no GPU is free"),
         pytest.param(Headroom(0, 2000, 2000, 0, Bound.FREE), True, id="only over quota"),
@@ -187,10 +187,10 @@ def test_the_project_page_asks_for_more_and_lists_its_requests(asks: Asks, bobs:
     ],
 )
 def test_a_quota_bar_asks_for_more_where_quota_is_short(
-    llm_team: Project, h100: NodePool, found: Headroom, asked: bool
+    llm_team: Project, h100: NodePool, found: Headroom, requested: bool
 ) -> None:
     row = replace(next(row for row in startable_rows(llm_team) if row.pool == h100), headroom=found)
-    assert (ASK in render_to_string("tenants/quotas/quota_rows.html", {"rows": [row]})) is asked
+    assert (ASK in render_to_string("tenants/quotas/quota_rows.html", {"rows": [row]})) is requested
 
 
 def test_where_the_limit_of_the_department_binds_no_request_is_offered(
@@ -236,9 +236,9 @@ def test_what_waits_for_quota_links_to_a_request(db: None, admin: User, client_o
     lab = Lab()
     project = lab.project("llm-team", deserved=2)
     lab.settle(1)
-    asked = {"priority": "high", "preemptibility": "non-preemptible"}
-    lab.submit(project, "first", gpus=2, **asked)
-    lab.submit(project, "second", gpus=2, **asked)
+    requested = {"priority": "high", "preemptibility": "non-preemptible"}
+    lab.submit(project, "first", gpus=2, **requested)
+    lab.submit(project, "second", gpus=2, **requested)
     lab.settle(4)
     (waiting,) = Workload.objects.select_related("project__cluster", "type", "priority").filter(phase=Phase.PENDING)
     headline = why_waiting(waiting)

@@ -97,7 +97,7 @@ def test_no_more_is_granted_than_was_requested(
 
 
 @pytest.mark.parametrize(
-    ("asked", "pointer"),
+    ("requested", "pointer"),
     [
         pytest.param({"gpus": 0}, "/gpus", id="nothing"),
         pytest.param({"gpus": -1}, "/gpus", id="less"),
@@ -110,11 +110,11 @@ def test_no_more_is_granted_than_was_requested(
     ],
 )
 def test_a_bad_field_is_named_and_nothing_is_stored(
-    llm_team: Project, h100: NodePool, as_bob: Actor, asked: dict[str, object], pointer: str
+    llm_team: Project, h100: NodePool, as_bob: Actor, requested: dict[str, object], pointer: str
 ) -> None:
-    until = asked.pop("until", None)
+    until = requested.pop("until", None)
     day = timezone.now().date() + until if isinstance(until, timedelta) else None
-    good: dict[str, object] = {"gpus": 1, "reason": "why", "until": day, **asked}
+    good: dict[str, object] = {"gpus": 1, "reason": "why", "until": day, **requested}
     with pytest.raises(ValidationFailed) as refusal:
         create_request(project=llm_team, node_pool=h100, actor=as_bob, **good)  # type: ignore[arg-type]
     assert refusal.value.problems[0].pointer == pointer

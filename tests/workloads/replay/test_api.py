@@ -21,8 +21,8 @@ def good(project: Project, **more: Any) -> dict[str, Any]:
 
 
 def test_a_replay_is_started_read_and_its_submissions_downloaded(robot: Robot, llm_team: Project) -> None:
-    asked = good(llm_team, priorities=[{"name": "low", "value": 45}], proposedScheduler="kube")
-    made = robot.send("POST", PATH, asked)
+    requested = good(llm_team, priorities=[{"name": "low", "value": 45}], proposedScheduler="kube")
+    made = robot.send("POST", PATH, requested)
     assert made.status_code == 202, made.content
     key = made.json()["id"]
     assert (made.json()["status"], made.json()["percent"], made.json()["result"]) == ("Pending", 0, None)
@@ -96,8 +96,8 @@ def test_a_bad_field_is_named_and_nothing_stored(
 def test_what_is_wrong_with_a_trace_is_named(
     robot: Robot, llm_team: Project, change: dict[str, Any], pointer: str
 ) -> None:
-    asked = good(llm_team)
-    answer = robot.send("POST", PATH, {**asked, "trace": {**asked["trace"], **change}})
+    requested = good(llm_team)
+    answer = robot.send("POST", PATH, {**requested, "trace": {**requested["trace"], **change}})
     assert answer.status_code == 422, answer.content
     assert answer.json()["errors"][0]["pointer"] == pointer
     assert not Replay.objects.exists()

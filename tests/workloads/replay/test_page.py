@@ -149,8 +149,8 @@ def test_the_report_names_what_is_evicted_again_and_again(person: Client, llm_te
 def test_columns_with_the_fields_names_need_no_mapping(person: Client, llm_team: Project) -> None:
     blank = dict.fromkeys(("project", "default_priority", *(f"column_{name}" for name in COLUMNS)), "")
     text = b"submitted,duration,gpus,owner,Priority\n0,3600,8,llm-team,low\n"
-    asked = {**sent(llm_team), **blank, "csv": SimpleUploadedFile("t.csv", text)}
-    assert person.post(PATH, asked).status_code == 302
+    requested = {**sent(llm_team), **blank, "csv": SimpleUploadedFile("t.csv", text)}
+    assert person.post(PATH, requested).status_code == 302
     assert Replay.objects.get().trace[0]["priority"] == "low"
 
 

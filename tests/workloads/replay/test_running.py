@@ -43,12 +43,12 @@ def ask(cluster: Cluster, llm_team: Project, as_admin: Actor) -> Ask:
     for pool in cluster.node_pools.all():
         cluster.nodes.filter(pool=pool).update(labels={pool.label_key: pool.label_value})
 
-    def asked(name: str = "what if", **proposal: Any) -> Replay:
+    def requested(name: str = "what if", **proposal: Any) -> Replay:
         return replay_services.create_replay(
             name=name, cluster=cluster, body=body(**proposal) if "start" not in proposal else proposal, actor=as_admin
         )
 
-    return asked
+    return requested
 
 
 def later(replay: Replay, **since: int) -> None:

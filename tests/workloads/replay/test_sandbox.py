@@ -34,5 +34,5 @@ def test_the_same_one_is_evicted_and_the_same_ones_run(flavour: str) -> None:
 
 
 def submission(name: str, at: int, priority: str, gpus: int) -> RecordedSubmission:
-    asked = Resources.of(gpu=gpus)
-    return RecordedSubmission(name, at, 3600, "team", PRIORITIES[priority], preemptible=True, requests=asked)
+    requested = Resources.of(gpu=gpus)
+    return RecordedSubmission(name, at, 3600, "team", PRIORITIES[priority], preemptible=True, requests=requested)

@@ -26,7 +26,7 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def asked(llm_team: Project, as_bob: Actor) -> Report:
+def requested(llm_team: Project, as_bob: Actor) -> Report:
     """A report that bob has just asked for."""
     now = timezone.now()
     return reports_services.create_report(
@@ -60,45 +60,45 @@ def later(report: Report, **since: int) -> None:
     Report.objects.filter(pk=report.pk).update(due_at=due - timedelta(**since))
 
 
-def test_a_lost_message_delays_it_by_one_sweep(asked: Report) -> None:
-    assert (asked.status, reports_services.sweep()) == ("Pending", 1)
-    asked.refresh_from_db()
-    assert (asked.status, asked.due_at, asked.attempts) == ("Ready", None, 1)
-    assert asked.content.startswith("cluster,department,project,nodePool,start,end,coveredHours")
-    assert asked.covered == {"project": [str(Project.objects.get().pk)]}
+def test_a_lost_message_delays_it_by_one_sweep(requested: Report) -> None:
+    assert (requested.status, reports_services.sweep()) == ("Pending", 1)
+    requested.refresh_from_db()
+    assert (requested.status, requested.due_at, requested.attempts) == ("Ready", None, 1)
+    assert requested.content.startswith("cluster,department,project,nodePool,start,end,coveredHours")
+    assert requested.covered == {"project": [str(Project.objects.get().pk)]}
 
 
-def test_the_message_alone_is_enough_and_again_is_as_good_as_once(asked: Report) -> None:
-    make_report(str(asked.pk))
-    asked.refresh_from_db()
-    first = (asked.content, asked.status_at)
-    make_report(str(asked.pk))
-    assert (reports_services.make(asked.pk), reports_services.sweep()) == (False, 0)
-    asked.refresh_from_db()
-    assert (asked.content, asked.status_at) == first
+def test_the_message_alone_is_enough_and_again_is_as_good_as_once(requested: Report) -> None:
+    make_report(str(requested.pk))
+    requested.refresh_from_db()
+    first = (requested.content, requested.status_at)
+    make_report(str(requested.pk))
+    assert (reports_services.make(requested.pk), reports_services.sweep()) == (False, 0)
+    requested.refresh_from_db()
+    assert (requested.content, requested.status_at) == first
 
 
-def test_the_beat_makes_and_forgets(asked: Report) -> None:
+def test_the_beat_makes_and_forgets(requested: Report) -> None:
     old = ReportFactory(status="Ready", due_at=None, status_at=timezone.now() - timedelta(days=31))
     make_reports()
     assert not Report.objects.filter(pk=old.pk).exists()
-    asked.refresh_from_db()
-    assert asked.status == "Ready"
+    requested.refresh_from_db()
+    assert requested.status == "Ready"
 
 
-def test_a_worker_that_is_killed_leaves_it_to_the_next_one(asked: Report) -> None:
+def test_a_worker_that_is_killed_leaves_it_to_the_next_one(requested: Report) -> None:
     with pytest.raises(Killed), at_statement(READS, raising(Killed())):
-        reports_services.make(asked.pk)
-    asked.refresh_from_db()
-    assert (asked.status, asked.content) == ("Processing", "")
+        reports_services.make(requested.pk)
+    requested.refresh_from_db()
+    assert (requested.status, requested.content) == ("Processing", "")
     assert reports_services.sweep() == 0
-    later(asked, minutes=4)
+    later(requested, minutes=4)
     assert reports_services.sweep() == 1
-    asked.refresh_from_db()
-    assert (asked.status, asked.attempts) == ("Ready", 2)
+    requested.refresh_from_db()
+    assert (requested.status, requested.attempts) == ("Ready", 2)
 
 
-def test_killed_at_the_last_moment_it_is_made_anew(asked: Report) -> None:
+def test_killed_at_the_last_moment_it_is_made_anew(requested: Report) -> None:
     reached = []
 
     def end_of_it() -> None:
@@ -107,65 +107,67 @@ def test_killed_at_the_last_moment_it_is_made_anew(asked: Report) -> None:
             raise Killed
 
     with pytest.raises(Killed), at_statement("workloads_report", end_of_it, writing=True):
-        reports_services.make(asked.pk)
-    later(asked, minutes=4)
-    assert reports_services.make(asked.pk)
-    asked.refresh_from_db()
-    assert asked.status == "Ready"
+        reports_services.make(requested.pk)
+    later(requested, minutes=4)
+    assert reports_services.make(requested.pk)
+    requested.refresh_from_db()
+    assert requested.status == "Ready"
 
 
-def test_what_ends_every_worker_is_given_up(asked: Report) -> None:
+def test_what_ends_every_worker_is_given_up(requested: Report) -> None:
     for _try in range(reports_services.TRIES):
         with pytest.raises(Killed), at_statement(READS, raising(Killed())):
-            reports_services.make(asked.pk)
-        later(asked, minutes=4)
+            reports_services.make(requested.pk)
+        later(requested, minutes=4)
     assert reports_services.sweep() == 1
-    asked.refresh_from_db()
-    assert (asked.status, asked.due_at) == ("Failed", None)
-    assert asked.message.startswith("Failed after several attempts")
+    requested.refresh_from_db()
+    assert (requested.status, requested.due_at) == ("Failed", None)
+    assert requested.message.startswith("Failed after several attempts")
 
 
-def test_a_passing_fault_is_tried_again_and_a_lasting_one_ends_without_its_insides(asked: Report) -> None:
+def test_a_passing_fault_is_tried_again_and_a_lasting_one_ends_without_its_insides(requested: Report) -> None:
     with at_statement(READS, raising(RuntimeError("secret of the inside"))):
-        assert reports_services.make(asked.pk)
-        asked.refresh_from_db()
-        assert (asked.status, asked.attempts) == ("Pending", 1)
+        assert reports_services.make(requested.pk)
+        requested.refresh_from_db()
+        assert (requested.status, requested.attempts) == ("Pending", 1)
         for _try in range(reports_services.TRIES - 1):
-            later(asked, minutes=4)
+            later(requested, minutes=4)
             reports_services.sweep()
-    asked.refresh_from_db()
-    assert asked.status == "Failed"
-    assert "secret" not in asked.message
+    requested.refresh_from_db()
+    assert requested.status == "Failed"
+    assert "secret" not in requested.message
 
 
-def test_whoever_comes_second_leaves_the_first_file_alone(asked: Report) -> None:
+def test_whoever_comes_second_leaves_the_first_file_alone(requested: Report) -> None:
     def meanwhile() -> None:
-        Report.objects.filter(pk=asked.pk, status="Processing").update(status="Ready", content="the first", due_at=None)
+        Report.objects.filter(pk=requested.pk, status="Processing").update(
+            status="Ready", content="the first", due_at=None
+        )
 
     with at_statement(READS, meanwhile):
-        reports_services.make(asked.pk)
-    asked.refresh_from_db()
-    assert (asked.status, asked.content) == ("Ready", "the first")
+        reports_services.make(requested.pk)
+    requested.refresh_from_db()
+    assert (requested.status, requested.content) == ("Ready", "the first")
 
 
-def test_deleted_while_it_is_made_it_stays_deleted(asked: Report, as_bob: Actor) -> None:
+def test_deleted_while_it_is_made_it_stays_deleted(requested: Report, as_bob: Actor) -> None:
     done = []
 
     def meanwhile() -> None:
         if not done:
-            done.append(reports_services.delete_report(key=asked.pk, actor=as_bob))
+            done.append(reports_services.delete_report(key=requested.pk, actor=as_bob))
 
     with at_statement(READS, meanwhile):
-        reports_services.make(asked.pk)
+        reports_services.make(requested.pk)
     assert not Report.objects.exists()
 
 
-def test_rights_are_read_when_it_is_made(asked: Report) -> None:
+def test_rights_are_read_when_it_is_made(requested: Report) -> None:
     Membership.objects.all().delete()
     reports_services.sweep()
-    asked.refresh_from_db()
-    assert (asked.status, asked.content) == ("Failed", "")
-    assert "no longer visible to you" in asked.message
+    requested.refresh_from_db()
+    assert (requested.status, requested.content) == ("Failed", "")
+    assert "no longer visible to you" in requested.message
 
 
 @pytest.mark.parametrize(
@@ -191,15 +193,15 @@ def test_a_file_is_kept_for_thirty_days(db: None, status: str, days: int, left: 
     ],
 )
 def test_a_ready_one_says_how_much_of_the_time_was_measured(
-    asked: Report, llm_team: Project, minutes: int, said: str
+    requested: Report, llm_team: Project, minutes: int, said: str
 ) -> None:
     reports_services.sweep()
-    asked.refresh_from_db()
-    assert asked.message.startswith("No data for this period")
-    since = {"due_at": asked.created_at, "status": "Pending", "start": asked.end - timedelta(minutes=minutes)}
-    Report.objects.filter(pk=asked.pk).update(**since)
-    at = asked.end.replace(second=0, microsecond=0) - timedelta(minutes=2)
+    requested.refresh_from_db()
+    assert requested.message.startswith("No data for this period")
+    since = {"due_at": requested.created_at, "status": "Pending", "start": requested.end - timedelta(minutes=minutes)}
+    Report.objects.filter(pk=requested.pk).update(**since)
+    at = requested.end.replace(second=0, microsecond=0) - timedelta(minutes=2)
     Sample.objects.create(cluster=llm_team.cluster, kind="project", owner=str(llm_team.pk), at=at, figures={})
     reports_services.sweep()
-    asked.refresh_from_db()
-    assert asked.message == said
+    requested.refresh_from_db()
+    assert requested.message == said

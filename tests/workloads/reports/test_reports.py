@@ -36,9 +36,9 @@ def estate(llm_team: Project, vision_team: Project) -> Project:
     return llm_team
 
 
-def ask(actor: Actor, now: datetime, **asked: Any) -> Report:
+def ask(actor: Actor, now: datetime, **requested: Any) -> Report:
     period = {"start": now - HOUR, "end": now}
-    return reports_services.create_report(**{"name": "use", "actor": actor, **period, **asked})
+    return reports_services.create_report(**{"name": "use", "actor": actor, **period, **requested})
 
 
 def told(actor: Actor, group_by: str = "", *filter_by: str) -> list[str]:
@@ -137,7 +137,7 @@ def test_what_was_deleted_since_stays_in_the_file(estate: Project, now: datetime
 
 
 @pytest.mark.parametrize(
-    ("asked", "pointer"),
+    ("requested", "pointer"),
     [
         pytest.param({"name": " "}, "/name", id="a blank name"),
         pytest.param({"name": "a\nb"}, "/name", id="a name of two lines"),
@@ -155,9 +155,9 @@ def test_what_was_deleted_since_stays_in_the_file(estate: Project, now: datetime
     ],
 )
 def test_a_refusal_names_the_field(
-    estate: Project, as_bob: Actor, now: datetime, asked: dict[str, Any], pointer: str
+    estate: Project, as_bob: Actor, now: datetime, requested: dict[str, Any], pointer: str
 ) -> None:
-    moved = {name: now + value if isinstance(value, timedelta) else value for name, value in asked.items()}
+    moved = {name: now + value if isinstance(value, timedelta) else value for name, value in requested.items()}
     with pytest.raises(ValidationFailed) as refused:
         ask(as_bob, now, **moved)
     assert refused.value.problems[0].pointer == pointer

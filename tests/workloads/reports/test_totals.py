@@ -33,8 +33,8 @@ def hours(total: Total, name: str = "gpu_held", pool: str = ALL) -> float:
     return round(total.of(pool)[name] / 3_600_000, 6)
 
 
-def row_of(total: Total, asked: Stretch, place: ReportPlace = PROJECT, pool: str = ALL) -> Mapping[str, str]:
-    (found,) = csv.DictReader(io.StringIO(file_of([ReportLine(place, pool, total, asked)])))
+def row_of(total: Total, requested: Stretch, place: ReportPlace = PROJECT, pool: str = ALL) -> Mapping[str, str]:
+    (found,) = csv.DictReader(io.StringIO(file_of([ReportLine(place, pool, total, requested)])))
     return found
 
 
@@ -46,10 +46,10 @@ def test_a_sample_of_every_minute_covers_the_hour() -> None:
 
 def test_a_minute_without_a_sample_counts_as_nothing_and_is_not_covered() -> None:
     samples = [held(NOON - HOUR + number * MINUTE, 2) for number in range(60) if number >= 15]
-    asked = stretch()
-    total = total_of(samples, asked, has_queues=False)
+    requested = stretch()
+    total = total_of(samples, requested, has_queues=False)
     assert (total.covered, hours(total)) == (2700, 1.5)
-    assert row_of(total, asked)["coveredPercent"] == "75.000"
+    assert row_of(total, requested)["coveredPercent"] == "75.000"
 
 
 @pytest.mark.parametrize(
@@ -62,25 +62,25 @@ def test_a_minute_without_a_sample_counts_as_nothing_and_is_not_covered() -> Non
     ],
 )
 def test_a_sample_stands_for_the_period_it_was_kept_for(ago: timedelta, covered: int) -> None:
-    asked = Stretch(NOON - DAY, NOON + DAY, NOON + ago)
-    assert total_of([held(NOON, 1)], asked, has_queues=False).covered == covered
+    requested = Stretch(NOON - DAY, NOON + DAY, NOON + ago)
+    assert total_of([held(NOON, 1)], requested, has_queues=False).covered == covered
 
 
 def test_a_finer_sample_ends_what_a_coarse_one_says() -> None:
-    asked = Stretch(NOON, NOON + DAY, NOON + timedelta(days=100))
-    total = total_of([held(NOON, 1), held(NOON + HOUR, 3)], asked, has_queues=False)
+    requested = Stretch(NOON, NOON + DAY, NOON + timedelta(days=100))
+    total = total_of([held(NOON, 1), held(NOON + HOUR, 3)], requested, has_queues=False)
     assert hours(total) == 1 + 3 * 11
 
 
 def test_what_was_before_the_start_and_is_after_the_end_is_cut_off() -> None:
-    asked = Stretch(NOON - 10 * MINUTE, NOON + 10 * MINUTE, NOON + timedelta(days=20))
-    total = total_of([held(NOON - HOUR, 1), held(NOON, 6)], asked, has_queues=False)
+    requested = Stretch(NOON - 10 * MINUTE, NOON + 10 * MINUTE, NOON + timedelta(days=20))
+    total = total_of([held(NOON - HOUR, 1), held(NOON, 6)], requested, has_queues=False)
     assert (total.covered, hours(total)) == (1200, round(1 / 6 + 1, 6))
 
 
 def test_time_to_come_is_not_covered() -> None:
-    asked = Stretch(NOON, NOON + 2 * MINUTE, NOON + MINUTE / 2)
-    assert total_of([held(NOON, 1)], asked, has_queues=False).covered == 30
+    requested = Stretch(NOON, NOON + 2 * MINUTE, NOON + MINUTE / 2)
+    assert total_of([held(NOON, 1)], requested, has_queues=False).covered == 30
 
 
 def test_many_places_are_read_from_coarser_samples_that_stand_for_longer() -> None:
@@ -91,11 +91,11 @@ def test_many_places_are_read_from_coarser_samples_that_stand_for_longer() -> No
 def test_each_node_pool_is_over_its_own_quota() -> None:
     pools = {"h100": {"gpu_held": 6000, "gpu_deserved": 4000}, "a100": {"gpu_held": 0, "gpu_deserved": 4000}}
     figures = {ALL: {"gpu_held": 6000, "gpu_deserved": 8000}, **pools}
-    asked = stretch(before=MINUTE)
-    total = total_of([(NOON - MINUTE, figures)], asked, has_queues=True)
-    assert row_of(total, asked)["gpuOverQuotaHours"] == "0.033"
-    assert row_of(total, asked, pool="h100")["gpuOverQuotaHours"] == "0.033"
-    assert row_of(total, asked, pool="a100")["gpuOverQuotaHours"] == "0.000"
+    requested = stretch(before=MINUTE)
+    total = total_of([(NOON - MINUTE, figures)], requested, has_queues=True)
+    assert row_of(total, requested)["gpuOverQuotaHours"] == "0.033"
+    assert row_of(total, requested, pool="h100")["gpuOverQuotaHours"] == "0.033"
+    assert row_of(total, requested, pool="a100")["gpuOverQuotaHours"] == "0.000"
 
 
 def test_where_nothing_was_measured_there_is_no_number() -> None:
@@ -105,11 +105,11 @@ def test_where_nothing_was_measured_there_is_no_number() -> None:
 
 
 def test_a_pool_that_no_sample_names_had_nothing() -> None:
-    asked = stretch(before=MINUTE)
-    total = total_of([held(NOON - MINUTE, 1, h100=1)], asked, has_queues=False)
-    assert row_of(total, asked, pool="a100")["gpuAllocatedHours"] == "0.000"
-    assert row_of(total, asked, pool="h100")["gpuAllocatedPeak"] == "1.000"
-    assert row_of(total, asked, pool="")["nodePool"] == "(none)"
+    requested = stretch(before=MINUTE)
+    total = total_of([held(NOON - MINUTE, 1, h100=1)], requested, has_queues=False)
+    assert row_of(total, requested, pool="a100")["gpuAllocatedHours"] == "0.000"
+    assert row_of(total, requested, pool="h100")["gpuAllocatedPeak"] == "1.000"
+    assert row_of(total, requested, pool="")["nodePool"] == "(none)"
 
 
 def test_t59_no_cell_is_a_formula() -> None:

@@ -82,12 +82,12 @@ def test_a_subject_that_asks_too_often_is_told_when_to_come_back_and_others_are_
     robot: Robot, llm_team: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage, "FORECASTS_A_MINUTE", 2)
-    asked = "v1/workloads/trainings?dryRun=true"
-    first, second, third = (robot.send("POST", asked, body(llm_team)) for _ in range(3))
+    requested = "v1/workloads/trainings?dryRun=true"
+    first, second, third = (robot.send("POST", requested, body(llm_team)) for _ in range(3))
     assert (first.status_code, second.status_code, third.status_code) == (200, 200, 429)
     assert 1 <= int(third["Retry-After"]) <= 60
     another = Robot("another", role=Role.MEMBER, project=llm_team)
-    assert another.send("POST", asked, body(llm_team)).status_code == 200
+    assert another.send("POST", requested, body(llm_team)).status_code == 200
     assert robot.send("POST", "v1/workloads/trainings", body(llm_team)).status_code == 202
 
 

@@ -110,8 +110,11 @@ def test_in_the_project_of_cloud_functions_priority_is_very_high_and_not_chosen(
     robot: Robot, llm_team: Project
 ) -> None:
     Project.objects.filter(pk=llm_team.pk).update(namespace="nvcf-backend")
-    for asked, pointer in (({"priority": "low"}, "priority"), ({"preemptibility": "preemptible"}, "preemptibility")):
-        refused = robot.send("POST", URL, body(llm_team, job(), **asked))
+    for requested, pointer in (
+        ({"priority": "low"}, "priority"),
+        ({"preemptibility": "preemptible"}, "preemptibility"),
+    ):
+        refused = robot.send("POST", URL, body(llm_team, job(), **requested))
         assert refused.status_code == 422
         (problem,) = refused.json()["errors"]
         assert (problem["code"], problem["pointer"]) == ("priority_fixed", f"/metadata/{pointer}")

@@ -33,28 +33,30 @@ def submitted(robot: Robot, project: Project, kind: str = "trainings", **spec: A
 
 
 def test_a_masters_own_priority_is_shown_as_discarded(robot: Robot, llm_team: Project) -> None:
-    asked = body(
+    requested = body(
         llm_team,
         top={"masterSpec": {**SPEC, "priorityClass": "very-low"}},
         distributedFramework="PyTorch",
         numWorkers=1,
     )
-    made = robot.send("POST", url("distributed"), {**asked, "spec": {**asked["spec"], "priorityClass": "low"}}).json()
+    made = robot.send(
+        "POST", url("distributed"), {**requested, "spec": {**requested["spec"], "priorityClass": "low"}}
+    ).json()
     assert made["spec"]["priorityClass"] == "low"
     assert [each["value"] for each in made["discarded"]] == ["very-low"]
 
 
 def test_a_masters_priority_counts_where_the_workers_name_none(robot: Robot, llm_team: Project) -> None:
     top = {"masterSpec": {**SPEC, "priorityClass": "high"}}
-    asked = body(llm_team, top=top, distributedFramework="PyTorch", numWorkers=1)
-    made = robot.send("POST", url("distributed"), asked).json()
+    requested = body(llm_team, top=top, distributedFramework="PyTorch", numWorkers=1)
+    made = robot.send("POST", url("distributed"), requested).json()
     assert (made["spec"]["priorityClass"], made["prioritySource"]) == ("high", "pod template")
 
 
 def test_images_are_answered_with_their_registry(robot: Robot, llm_team: Project) -> None:
     top = {"masterSpec": {**SPEC, "image": "team/lead:1"}}
-    asked = body(llm_team, top=top, image="busybox", distributedFramework="PyTorch", numWorkers=1)
-    made = robot.send("POST", url("distributed"), asked).json()
+    requested = body(llm_team, top=top, image="busybox", distributedFramework="PyTorch", numWorkers=1)
+    made = robot.send("POST", url("distributed"), requested).json()
     assert made["spec"]["image"] == "docker.io/library/busybox"
     assert made["masterSpec"]["image"] == "docker.io/team/lead:1"
     group = body(llm_team, "group") | {"spec": {"leader": {"image": "busybox"}, "worker": {"image": "a/b:1"}}}

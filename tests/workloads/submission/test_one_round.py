@@ -116,8 +116,8 @@ TOO_MANY = {"gpuDevicesRequest": 8}
 
 
 def gang(project: Project, **spec: Any) -> dict[str, Any]:
-    asked = {"distributedFramework": "PyTorch", "numWorkers": 100, "compute": TOO_MANY, **spec}
-    return {"name": "gang", "projectId": str(project.pk), "spec": asked}
+    requested = {"distributedFramework": "PyTorch", "numWorkers": 100, "compute": TOO_MANY, **spec}
+    return {"name": "gang", "projectId": str(project.pk), "spec": requested}
 
 
 def codes(answer: Any) -> set[str]:
@@ -126,8 +126,8 @@ def codes(answer: Any) -> set[str]:
 
 
 def test_quota_and_gang_size_are_refused_with_the_fields(robot: Robot, vision_team: Project, h100_nodes: None) -> None:
-    asked = {"image": "Not An Image", "preemptibility": "non-preemptible", "gpu": 1, "priorityClass": "urgent"}
-    answer = robot.send("POST", "v1/workloads/distributed", gang(vision_team, **asked))
+    requested = {"image": "Not An Image", "preemptibility": "non-preemptible", "gpu": 1, "priorityClass": "urgent"}
+    answer = robot.send("POST", "v1/workloads/distributed", gang(vision_team, **requested))
     found = {each["pointer"]: each["code"] for each in answer.json()["errors"]}
     assert {"/spec/image", "/spec/gpu", "/spec/priorityClass"} <= found.keys()
     assert {"NonPreemptibleOverQuota", "gang_larger_than_pool"} <= codes(answer)
@@ -190,15 +190,15 @@ def test_a_policy_a_pool_and_the_quota_are_refused_together(robot: Robot, strict
 def test_what_a_refused_field_leaves_unknown_is_not_judged(
     robot: Robot, vision_team: Project, h100_nodes: None
 ) -> None:
-    asked = {"projectId": str(vision_team.pk), "preemptibility": "non-preemptible"}
+    requested = {"projectId": str(vision_team.pk), "preemptibility": "non-preemptible"}
     misspelt = job(annotations={"rung.dev/min-member": "50"})
     worker = misspelt["spec"]["pytorchReplicaSpecs"]["Worker"]
     worker["replica"] = worker.pop("replicas")
-    found = codes(robot.send("POST", "v2/workloads", {"metadata": asked, "manifest": misspelt}))
+    found = codes(robot.send("POST", "v2/workloads", {"metadata": requested, "manifest": misspelt}))
     assert "unknown_field" in found
     assert found.isdisjoint({"gang_too_large", "gang_larger_than_pool"})
     elsewhere = job(annotations={"rung.dev/node-pools": 7})
-    found = codes(robot.send("POST", "v2/workloads", {"metadata": asked, "manifest": elsewhere}))
+    found = codes(robot.send("POST", "v2/workloads", {"metadata": requested, "manifest": elsewhere}))
     assert found.isdisjoint({"NonPreemptibleOverQuota", "gang_larger_than_pool"})
 
 

@@ -27,16 +27,16 @@ def test_workload_first_event_audit_and_key_are_written_together(llm_team: Proje
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("requested", "said"),
     [
         ({}, "low 40 (default for PyTorch training), preemptible (default for PyTorch training)."),
         ({"priority": "low"}, "low 40 (set explicitly), preemptible (because the priority is below 100)."),
     ],
 )
 def test_the_first_event_names_the_sources_of_its_values_as_the_page_does(
-    llm_team: Project, asked: dict[str, str], said: str
+    llm_team: Project, requested: dict[str, str], said: str
 ) -> None:
-    workload = submit(spec=spec_of(pytorch_job(), **asked), project=llm_team, actor=SYSTEM)
+    workload = submit(spec=spec_of(pytorch_job(), **requested), project=llm_team, actor=SYSTEM)
     assert workload.timeline.get(reason="Submitted").message == f"Submitted with priority {said}"
 
 

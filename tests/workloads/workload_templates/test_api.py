@@ -144,17 +144,17 @@ def test_a_bad_change_is_refused_at_its_field(robot: Robot, change: dict[str, An
 
 @pytest.mark.parametrize("path", ["v1/workload-templates?complyToProject={}", "v1/asset/compute?usageInfo=true"])
 def test_a_long_list_asks_no_more_questions_than_a_short_one(robot: Robot, llm_team: Project, path: str) -> None:
-    def asked() -> int:
+    def requested() -> int:
         with CaptureQueriesContext(connection) as queries:
             assert robot.get(path.format(llm_team.pk)).status_code == 200
         return len(queries)
 
     WorkloadTemplateFactory(compute=AssetFactory())
     robot.get(path.format(llm_team.pk))
-    short = asked()
+    short = requested()
     for _ in range(5):
         WorkloadTemplateFactory(scope="project", project=llm_team, compute=AssetFactory())
-    assert asked() == short
+    assert requested() == short
 
 
 def submission(project: Project, template: WorkloadTemplate, **spec: Any) -> dict[str, Any]:

@@ -348,17 +348,17 @@ def test_who_submits_nowhere_keeps_none(client_of: Clients, db: None) -> None:
 def test_a_long_list_is_paged_with_as_many_queries(client_of: Clients, bob: User, llm_team: Project) -> None:
     client = client_of(bob)
 
-    def asked(path: str) -> int:
+    def requested(path: str) -> int:
         client.get(path)
         with CaptureQueriesContext(connection) as queries:
             client.get(path)
         return len(queries)
 
     made(llm_team, name="t-0")
-    few = asked(LIST), asked(SUBMIT)
+    few = requested(LIST), requested(SUBMIT)
     for number in range(1, 52):
         made(llm_team, name=f"t-{number}")
-    assert (asked(LIST), asked(SUBMIT)) == few
+    assert (requested(LIST), requested(SUBMIT)) == few
     page = client.get(LIST).context["page"]
     last = client.get(LIST, {"after": page.next}).context["page"]
     assert (len(page.rows), len(last.rows)) == (50, 2)

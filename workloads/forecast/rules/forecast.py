@@ -371,7 +371,7 @@ def _after_others(found: Forecast, missing: UnplacedPods, admitted: str) -> Fore
 
 def _numbers(missing: UnplacedPods, found: Forecast) -> dict[str, str]:
     return {
-        "needed": str(missing.asked),
+        "needed": str(missing.requested),
         "pool": found.pool,
         "free": str(missing.free),
         "largest_free": str(missing.short.largest),
@@ -386,7 +386,7 @@ def _sentence(missing: UnplacedPods, found: Forecast) -> str:
         return f"{who} may find no node: the nodes of {found.pool} are at their pod limit or not allowed for it."
     needed, free, largest = (
         amount_text(each, names, up=up)
-        for each, up in ((missing.asked, True), (missing.free, False), (missing.short.largest, False))
+        for each, up in ((missing.requested, True), (missing.free, False), (missing.short.largest, False))
     )
     one = "a node that fits its other requests" if missing.short.beside else "one node"
     numbers = f"each needs {needed} on one node of {found.pool}; {free} free, at most {largest} on {one}"

@@ -206,8 +206,8 @@ def _kai_deserved(numbers: Numbers, pool: str, names: Names) -> str:
 
 def _kube_quota(what: str) -> Callable[[Numbers, str, Names], str]:
     def say(numbers: Numbers, _pool: str, _names: Names) -> str:
-        asked, used, limited = (_pairs(numbers[key]) for key in ("requested", "used", "limited"))
-        return f"Needs {asked}; {used} of {what.format(limited)} are in use"
+        requested, used, limited = (_pairs(numbers[key]) for key in ("requested", "used", "limited"))
+        return f"Needs {requested}; {used} of {what.format(limited)} are in use"
 
     return say
 
@@ -218,8 +218,8 @@ def _kueue_quota(numbers: Numbers, _pool: str, _names: Names) -> str:
 
 def _kueue_capacity(numbers: Numbers, _pool: str, _names: Names) -> str:
     what = numbers["resource"]
-    asked, most = _amount(numbers["requested"], what), _amount(numbers["limit"], what)
-    return f"Needs {asked} in {numbers['flavor']}; its queue can use at most {most} there, including borrowed quota"
+    requested, most = _amount(numbers["requested"], what), _amount(numbers["limit"], what)
+    return f"Needs {requested} in {numbers['flavor']}; its queue can use at most {most} there, including borrowed quota"
 
 
 def _kueue_preemption(numbers: Numbers, _pool: str, _names: Names) -> str:

@@ -206,11 +206,11 @@ def _fewer(trial: AlternativeTrial) -> Iterator[Alternative]:
     that helps.
     """
     for names in [trial.short] if trial.short else [(name,) for name in DIMENSIONS]:
-        asked = _largest(trial.spec).only(names)
-        larger, fewer = asked, _half(asked)
+        requested = _largest(trial.spec).only(names)
+        larger, fewer = requested, _half(requested)
         while fewer.dimensions == names:
             if replace(trial, spec=with_at_most(trial.spec, fewer)).starts():
-                yield _of_size(_largest_between(trial, fewer, larger), asked)
+                yield _of_size(_largest_between(trial, fewer, larger), requested)
                 return
             larger, fewer = fewer, _half(fewer)
 
@@ -236,11 +236,11 @@ def _half(amount: Resources) -> Resources:
     return Resources(*(getattr(amount, name) // 2 // unit * unit for name, unit in WHOLE.items()))
 
 
-def _of_size(fewer: Resources, asked: Resources) -> Alternative:
+def _of_size(fewer: Resources, requested: Resources) -> Alternative:
     names = fewer.dimensions
-    before = amount_text(asked, names, up=True)
+    before = amount_text(requested, names, up=True)
     if len(names) == 1 and names[0] in COUNTED:
-        before = decimal_text(getattr(asked, names[0]))
+        before = decimal_text(getattr(requested, names[0]))
     return Alternative(
         f"Request {amount_text(fewer, names)} per pod instead of {before}: it starts now.",
         gpus_per_pod=fewer.gpu // MILLI or None,

@@ -226,7 +226,7 @@ def _check_gpu_share(spec: WorkloadSpec, project: Project) -> None:
         f"A pod requests {share} of a GPU. {_where(project)} supports whole GPUs only; {' and '.join(able)} "
         "supports GPU sharing.",
         flavour=project.cluster.flavour,
-        asked=share,
+        requested=share,
     )
 
 

@@ -155,9 +155,9 @@ def _whole(wanted: PodGroupRequest, flavour_name: str) -> PodGroup:
 
 def _wanted_pods(wanted: PodGroupRequest, *, filled_in: bool) -> Iterator[Pod]:
     for role in wanted.spec.roles:
-        asked = with_defaults(role.requests, containers=len(role.containers)) if filled_in else role.requests
+        requested = with_defaults(role.requests, containers=len(role.containers)) if filled_in else role.requests
         for number in range(role.replicas):
-            yield Pod(f"{wanted.name}/{role.pointer}/{number}", asked)
+            yield Pod(f"{wanted.name}/{role.pointer}/{number}", requested)
 
 
 OUT_OF_TURN: Final = (*HELD, NO_CONTROLLER, LEFT_OUT)

@@ -75,15 +75,17 @@ def start_estimates(workloads: Sequence[Workload], *, seconds: float | None = No
 
     seconds: how long the model may take; None: as long as a page may.
     """
-    asked = [each for each in workloads if each.phase == Phase.PENDING and each.desired_phase == DesiredPhase.RUNNING]
-    if not asked:
+    requested = [
+        each for each in workloads if each.phase == Phase.PENDING and each.desired_phase == DesiredPhase.RUNNING
+    ]
+    if not requested:
         return {}
-    cluster, now = asked[0].project.cluster, timezone.now()
-    if (refusal := _no_model(cluster, asked[0].pool_name, now)) is not None:
-        return {each: StartEstimate(now, cluster.observed_at, code=refusal[0], why=refusal[1]) for each in asked}
-    held = {each for each in asked if each.phase_reason in {*HELD, NO_CONTROLLER}}
+    cluster, now = requested[0].project.cluster, timezone.now()
+    if (refusal := _no_model(cluster, requested[0].pool_name, now)) is not None:
+        return {each: StartEstimate(now, cluster.observed_at, code=refusal[0], why=refusal[1]) for each in requested}
+    held = {each for each in requested if each.phase_reason in {*HELD, NO_CONTROLLER}}
     found = {each: StartEstimate(now, cluster.observed_at, code="held", why=HELD_BACK) for each in held}
-    if rest := [each for each in asked if each not in held]:
+    if rest := [each for each in requested if each not in held]:
         with cached_reads(), time_budget(seconds):
             found |= _by_model(cluster, rest, now, TOO_LONG if seconds is None else too_long(seconds))
     return found
@@ -169,11 +171,11 @@ def _no_model(cluster: Cluster, pool: str, now: datetime) -> tuple[str, str] | N
 
 
 def _by_model(
-    cluster: Cluster, asked: Sequence[Workload], now: datetime, stopped: str
+    cluster: Cluster, requested: Sequence[Workload], now: datetime, stopped: str
 ) -> dict[Workload, StartEstimate]:
     found: list[tuple[int | None, ...]] = []
     try:
-        snapshot, awaited = _snapshot(cluster, asked)
+        snapshot, awaited = _snapshot(cluster, requested)
         course = _Runs(cluster, snapshot, now)
         until = (snapshot.now or 0) + int(HORIZON.total_seconds()) * SECOND
         samples = (course.sample() for _ in range(SAMPLES))
@@ -186,9 +188,9 @@ def _by_model(
     except OutOfTime:
         if len(found) < ENOUGH_SAMPLES:
             none = StartEstimate(now, cluster.observed_at, code=OUT_OF_TIME, why=stopped)
-            return dict.fromkeys(asked, none)
+            return dict.fromkeys(requested, none)
     basis = course.basis
-    columns = zip(asked, zip(*found, strict=True), _hopeless(snapshot, awaited), strict=True)
+    columns = zip(requested, zip(*found, strict=True), _hopeless(snapshot, awaited), strict=True)
     never = StartEstimate(now, cluster.observed_at, code="never_fits", why=NEVER_FITS)
     return {each: never if hopeless else _estimate(moments, basis, cluster, now) for each, moments, hopeless in columns}
 
@@ -230,16 +232,16 @@ def _estimate(moments: Sequence[int | None], basis: EstimateBasis, cluster: Clus
     return StartEstimate(now, cluster.observed_at, median, p90, basis=basis)
 
 
-def _snapshot(cluster: Cluster, asked: Sequence[Workload]) -> tuple[Snapshot, list[AwaitedStart]]:
+def _snapshot(cluster: Cluster, requested: Sequence[Workload]) -> tuple[Snapshot, list[AwaitedStart]]:
     """What waits in the pool of these, also what its controller pauses for, and what each of them waits for."""
     observed = observed_cluster(cluster)
-    pool = NodePool.objects.get(cluster=cluster, name=asked[0].pool_name)
+    pool = NodePool.objects.get(cluster=cluster, name=requested[0].pool_name)
     by_pool = flavour_for(cluster.flavour).traits.queues_by_pool
     paused = [group for each in observed.later.values() for group in each.groups]
     known = {workload_of(group.name) for group in observed.snapshot.groups}
     more = [group for group in paused if workload_of(group.name) not in known]
     known |= {workload_of(group.name) for group in more}
-    for each in asked:
+    for each in requested:
         if str(each.pk) not in known:
             more += groups_of(pod_group_request(each, pool), cluster.flavour)
     snapshot = observed.snapshot.with_groups(more)
@@ -248,7 +250,8 @@ def _snapshot(cluster: Cluster, asked: Sequence[Workload]) -> tuple[Snapshot, li
     for group in snapshot.groups:
         names.setdefault(workload_of(group.name), set()).add(group.name)
     return snapshot, [
-        AwaitedStart(frozenset(names.get(str(each.pk), ())), int(each.spec.get("min_member") or 1)) for each in asked
+        AwaitedStart(frozenset(names.get(str(each.pk), ())), int(each.spec.get("min_member") or 1))
+        for each in requested
     ]
 
 

@@ -113,17 +113,17 @@ def _keys(evict: Evict) -> Iterable[str]:
 def _question(flavour: str, basis: ForecastBasis) -> bytes | None:
     if len(basis.snapshot.groups) > MOST_PODS:
         return None
-    asked = Scenario(flavour, basis.snapshot, basis.candidates).as_json()
-    return zlib.compress(json.dumps(asked, separators=(",", ":")).encode(), level=1)
+    requested = Scenario(flavour, basis.snapshot, basis.candidates).as_json()
+    return zlib.compress(json.dumps(requested, separators=(",", ":")).encode(), level=1)
 
 
 def scenario_of(row: StoredForecast) -> Scenario | None:
     """The question of an unexplained forecast with what was observed; None where it was not stored."""
     if row.input is None:
         return None
-    asked = Scenario.from_json(json.loads(zlib.decompress(bytes(row.input))))
+    requested = Scenario.from_json(json.loads(zlib.decompress(bytes(row.input))))
     kind = _KINDS[bool(row.evicted_pods)] if row.started_at else OutcomeKind.PENDING
-    return Scenario(asked.flavour, asked.snapshot, asked.candidates, kind, frozenset(row.evicted_pods))
+    return Scenario(requested.flavour, requested.snapshot, requested.candidates, kind, frozenset(row.evicted_pods))
 
 
 _KINDS: Final = {False: OutcomeKind.PLACED, True: OutcomeKind.PREEMPTS}

@@ -136,12 +136,12 @@ def _set_environment(container: Manifest, settings: dict[str, str], fields: Form
 
 
 def _probe(container: Manifest, fields: FormFields, *, live: str, ready: str) -> None:
-    def asked(path: str, **times: int) -> Manifest:
+    def requested(path: str, **times: int) -> Manifest:
         return {"httpGet": {"path": path, "port": _port(fields)}, **times}
 
-    container["startupProbe"] = asked(ready, **LOADS_FOR)
-    container["readinessProbe"] = asked(ready, periodSeconds=10)
-    container["livenessProbe"] = asked(live, periodSeconds=10, failureThreshold=6)
+    container["startupProbe"] = requested(ready, **LOADS_FOR)
+    container["readinessProbe"] = requested(ready, periodSeconds=10)
+    container["livenessProbe"] = requested(live, periodSeconds=10, failureThreshold=6)
 
 
 def _store(served: Manifest, fields: FormFields, *, at: str) -> Manifest:
@@ -327,8 +327,8 @@ def _container(fields: FormFields, name: str) -> Manifest:
 
 
 def _resources(fields: FormFields) -> Manifest:
-    asked = {name: text.strip() for name, text in (("cpu", fields.cpu), ("memory", fields.memory)) if text.strip()}
-    resources: Manifest = {"requests": asked} if asked else {}
+    requested = {name: text.strip() for name, text in (("cpu", fields.cpu), ("memory", fields.memory)) if text.strip()}
+    resources: Manifest = {"requests": requested} if requested else {}
     gpus = fields.gpus.strip()
     if gpus not in {"", "0"} and not _is_share(gpus):
         resources["limits"] = {GPU: gpus}

@@ -328,14 +328,14 @@ def resources(value: Any, place: Location) -> Any:
     if rebuilt is ABSENT:
         return ABSENT
     limits, requests = rebuilt.get("limits", {}), rebuilt.get("requests", {})
-    for name, asked in requests.items():
-        _compare(name, asked, limits.get(name), place.at("requests").at(name))
+    for name, requested in requests.items():
+        _compare(name, requested, limits.get(name), place.at("requests").at(name))
     return rebuilt
 
 
-def _compare(name: str, asked: str, limit: str | None, place: Location) -> None:
+def _compare(name: str, requested: str, limit: str | None, place: Location) -> None:
     if name.startswith("nvidia.com/"):
-        if asked != limit:
+        if requested != limit:
             place.refuse("gpu_request_differs", f"GPU requests must equal limits. Write {name} under limits.")
-    elif limit is not None and parse_quantity(asked) > parse_quantity(limit):
-        place.refuse("request_over_limit", f"The request {asked} exceeds the limit {limit}.")
+    elif limit is not None and parse_quantity(requested) > parse_quantity(limit):
+        place.refuse("request_over_limit", f"The request {requested} exceeds the limit {limit}.")

@@ -256,10 +256,10 @@ def _note(spec: WorkloadSpec) -> str:
 
 def manifest_of(spec: WorkloadSpec) -> dict[str, Any]:
     """Its manifest with what was asked of Rung written into it."""
-    asked = spec.request
+    requested = spec.request
     labels = {
-        PRIORITY_LABEL: asked.explicit_priority or asked.label_priority or asked.template_priority,
-        PREEMPTIBILITY_LABEL: asked.explicit_preemptibility or asked.label_preemptibility,
+        PRIORITY_LABEL: requested.explicit_priority or requested.label_priority or requested.template_priority,
+        PREEMPTIBILITY_LABEL: requested.explicit_preemptibility or requested.label_preemptibility,
     }
     notes = {NODE_POOLS: ",".join(spec.node_pools)}
     metadata = dict(spec.manifest["metadata"])

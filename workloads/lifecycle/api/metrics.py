@@ -142,11 +142,11 @@ def _pods(workload: Workload) -> QuerySet[ObservedPod]:
 
 
 def _answer(request: Request, workload: Workload, pods: QuerySet[ObservedPod], types: Types) -> Response:
-    asked, now = parse_metrics_query(request.query_params, types), timezone.now()
+    requested, now = parse_metrics_query(request.query_params, types), timezone.now()
     since = known_since(workload, now)
-    found = points(pods, asked.window, since=since, now=now)
-    response = metrics(asked, types, [(NOT_GROUPED, found)])
-    if since > max(workload.created_at, asked.window.start):
+    found = points(pods, requested.window, since=since, now=now)
+    response = metrics(requested, types, [(NOT_GROUPED, found)])
+    if since > max(workload.created_at, requested.window.start):
         response.status_code = 207
     return response
 

@@ -106,7 +106,7 @@ def _wanted(request: Request) -> QuerySet[ObservedPod]:
     query = request.query_params
     actor = actor_of(request)
     rows = _searched(visible_pods(actor), request).filter(filters(query.get("filterBy", ""), COLUMNS, actor))
-    completed = COMPLETED.get(asked := query.get("completed", "").lower(), asked)
+    completed = COMPLETED.get(requested := query.get("completed", "").lower(), requested)
     if isinstance(completed, str):
         raise BadRequest.at("/completed", "out_of_range", "completed is true, false or all.", allowed=COMPLETED)
     if completed is None:
@@ -138,9 +138,9 @@ def _page(rows: QuerySet[ObservedPod], request: Request) -> Response:
     return Response({"pods": pods, **part.ways_on})
 
 
-def _is_full(asked: str) -> bool:
+def _is_full(requested: str) -> bool:
     """Their client sends an enum's member by its name: `Verbosity.FULL`."""
-    plain = asked.rpartition(".")[2].lower()
+    plain = requested.rpartition(".")[2].lower()
     if plain not in VERBOSITIES:
         raise BadRequest.at("/verbosity", "out_of_range", "verbosity is brief or full.", allowed=("brief", "full"))
     return plain == "full"

@@ -199,7 +199,7 @@ def _status(workload: Workload) -> dict[str, Any]:
 
 def _resources(workload: Workload) -> dict[str, Any]:
     cost = workload.cost_at_risk
-    asked = {
+    requested = {
         "gpu": {"request": gpus(workload.gpu_milli), "limit": gpus(workload.gpu_milli)},
         "cpu": {"request": workload.cpu_milli / 1000},
         "cpuMemory": {"request": str(workload.memory_bytes)},
@@ -207,8 +207,8 @@ def _resources(workload: Workload) -> dict[str, Any]:
     return {
         "requestedNodePools": workload.node_pools,
         "currentNodePools": [workload.pool_name] if workload.pool_name else [],
-        "workloadRequestedResources": asked,
-        "podsRequestedResources": asked,
+        "workloadRequestedResources": requested,
+        "podsRequestedResources": requested,
         "allocatedResources": {"gpu": gpus(workload.allocated_gpu_milli)},
         "gpuHoursAtRisk": round(cost.gpu_hours, 3) if cost else None,
         "gpuHoursAtRiskBasis": cost.basis if cost else None,

@@ -262,9 +262,9 @@ def _send(
 
 def _still_wanted_by(row: Delivery, channel: NotificationChannel) -> Iterator[Subscription]:
     """Whose message it is, if they still want it and may see what it is about; both may have changed since."""
-    asked = [row.subscription] if row.subscription else []
+    requested = [row.subscription] if row.subscription else []
     shared = channel.type == WEBHOOK or row.address in channel.config["recipients"]
-    for subscription in channel.subscriptions.all() if shared else asked:
+    for subscription in channel.subscriptions.all() if shared else requested:
         if _is_for(row.notice, subscription) if row.notice else _may_read(subscription, row.workload_event):
             yield subscription
 

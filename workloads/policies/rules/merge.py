@@ -167,11 +167,11 @@ def violations(effective: Effective, untouched: Effective | None, merged: Merged
     """Every broken rule. `untouched`: the pair without anybody's wish; None where there is none, so nothing to keep."""
     got = _values(effective)
     kept = _values(untouched) if untouched else {}
-    asked = {PRIORITY: effective.priority_source, PREEMPTIBILITY: effective.preemptibility_source}
+    requested = {PRIORITY: effective.priority_source, PREEMPTIBILITY: effective.preemptibility_source}
     return [
         found
         for name, policy in merged.items()
-        for found in _broken(name, policy, got[name], kept.get(name, ""), source=asked[name])
+        for found in _broken(name, policy, got[name], kept.get(name, ""), source=requested[name])
     ]
 
 

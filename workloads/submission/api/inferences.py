@@ -65,8 +65,8 @@ class Served(Route):
     def patch(self, request: Request, **ids: str) -> Response:
         """Accepted: replicas and priority at any time, the rest while it is suspended."""
         actor, workload = actor_of(request), self.found(request, ids)
-        asked = validated_body(change_schema(self.kind), request.data).get("spec") or {}
-        return Response(native_json(changed(self.kind, workload, asked, actor)), status=202)
+        requested = validated_body(change_schema(self.kind), request.data).get("spec") or {}
+        return Response(native_json(changed(self.kind, workload, requested, actor)), status=202)
 
 
 def _documented(kind: str, get: str, update: str, remove: str, what: str) -> Any:
@@ -104,18 +104,18 @@ class DistributedInferenceDetail(Served):
     kind = "distributed-inferences"
 
 
-def changed(kind: str, workload: Workload, asked: Mapping[str, Any], actor: Actor) -> Workload:
+def changed(kind: str, workload: Workload, requested: Mapping[str, Any], actor: Actor) -> Workload:
     """The workload with these fields of its `spec` as asked, the others as the locked row has them; null clears one.
 
     Refused at the field.
     """
     with locked(workload):
-        return _changed(kind, workload, asked, actor)
+        return _changed(kind, workload, requested, actor)
 
 
-def _changed(kind: str, workload: Workload, asked: Mapping[str, Any], actor: Actor) -> Workload:
+def _changed(kind: str, workload: Workload, requested: Mapping[str, Any], actor: Actor) -> Workload:
     now = effective_spec(workload)
-    named = {name: value for name, value in asked.items() if value != now.get(name)}
+    named = {name: value for name, value in requested.items() if value != now.get(name)}
     with refusals(project=workload.project, actor=actor, workload=workload):
         _check_fixed_fields(named)
     priority = named.pop("priorityClass", None)
@@ -199,8 +199,8 @@ class NimServiceDetail(Route):
         """Accepted: replicas and priority at any time, the rest while it is suspended."""
         actor = actor_of(request)
         workload = of_kind(actor, KIND, nim_service_id)
-        asked = validated_body(change_schema(KIND), request.data).get("spec") or {}
-        return Response(nim_json(changed(KIND, workload, asked, actor)), status=202)
+        requested = validated_body(change_schema(KIND), request.data).get("spec") or {}
+        return Response(nim_json(changed(KIND, workload, requested, actor)), status=202)
 
 
 def nim_json(workload: Workload) -> dict[str, Any]:

@@ -152,9 +152,9 @@ def _check_not_native(workload: Workload) -> None:
 
 def _check_requested_priority(spec: WorkloadSpec, workload: Workload) -> None:
     """A label, else the pod template, may repeat the priority of the workload."""
-    asked = spec.request
-    label = (("/metadata/labels/priorityClassName", asked.label_priority),) if asked.label_priority else ()
-    for pointer, name in (*label, *asked.pod_priority_class)[:1]:
+    requested = spec.request
+    label = (("/metadata/labels/priorityClassName", requested.label_priority),) if requested.label_priority else ()
+    for pointer, name in (*label, *requested.pod_priority_class)[:1]:
         if name != workload.priority.name:
             message = "Change the priority in metadata.priority: the manifest's is only read at submission."
             raise ValidationFailed.at(pointer, "fixed", message, allowed=(workload.priority.name,))

@@ -207,10 +207,10 @@ def _check_manifest(data: Any, known: Container[str], actor: Actor, *, keep: boo
         for name, type_ in (("manifest", dict), ("manifestBase64Encoded", str))
         if isinstance(data.get(name), type_)
     }
-    asked = {at[1:]: metadata.get(at[1:]) for at, place in _IN_METADATA.items() if place not in known}
+    requested = {at[1:]: metadata.get(at[1:]) for at, place in _IN_METADATA.items() if place not in known}
     if "/metadata/name" in known:  # it replaces that of the manifest
-        asked["name"] = PLACEHOLDER
-    spec = read_submitted({"metadata": asked, **given}, project, actor, keep=keep)
+        requested["name"] = PLACEHOLDER
+    spec = read_submitted({"metadata": requested, **given}, project, actor, keep=keep)
     check_rest(ReadSpec(spec), project)
 
 

@@ -66,7 +66,7 @@ def test_where_nothing_has_changed_it_is_read_once(
 ) -> None:
     wanted.state = FEW
     read: list[int] = []
-    while_listed(lambda: read.append(len(wanted.asked)))
+    while_listed(lambda: read.append(len(wanted.requested)))
     reconcile(cluster)
     assert read == [1]
-    assert len(wanted.asked) == 1
+    assert len(wanted.requested) == 1

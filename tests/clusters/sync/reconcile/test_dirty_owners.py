@@ -49,7 +49,7 @@ def store(plain: Cluster) -> MemoryStore:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def requested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the objects that the API server is asked for, in order."""
     names: list[str] = []
     real = MemoryGateway.get
@@ -81,22 +81,22 @@ def is_right(cluster: Cluster, name: str) -> bool:
     return bool(live(cluster, name)["spec"]["hard"].get("requests.nvidia.com/gpu") != "99")
 
 
-def test_of_an_edited_quota_only_it_and_its_namespace_are_asked_for(plain: Cluster, asked: list[str]) -> None:
+def test_of_an_edited_quota_only_it_and_its_namespace_are_asked_for(plain: Cluster, requested: list[str]) -> None:
     edited(plain, LIMIT)
-    asked.clear()
+    requested.clear()
     run = reconcile(plain)
     assert outcomes(run) == [("update", LIMIT, True)]
-    assert sorted(asked) == ["kube-system", SPACE, LIMIT]
+    assert sorted(requested) == ["kube-system", SPACE, LIMIT]
     assert is_right(plain, LIMIT)
     assert not DirtyOwner.objects.exists()
 
 
-def test_a_deleted_quota_is_made_anew(plain: Cluster, asked: list[str]) -> None:
+def test_a_deleted_quota_is_made_anew(plain: Cluster, requested: list[str]) -> None:
     gateway_for(plain).delete(ObjectRef(RESOURCE_QUOTA, LIMIT, SPACE))
     observe_cluster(plain)
-    asked.clear()
+    requested.clear()
     assert outcomes(reconcile(plain)) == [("create", LIMIT, True)]
-    assert sorted(asked) == ["kube-system", SPACE, LIMIT]
+    assert sorted(requested) == ["kube-system", SPACE, LIMIT]
 
 
 def test_two_that_were_seen_together_are_repaired_together(plain: Cluster) -> None:

@@ -211,11 +211,11 @@ def test_f22_an_edit_after_the_owners_were_known_is_not_settled_by_a_look_from_m
     cluster, follow = many(5), MemoryGateway.watch
     edits = iter([3])
 
-    def watch(self: MemoryGateway, kind: Kind, **asked: str) -> Iterator[WatchEvent]:
+    def watch(self: MemoryGateway, kind: Kind, **requested: str) -> Iterator[WatchEvent]:
         for number in edits:
             wanted.state = projects(5, changed=number, deserved=6)
             mark_dirty(cluster, owner=f"project.{number}")
-        return follow(self, kind, **asked)
+        return follow(self, kind, **requested)
 
     mark_dirty(cluster, owner="project.1")
     request_reconcile(cluster, SYSTEM)
@@ -265,7 +265,7 @@ def mess(random: Random, gateway: MemoryGateway, cluster: Cluster, wanted: Wante
         gateway.update(victim, observed=victim)
     elif act == 3:
         wanted.state = projects(6, changed=random.randrange(6), deserved=random.randint(0, 9))
-        later = [replace(each, generation=2 + len(wanted.asked)) for each in wanted.state.projects]
+        later = [replace(each, generation=2 + len(wanted.requested)) for each in wanted.state.projects]
         queues = [
             replace(each, queues=tuple(replace(leaf, generation=each.generation) for leaf in each.queues))
             for each in later

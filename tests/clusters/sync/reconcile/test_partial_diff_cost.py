@@ -40,7 +40,7 @@ def plain(db: None) -> Cluster:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def requested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The verbs of the calls to the API server, in order."""
     verbs: list[str] = []
     for verb in ("list", "get", "create", "update", "delete"):
@@ -80,18 +80,18 @@ def test_a_near_repair_takes_few_statements(plain: Cluster) -> None:
     with CaptureQueriesContext(connection) as captured:
         run = reconcile(fresh)
     statements = [each["sql"] for each in captured.captured_queries]
-    asked = [each for each in statements if not each.startswith(("SAVEPOINT", "RELEASE", "BEGIN"))]
+    requested = [each for each in statements if not each.startswith(("SAVEPOINT", "RELEASE", "BEGIN"))]
     assert (run.state, outcomes(run)) == (SyncState.SUCCEEDED, [("update", LIMIT, True)])
     assert quota(plain, "runai-p1")["spec"] == before
-    assert len(asked) <= MOST, "\n".join(asked)
+    assert len(requested) <= MOST, "\n".join(requested)
 
 
-def test_nothing_is_listed_before_the_repair_is_written(plain: Cluster, asked: list[str]) -> None:
+def test_nothing_is_listed_before_the_repair_is_written(plain: Cluster, requested: list[str]) -> None:
     edited(plain, "runai-p1")
-    asked.clear()
+    requested.clear()
     reconcile(plain)
-    assert "update" in asked
-    assert "list" not in list(takewhile(lambda verb: verb != "update", asked))
+    assert "update" in requested
+    assert "list" not in list(takewhile(lambda verb: verb != "update", requested))
 
 
 def test_what_nobody_wants_in_the_namespace_goes_in_the_same_run(plain: Cluster) -> None:
@@ -116,13 +116,13 @@ def test_what_a_later_generation_wants_meanwhile_is_not_taken_for_extra(
     edited_before = quota(plain, "runai-p2")
     real = MemoryGateway.list
 
-    def appears(gateway: MemoryGateway, kind: Kind, **asked: object) -> tuple[list[Manifest], str]:
+    def appears(gateway: MemoryGateway, kind: Kind, **requested: object) -> tuple[list[Manifest], str]:
         if kind == RESOURCE_QUOTA and not quotas.filter(gpu_limit=8 * GPU).exists():
             quotas.update(gpu_limit=8 * GPU)
             metadata = {**edited_before["metadata"], "namespace": "runai-p1"}
             labels = {**metadata["labels"], "rung.dev/owner": project.owner}
             gateway.create({**edited_before, "metadata": {**metadata, "labels": labels}})
-        return real(gateway, kind, **asked)
+        return real(gateway, kind, **requested)
 
     monkeypatch.setattr(MemoryGateway, "list", appears)
     told(plain, "runai-p1")

@@ -43,11 +43,11 @@ def test_a_foreign_object_is_shown_with_what_it_would_become(contested: Drift) -
 def test_a_foreign_object_is_asked_for_and_not_tried_again(
     contested: Drift, cluster: Cluster, store: MemoryStore
 ) -> None:
-    asked: list[str] = []
-    store.faults.append(lambda verb, ref: asked.append(ref.name))
+    requested: list[str] = []
+    store.faults.append(lambda verb, ref: requested.append(ref.name))
     for _ in range(2):
         assert reconcile(cluster).failed == 1
-    assert asked == []
+    assert requested == []
 
 
 def test_a_dry_run_finds_what_is_in_the_way(cluster: Cluster, wanted: Wanted, gateway: MemoryGateway) -> None:

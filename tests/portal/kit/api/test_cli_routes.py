@@ -36,7 +36,7 @@ def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def asked(project: Project, text: str = MANIFEST, **metadata: str) -> dict[str, Any]:
+def requested(project: Project, text: str = MANIFEST, **metadata: str) -> dict[str, Any]:
     """The body of an explanation or a submission."""
     return {"metadata": {"projectId": str(project.pk), **metadata}, "manifestBase64Encoded": encoded(text)}
 
@@ -53,7 +53,7 @@ def test_everybody_reads_who_they_are(robot: Robot, member: Robot, llm_team: Pro
 
 
 def test_an_explanation_names_the_source_of_each_value_and_stores_nothing(member: Robot, llm_team: Project) -> None:
-    answer = member.send("POST", "v2/workloads/explain", asked(llm_team, priority="high"))
+    answer = member.send("POST", "v2/workloads/explain", requested(llm_team, priority="high"))
     assert answer.status_code == 200, answer.content
     body = answer.json()
     assert body["priority"] == {"value": "high", "number": 125, "source": "explicit"}
@@ -73,17 +73,17 @@ def test_a_forecast_says_what_the_configuration_of_its_scheduler_lacks(
     for node in Node.objects.all():
         ObservedPodFactory(workload=holder, node_name=node.name, gpu_milli=node.gpu_milli, preemptible=False)
     Cluster.objects.update(flavour="volcano", configured={"actions": ["allocate", "preempt"], "plugins": {}})
-    without = member.send("POST", "v2/workloads/explain", asked(llm_team)).json()["forecast"]
+    without = member.send("POST", "v2/workloads/explain", requested(llm_team)).json()["forecast"]
     assert without["verdict"] == "waits"
     assert any("lacks the action reclaim" in each for each in without["cautions"])
     Cluster.objects.update(configured={})
-    unread = member.send("POST", "v2/workloads/explain", asked(llm_team)).json()["forecast"]
+    unread = member.send("POST", "v2/workloads/explain", requested(llm_team)).json()["forecast"]
     assert any("Volcano's configuration cannot be read" in each for each in unread["cautions"])
 
 
 def test_what_would_be_refused_is_refused_with_its_line_and_leaves_no_record(member: Robot, llm_team: Project) -> None:
     broken = MANIFEST.replace("restartPolicy: Never", "hostNetwork: true")
-    answer = member.send("POST", "v2/workloads/explain", asked(llm_team, broken))
+    answer = member.send("POST", "v2/workloads/explain", requested(llm_team, broken))
     assert answer.status_code == 422
     pointers = {each["pointer"]: each.get("line") for each in answer.json()["errors"]}
     assert pointers["/spec/template/spec/hostNetwork"] == 10
@@ -106,7 +106,7 @@ def test_what_would_be_refused_is_refused_with_its_line_and_leaves_no_record(mem
 def test_one_manifest_is_explained_at_a_time(
     member: Robot, llm_team: Project, change: dict[str, Any], status: int, pointer: str
 ) -> None:
-    answer = member.send("POST", "v2/workloads/explain", asked(llm_team) | change)
+    answer = member.send("POST", "v2/workloads/explain", requested(llm_team) | change)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (status, pointer)
 
 
@@ -117,7 +117,7 @@ def test_one_manifest_is_explained_at_a_time(
 def test_what_submission_refuses_beside_the_manifest_explanation_refuses_too(
     member: Robot, llm_team: Project, path: str, field: str, value: str
 ) -> None:
-    answer = member.send("POST", path, asked(llm_team, **{field: value}))
+    answer = member.send("POST", path, requested(llm_team, **{field: value}))
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, f"/metadata/{field}")
 
 
@@ -134,7 +134,7 @@ def test_a_name_beside_the_manifest_is_name_enough(member: Robot, llm_team: Proj
 
 
 def test_other_projects_are_not_there_to_be_asked_about(member: Robot, vision_team: Project) -> None:
-    answer = member.send("POST", "v2/workloads/explain", asked(vision_team))
+    answer = member.send("POST", "v2/workloads/explain", requested(vision_team))
     assert answer.json()["errors"][0]["pointer"] == "/metadata/projectId"
 
 
@@ -190,16 +190,16 @@ def test_a_forecast_goes_by_the_cluster_of_now_whatever_a_submit_has_left_in_thi
         observed_at=timezone.now() - timedelta(minutes=20),
     )
     path = "v2/workloads?dryRun=true"
-    old = member.send("POST", path, asked(llm_team)).json()["forecast"]
+    old = member.send("POST", path, requested(llm_team)).json()["forecast"]
     assert old["snapshotAgeSeconds"] > 1000
     Cluster.objects.update(configured={}, observed_at=timezone.now())
-    new = member.send("POST", path, asked(llm_team)).json()["forecast"]
+    new = member.send("POST", path, requested(llm_team)).json()["forecast"]
     assert new["snapshotAgeSeconds"] < 60
     assert any("configuration cannot be read" in each for each in new["cautions"])
 
 
 def test_a_kind_is_accepted_as_soon_as_the_cluster_is_seen_to_serve_it(member: Robot, llm_team: Project) -> None:
     Cluster.objects.update(served_kinds=["v1 Pod"])
-    assert member.send("POST", "v2/workloads", asked(llm_team)).status_code == 422
+    assert member.send("POST", "v2/workloads", requested(llm_team)).status_code == 422
     Cluster.objects.update(served_kinds=["v1 Pod", "batch/v1 Job"])
-    assert member.send("POST", "v2/workloads", asked(llm_team)).status_code == 202
+    assert member.send("POST", "v2/workloads", requested(llm_team)).status_code == 202

@@ -39,7 +39,7 @@ def operations() -> list[Operation]:
     return [found.ok() for found in schema.get_all_operations()]
 
 
-def no_such_host(*_asked: object, **_how: object) -> NoReturn:
+def no_such_host(*_requested: object, **_how: object) -> NoReturn:
     """No generated host name is looked up in the network."""
     raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 

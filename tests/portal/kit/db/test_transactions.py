@@ -17,11 +17,11 @@ class Other:
     """Another system: what it was asked, and whether a transaction was open then."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, bool]] = []
+        self.requested: list[tuple[str, bool]] = []
 
     def question(self, name: str, *, fails: bool = False) -> Callable[[], str]:
         def ask() -> str:
-            self.asked.append((name, connection.in_atomic_block))
+            self.requested.append((name, connection.in_atomic_block))
             if fails:
                 raise ConnectionError(name)
             return f"{name} answered"
@@ -55,7 +55,7 @@ def test_each_question_is_asked_once_and_outside_and_what_was_done_before_it_is_
         return [first, external_call(other.question("second"))]
 
     assert with_external_calls(within(work)) == ["first answered", "second answered"]
-    assert other.asked == [("first", False), ("second", False)]
+    assert other.requested == [("first", False), ("second", False)]
     assert sorted(Department.objects.values_list("name", flat=True)) == ["first answered", "vision"]
 
 
@@ -67,7 +67,7 @@ def test_what_it_raises_is_raised_where_it_is_asked(other: Other) -> None:
             return external_call(other.question(f"after {error}"))
 
     assert with_external_calls(within(work)) == "after first answered"
-    assert other.asked == [("first", False), ("after first", False)]
+    assert other.requested == [("first", False), ("after first", False)]
 
 
 def test_a_refusal_after_the_answer_is_raised_and_keeps_what_was_recorded(other: Other) -> None:
@@ -88,7 +88,7 @@ def test_where_nothing_is_attempted_the_question_is_asked_at_once(other: Other) 
     assert with_external_calls(lambda: external_call(other.question("second"))) == "second answered"
     with transaction.atomic():
         external_call(other.question("third"))
-    assert other.asked == [("first", False), ("second", False), ("third", True)]
+    assert other.requested == [("first", False), ("second", False), ("third", True)]
 
 
 def test_an_attempt_within_a_question_is_one_of_its_own(other: Other) -> None:
@@ -96,4 +96,4 @@ def test_an_attempt_within_a_question_is_one_of_its_own(other: Other) -> None:
         return str(with_external_calls(within(lambda: external_call(other.question("inner")))))
 
     assert with_external_calls(within(lambda: external_call(inner))) == "inner answered"
-    assert other.asked == [("inner", False)]
+    assert other.requested == [("inner", False)]

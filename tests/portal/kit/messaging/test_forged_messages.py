@@ -50,7 +50,7 @@ def forged(queue: str, task: str, body: bytes, kind: str) -> dict[str, Any]:
     }
 
 
-def asked(task: str, *args: object) -> dict[str, Any]:
+def requested(task: str, *args: object) -> dict[str, Any]:
     return forged("sync", task, json.dumps([args, {}, {}]).encode(), "application/json")
 
 
@@ -68,12 +68,12 @@ def test_t66_a_worker_unpickles_nothing_runs_nothing_unknown_and_is_commanded_by
         forged(
             "sync", "core.canary", f"!!python/object/apply:os.mkdir ['{tmp_path}/made']".encode(), "application/x-yaml"
         ),
-        asked("os.system", f"touch {pickled}"),
-        asked("celery.backend_cleanup"),
-        asked("core.canary", {"__type__": "pickle", "__value__": within}),
-        asked("clusters.reconcile_cluster", "../../etc/passwd"),
-        asked("clusters.reconcile_cluster", str(uuid4()), "too", "many"),
-        asked("workloads.apply_due", {"id": 1}),
+        requested("os.system", f"touch {pickled}"),
+        requested("celery.backend_cleanup"),
+        requested("core.canary", {"__type__": "pickle", "__value__": within}),
+        requested("clusters.reconcile_cluster", "../../etc/passwd"),
+        requested("clusters.reconcile_cluster", str(uuid4()), "too", "many"),
+        requested("workloads.apply_due", {"id": 1}),
     ]
     env = environment(tmp_path, DATABASE_URL=postgres_url, RUNG_BROKER_URL=redis_url)
     log = tmp_path / "worker.log"

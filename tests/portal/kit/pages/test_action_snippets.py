@@ -200,7 +200,7 @@ def _rotated(scene: Scene) -> Thing:
     return reverse("tenants:rotate-key", args=[row.pk]), {}, changed.exists
 
 
-def _asked(page: str, action: str) -> Callable[[Scene], Thing]:
+def _requested(page: str, action: str) -> Callable[[Scene], Thing]:
     """What a worker is asked for: the record of it is what can be seen."""
 
     def make(scene: Scene) -> Thing:
@@ -252,8 +252,8 @@ def _difference(category: DriftKind, stranger: str = "", **sent: str) -> Callabl
 
 
 ACTS: Final[dict[str, Callable[[Scene], Thing]]] = {
-    "reconcile now": _asked("reconcile", "cluster.reconcile"),
-    "dry run": _asked("dry-run", "cluster.dry_run"),
+    "reconcile now": _requested("reconcile", "cluster.reconcile"),
+    "dry run": _requested("dry-run", "cluster.dry_run"),
     "let images start as root": _pod_security,
     "defer preemptors": _deferring,
     "pause a cluster": _held(ClusterState.ACTIVE),

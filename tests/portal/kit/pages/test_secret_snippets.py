@@ -135,11 +135,11 @@ def test_every_text_does_what_the_form_does_and_holds_no_secret(
 ) -> None:
     person = Person("connector", role=Role.PLATFORM_ADMIN)
     key, secret = credentials.create_access_key(name="by-text", actor=acting(person.user))
-    asked = {"grantType": "client_credentials", "clientId": key.client_id, "clientSecret": secret}
+    requested = {"grantType": "client_credentials", "clientId": key.client_id, "clientSecret": secret}
     for name, value in (("URL", live_server.url), ("CLIENT_ID", key.client_id), ("CLIENT_SECRET", secret)):
         monkeypatch.setenv(f"RUNG_{name}", value)
     monkeypatch.setenv("RUNG_CONFIG", str(tmp_path / "config"))
-    monkeypatch.setenv("RUNG_TOKEN", token_from(f"{live_server.url}/api/v1/token", asked))
+    monkeypatch.setenv("RUNG_TOKEN", token_from(f"{live_server.url}/api/v1/token", requested))
     page = client_of(person.user)
 
     with SCENES[scene](answering, tmp_path) as held:
@@ -164,8 +164,8 @@ def test_every_text_does_what_the_form_does_and_holds_no_secret(
             held.again()
 
 
-def token_from(address: str, asked: object) -> str:
-    sent = urllib.request.Request(address, json.dumps(asked).encode(), {"Content-Type": "application/json"})
+def token_from(address: str, requested: object) -> str:
+    sent = urllib.request.Request(address, json.dumps(requested).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(sent, timeout=20) as answer:
         return str(json.load(answer)["accessToken"])
 

@@ -65,28 +65,32 @@ def two_that_wait() -> tuple[Snapshot, PodGroup, Evict]:
 
 def test_it_is_told_as_it_stands_where_it_is_never_settled() -> None:
     there, mine, gone = two_that_wait()
-    asked: list[Snapshot] = []
+    requested: list[Snapshot] = []
 
     def decide(state: Snapshot) -> list[Evict | Wait]:
-        asked.append(state)
+        requested.append(state)
         return [gone, Wait(mine, PendingReason(Reason.NO_ROOM))]
 
     found = sequel(there, {"x"}, [gone, Wait(mine, PendingReason(Reason.EVICTING), {"x-0": "n"})], decide)
-    assert (len(asked), len(found.victims), found.waiting, found.first) == (MAX_CYCLES, MAX_CYCLES + 1, 1, ())
+    assert (len(requested), len(found.victims), found.waiting, found.first) == (MAX_CYCLES, MAX_CYCLES + 1, 1, ())
 
 
 def test_who_starts_in_its_place_has_its_node_and_its_time_in_the_next_cycle() -> None:
     there, mine, gone = two_that_wait()
-    asked: list[Snapshot] = []
+    requested: list[Snapshot] = []
 
     def decide(state: Snapshot) -> list[Start | Wait]:
-        asked.append(state)
+        requested.append(state)
         other = state.group_by_name["other"]
-        starts = [Start(other, {"other-0": "n"})] if len(asked) == 2 else []
+        starts = [Start(other, {"other-0": "n"})] if len(requested) == 2 else []
         return [*starts, Wait(mine, PendingReason(Reason.NO_ROOM))]
 
     found = sequel(there, {"x"}, [gone, Wait(mine, PendingReason(Reason.EVICTING), {"x-0": "n"})], decide)
-    assert [sorted(state.group_by_name) for state in asked] == [["other", "weak", "x"], ["other", "x"], ["other", "x"]]
-    assert (asked[2].group_by_name["other"].started, asked[2].group_by_name["other"].pods[0].node) == (7, "n")
+    assert [sorted(state.group_by_name) for state in requested] == [
+        ["other", "weak", "x"],
+        ["other", "x"],
+        ["other", "x"],
+    ]
+    assert (requested[2].group_by_name["other"].started, requested[2].group_by_name["other"].pods[0].node) == (7, "n")
     assert ([each.name for each in found.first], found.waiting) == (["other"], 1)
     assert found.pend == PendingReason(Reason.NO_ROOM)

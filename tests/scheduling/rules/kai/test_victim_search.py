@@ -124,13 +124,13 @@ def every_search(solver: Solver, pods: tuple[Pod, ...], generator: Generator, mo
 @modest
 @given(chances)
 def test_what_is_left_out_would_have_changed_nothing(chance: Random) -> None:
-    cluster, asked = contested(chance), newcomer("new", chance)
-    found, decided = preview(cluster, asked, flavour="kai"), cycle(cluster, flavour="kai")
+    cluster, requested = contested(chance), newcomer("new", chance)
+    found, decided = preview(cluster, requested, flavour="kai"), cycle(cluster, flavour="kai")
     plain = patch.object(PotentialVictims, "fits_already", new_callable=PropertyMock, return_value=True)
     again = patch.object(Solver, "_search", every_search)
     in_vain = patch.multiple(VictimLine, has_room=lambda *_: True, slots_after_moves=lambda *_: ENDLESS)
     with patch.object(PotentialVictims, "steps", every_step), plain, again, in_vain:
-        assert preview(cluster, asked, flavour="kai") == found
+        assert preview(cluster, requested, flavour="kai") == found
         assert cycle(cluster, flavour="kai") == decided
 
 
@@ -151,13 +151,13 @@ def test_no_move_is_tried_if_the_moved_pods_take_all_the_room_again() -> None:
     nodes = [node(name, 5, order=order) for order, name in enumerate(("n0", "n1"))]
     fixed = running("fixed", "n1", gpus=4, queue="qa", priority=125, preemptible=False)
     large = running("large", "n0", gpus=4, queue="qa", priority=25)
-    asked = gang("new", gpus=2, queue="qa", priority=20)
+    requested = gang("new", gpus=2, queue="qa", priority=20)
     with patch.object(Solver, "_search", side_effect=AssertionError):
-        found = preview(snapshot(*nodes, *queues, fixed, large), asked, flavour="kai")
+        found = preview(snapshot(*nodes, *queues, fixed, large), requested, flavour="kai")
     assert found.kind is OutcomeKind.PENDING
     beside = running("beside", "n0", gpus=3, queue="qa", priority=125, preemptible=False)
     small = running("small", "n0", gpus=1, queue="qa", priority=25)
-    found = preview(snapshot(*nodes, *queues, fixed, beside, small), asked, flavour="kai")
+    found = preview(snapshot(*nodes, *queues, fixed, beside, small), requested, flavour="kai")
     assert found.kind is OutcomeKind.CONSOLIDATES
 
 

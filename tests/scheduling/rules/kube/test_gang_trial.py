@@ -58,7 +58,7 @@ def test_everybody_is_given_back_who_is_not_needed(chance: Random) -> None:
     units, spaces = units_and_spaces(chance)
     alike = Resources.of(gpu=chance.choice([0, 1, 2]), cpu=chance.choice([0, 2]))
     sizes = [alike] * 4 if chance.random() < 0.7 else [alike, ZERO, Resources.of(gpu=1), Resources.of(gpu=2)]
-    pods = [Pod(f"p{number}", asked) for number, asked in enumerate(sizes[: chance.randrange(1, 5)])]
+    pods = [Pod(f"p{number}", requested) for number, requested in enumerate(sizes[: chance.randrange(1, 5)])]
     needed, gone = chance.randrange(1, len(pods) + 1), list(units)
     trial = GangTrial(spaces, pods)
     assert trial.fitting() == fitting(spaces, pods, [])

@@ -26,8 +26,8 @@ def in_rack(name: str, gpus: int, rack: str, *, block: str = "x", order: int = 0
 RACKS = (in_rack("a1", 1, "a"), in_rack("b1", 1, "b", order=1), in_rack("b2", 1, "b", order=2))
 
 
-def near(name: str = "new", *, pods: int = 2, level: str | None = "rack", **asked: Any) -> PodGroup:
-    return replace(gang(name, pods=pods, **asked), topology=level)
+def near(name: str = "new", *, pods: int = 2, level: str | None = "rack", **requested: Any) -> PodGroup:
+    return replace(gang(name, pods=pods, **requested), topology=level)
 
 
 def world(*items: SnapshotNode | Queue | PodGroup) -> Snapshot:

@@ -65,10 +65,12 @@ def _metadata(part: Part, app: str, *, share: str) -> Manifest:
 
 def _resources(compute: Part, *, gpus: bool) -> Manifest:
     """Without a GPU, a role keeps its CPU and memory."""
-    asked: Mapping[str, Mapping[str, Any]] = compute.get("resources", {})
+    requested: Mapping[str, Mapping[str, Any]] = compute.get("resources", {})
     if gpus:
-        return {side: dict(given) for side, given in asked.items()}
-    plain = {side: {name: given[name] for name in ("cpu", "memory") if name in given} for side, given in asked.items()}
+        return {side: dict(given) for side, given in requested.items()}
+    plain = {
+        side: {name: given[name] for name in ("cpu", "memory") if name in given} for side, given in requested.items()
+    }
     return {side: given for side, given in plain.items() if given}
 
 
@@ -79,10 +81,10 @@ def _ports(part: Part, port: int | None) -> list[Manifest]:
 
 
 def _volumes(part: Part, *, shm: bool) -> tuple[list[Manifest], list[Manifest]]:
-    asked = list(part.get("storage", []))
+    requested = list(part.get("storage", []))
     if shm:
-        asked.append(({"emptyDir": {"medium": "Memory"}}, {"mountPath": SHM}))
-    named = [(f"volume-{index}", *each) for index, each in enumerate(asked)]
+        requested.append(({"emptyDir": {"medium": "Memory"}}, {"mountPath": SHM}))
+    named = [(f"volume-{index}", *each) for index, each in enumerate(requested)]
     volumes = [{"name": name, **source} for name, source, _mount in named]
     return volumes, [{"name": name, **mount} for name, _source, mount in named]
 
@@ -116,36 +118,36 @@ class Built:
     origins: Mapping[str, str]
 
 
-def workspace(asked: Checked) -> Built:
-    described = {"template": template(asked.spec, asked.name, restart="Always"), "serviceName": asked.name}
-    return _plain(asked, "apps/v1", "StatefulSet", {"replicas": 1, "selector": _selector(asked), **described})
+def workspace(requested: Checked) -> Built:
+    described = {"template": template(requested.spec, requested.name, restart="Always"), "serviceName": requested.name}
+    return _plain(requested, "apps/v1", "StatefulSet", {"replicas": 1, "selector": _selector(requested), **described})
 
 
-def training(asked: Checked) -> Built:
+def training(requested: Checked) -> Built:
     """A Job; six tries unless told otherwise, as with the form."""
-    spec = asked.spec
-    described = template(spec, asked.name, restart=spec.get("restartPolicy", "Never"))
+    spec = requested.spec
+    described = template(spec, requested.name, restart=spec.get("restartPolicy", "Never"))
     limits = {"backoffLimit": spec.get("backoffLimit", 6), **_retention(spec)}
     counts = {name: spec[name] for name in ("parallelism", "completions") if name in spec}
-    return _plain(asked, "batch/v1", "Job", {**counts, **limits, "template": described})
+    return _plain(requested, "batch/v1", "Job", {**counts, **limits, "template": described})
 
 
-def inference(asked: Checked) -> Built:
+def inference(requested: Checked) -> Built:
     """A Deployment of so many replicas as its bounds say."""
-    port = asked.spec.get("servingPort", {}).get("container")
-    described = template(asked.spec, asked.name, restart="Always", port=port)
-    return _plain(asked, "apps/v1", "Deployment", _served(asked, described))
+    port = requested.spec.get("servingPort", {}).get("container")
+    described = template(requested.spec, requested.name, restart="Always", port=port)
+    return _plain(requested, "apps/v1", "Deployment", _served(requested, described))
 
 
-def nim_service(asked: Checked) -> Built:
+def nim_service(requested: Checked) -> Built:
     """A Deployment as a NIM wants it."""
-    spec = asked.spec
-    described = template(spec, asked.name, restart="Always")
-    built = _plain(asked, "apps/v1", "Deployment", _served(asked, described))
+    spec = requested.spec
+    described = template(spec, requested.name, restart="Always")
+    built = _plain(requested, "apps/v1", "Deployment", _served(requested, described))
     own = tuple((each["name"], str(each.get("value", ""))) for each in spec.get("environmentVariables", []))
     fields = FormFields(
         type="NIMInference",
-        name=asked.name,
+        name=requested.name,
         image=spec.get("image", ""),
         port=spec.get("servingPort", {}).get("port", PORT),
         secret=spec.get("ngcAuthSecret", ""),
@@ -158,16 +160,16 @@ def nim_service(asked: Checked) -> Built:
     return built
 
 
-def distributed_inference(asked: Checked) -> Built:
+def distributed_inference(requested: Checked) -> Built:
     """A LeaderWorkerSet: a leader and its workers, in so many replicas."""
-    spec, workers = asked.spec, asked.spec.get("workers", 0)
+    spec, workers = requested.spec, requested.spec.get("workers", 0)
     leader = spec.get("leader") or spec.get("worker", {})
     worker = spec.get("worker") or leader
     port = spec.get("servingPort", {}).get("port")
     group = {
         "size": workers + 1,
-        "leaderTemplate": template(leader, asked.name, restart="Always", port=port),
-        "workerTemplate": template(worker, asked.name, restart="Always"),
+        "leaderTemplate": template(leader, requested.name, restart="Always", port=port),
+        "workerTemplate": template(worker, requested.name, restart="Always"),
         "restartPolicy": spec.get("restartPolicy", "RecreateGroupOnPodRestart"),
     }
     body = {
@@ -177,7 +179,7 @@ def distributed_inference(asked: Checked) -> Built:
     }
     both = {**leader, "labels": [*worker.get("labels", []), *leader.get("labels", [])]}
     both["annotations"] = [*worker.get("annotations", []), *leader.get("annotations", [])]
-    manifest = _object(asked, "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", body, both)
+    manifest = _object(requested, "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", body, both)
     places = {"leaderTemplate": "leader" if spec.get("leader") else "worker"}
     places["workerTemplate"] = "worker" if spec.get("worker") else "leader"
     origins = {f"/spec/leaderWorkerTemplate/{role}": f"/spec/{origin}" for role, origin in places.items()}
@@ -208,24 +210,24 @@ FRAMEWORK_OF: Final[Mapping[str, str]] = {each.kind: name for name, each in _FRA
 """By the kind of its object."""
 
 
-def distributed(asked: Checked) -> Built:
+def distributed(requested: Checked) -> Built:
     """A job of its framework's operator: the leading pod where it has one, and its workers."""
-    framework = _FRAMEWORKS[asked.spec["distributedFramework"]]
-    workers = _role(asked.spec, asked.name, framework)
-    roles = {"Worker": {**workers, "replicas": asked.spec.get("numWorkers", 1)}}
+    framework = _FRAMEWORKS[requested.spec["distributedFramework"]]
+    workers = _role(requested.spec, requested.name, framework)
+    roles = {"Worker": {**workers, "replicas": requested.spec.get("numWorkers", 1)}}
     origins = {"": "/spec"}
     if framework.leading:
-        roles[framework.leading] = _leading(asked, framework)
-        if asked.master is not None:
+        roles[framework.leading] = _leading(requested, framework)
+        if requested.master is not None:
             origins[f"/spec/{framework.member}/{framework.leading}"] = "/masterSpec"
     body = {
         framework.member: roles,
-        **unless_empty("runPolicy", _run_policy(asked.spec)),
-        **_mpi(asked.spec, framework),
+        **unless_empty("runPolicy", _run_policy(requested.spec)),
+        **_mpi(requested.spec, framework),
     }
-    manifest = _object(asked, framework.api_version, framework.kind, body, asked.spec)
-    if "minReplicas" in asked.spec:
-        together = asked.spec["minReplicas"] + (1 if framework.leading else 0)
+    manifest = _object(requested, framework.api_version, framework.kind, body, requested.spec)
+    if "minReplicas" in requested.spec:
+        together = requested.spec["minReplicas"] + (1 if framework.leading else 0)
         manifest["metadata"].setdefault("annotations", {})[MIN_MEMBER] = str(together)
     return Built(manifest, origins)
 
@@ -235,13 +237,13 @@ def has_leader(framework: str) -> bool:
     return bool(_FRAMEWORKS[framework].leading)
 
 
-def _leading(asked: Checked, framework: _Framework) -> Manifest:
+def _leading(requested: Checked, framework: _Framework) -> Manifest:
     """Its own spec, or the workers'; the launcher of MPI holds no GPU unless it is told to be like them."""
-    part = asked.spec if asked.master is None else asked.master
-    idle = framework.leading == "Launcher" and asked.master is None and not asked.master_same
-    role = {**_role(part, asked.name, framework, gpus=not idle), "replicas": 1}
-    if asked.master is not None and "priorityClass" in asked.master:
-        role["template"]["spec"]["priorityClassName"] = asked.master["priorityClass"]
+    part = requested.spec if requested.master is None else requested.master
+    idle = framework.leading == "Launcher" and requested.master is None and not requested.master_same
+    role = {**_role(part, requested.name, framework, gpus=not idle), "replicas": 1}
+    if requested.master is not None and "priorityClass" in requested.master:
+        role["template"]["spec"]["priorityClassName"] = requested.master["priorityClass"]
     return role
 
 
@@ -265,21 +267,21 @@ def _mpi(spec: Part, framework: _Framework) -> Manifest:
     return {name: spec[name] for name in ("slotsPerWorker", "sshAuthMountPath") if name in spec}
 
 
-def _served(asked: Checked, described: Manifest) -> Manifest:
-    replicas = asked.spec.get("autoscaling", asked.spec.get("replicas", 1))
-    return {"replicas": replicas, "selector": _selector(asked), "template": described}
+def _served(requested: Checked, described: Manifest) -> Manifest:
+    replicas = requested.spec.get("autoscaling", requested.spec.get("replicas", 1))
+    return {"replicas": replicas, "selector": _selector(requested), "template": described}
 
 
-def _selector(asked: Checked) -> Manifest:
-    return {"matchLabels": {APP: asked.name}}
+def _selector(requested: Checked) -> Manifest:
+    return {"matchLabels": {APP: requested.name}}
 
 
-def _plain(asked: Checked, api_version: str, kind: str, body: Manifest) -> Built:
-    return Built(_object(asked, api_version, kind, body, asked.spec), {"": "/spec"})
+def _plain(requested: Checked, api_version: str, kind: str, body: Manifest) -> Built:
+    return Built(_object(requested, api_version, kind, body, requested.spec), {"": "/spec"})
 
 
-def _object(asked: Checked, api_version: str, kind: str, body: Manifest, labelled: Part) -> Manifest:
-    metadata: Manifest = {"generateName" if asked.prefix else "name": asked.name}
+def _object(requested: Checked, api_version: str, kind: str, body: Manifest, labelled: Part) -> Manifest:
+    metadata: Manifest = {"generateName" if requested.prefix else "name": requested.name}
     notes = dict(labelled.get("annotations", []))
     metadata |= {**unless_empty("labels", labels_of(labelled)), **unless_empty("annotations", notes)}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": body}

@@ -51,29 +51,29 @@ class NativeBody:
 def read_native(native: NativeBody, *, scope: ProjectGrants) -> WorkloadSpec:
     """The workload it asks for. IntakeRefused with pointers into the native body, such as `/spec/compute`."""
     report = ProblemReport()
-    asked = _check(native, Location("", report, scope))
+    requested = _check(native, Location("", report, scope))
     refused = report.problems
-    if refused and native.kind == "distributed" and "distributedFramework" not in asked.spec:
+    if refused and native.kind == "distributed" and "distributedFramework" not in requested.spec:
         raise IntakeRefused(422, refused)
     type_name, build = BUILDERS[native.kind]
-    built = build(asked)
-    chosen = asked.spec
+    built = build(requested)
+    chosen = requested.spec
     explicit = Explicit(chosen.get("priorityClass"), chosen.get("preemptibility"), chosen.get("category"))
     try:
         spec = read_object(built.manifest, scope=scope, explicit=explicit, source="json", type_name=type_name)
     except IntakeRefused as refusal:
-        raise _at_fields(refusal, built, refused, asked) from None
+        raise _at_fields(refusal, built, refused, requested) from None
     if refused:
-        raise rest_of_native(refused, ReadSpec(_pooled(spec, asked)))
-    return replace(_pooled(spec, asked), warnings=(*spec.warnings, *_warnings(asked)))
+        raise rest_of_native(refused, ReadSpec(_pooled(spec, requested)))
+    return replace(_pooled(spec, requested), warnings=(*spec.warnings, *_warnings(requested)))
 
 
-def _pooled(spec: WorkloadSpec, asked: Checked) -> WorkloadSpec:
-    pools = tuple(dict.fromkeys(asked.spec.get("nodePools", ())))
+def _pooled(spec: WorkloadSpec, requested: Checked) -> WorkloadSpec:
+    pools = tuple(dict.fromkeys(requested.spec.get("nodePools", ())))
     return replace(spec, node_pools=pools or spec.node_pools)
 
 
-def _at_fields(refusal: IntakeRefused, built: Built, refused: Problems, asked: Checked) -> IntakeRefused:
+def _at_fields(refusal: IntakeRefused, built: Built, refused: Problems, requested: Checked) -> IntakeRefused:
     """At the native fields, each once: what its rules refused already is absent from the object."""
     found = [replace(each, pointer=native_pointer(each.pointer, built)) for each in refusal.problems]
     if not native_counts_known(refused):
@@ -83,7 +83,7 @@ def _at_fields(refusal: IntakeRefused, built: Built, refused: Problems, asked: C
     problems = (*refused, *new)
     if not isinstance(refusal, SpecRefused):
         return IntakeRefused(refusal.status, problems)
-    return rest_of_native(problems, replace(refusal.read, spec=_pooled(refusal.read.spec, asked)))
+    return rest_of_native(problems, replace(refusal.read, spec=_pooled(refusal.read.spec, requested)))
 
 
 def read_count(kind: str, given: Mapping[str, Any]) -> int:
@@ -107,9 +107,9 @@ def _check(native: NativeBody, place: Location) -> Checked:
     master = None
     if native.master is not None:
         master = _part(object_rule(MASTER), native.master, place.at("masterSpec"))
-    asked = Checked(native.name, spec, master, bool(native.master_same), native.prefix)
-    _CHECKS.get(native.kind, _check_image)(asked, native, place)
-    return asked
+    requested = Checked(native.name, spec, master, bool(native.master_same), native.prefix)
+    _CHECKS.get(native.kind, _check_image)(requested, native, place)
+    return requested
 
 
 def _part(rule: Rule, given: Mapping[str, Any], place: Location) -> Mapping[str, Any]:
@@ -117,8 +117,8 @@ def _part(rule: Rule, given: Mapping[str, Any], place: Location) -> Mapping[str,
     return {} if found is ABSENT else found
 
 
-def _check_image(asked: Checked, _native: NativeBody, place: Location) -> None:
-    _need_image(asked.spec, place.at("spec"))
+def _check_image(requested: Checked, _native: NativeBody, place: Location) -> None:
+    _need_image(requested.spec, place.at("spec"))
 
 
 def _need_image(part: Mapping[str, Any], place: Location) -> None:
@@ -127,16 +127,16 @@ def _need_image(part: Mapping[str, Any], place: Location) -> None:
         place.at("image").refuse("required", "image is required.")
 
 
-def _check_distributed(asked: Checked, native: NativeBody, place: Location) -> None:
+def _check_distributed(requested: Checked, native: NativeBody, place: Location) -> None:
     at_spec = place.at("spec")
-    framework, workers = asked.spec.get("distributedFramework"), asked.spec.get("numWorkers", 1)
+    framework, workers = requested.spec.get("distributedFramework"), requested.spec.get("numWorkers", 1)
     if framework is None:
         at_spec.at("distributedFramework").refuse("required", "Choose a framework.")
-    _need_image(asked.spec, at_spec)
-    if "numWorkers" in asked.spec or native.spec.get("numWorkers") is None:
-        _check_bounds(asked.spec, workers, at_spec)
-    if asked.master is not None:
-        _check_master(asked, native, framework, place.at("masterSpec"))
+    _need_image(requested.spec, at_spec)
+    if "numWorkers" in requested.spec or native.spec.get("numWorkers") is None:
+        _check_bounds(requested.spec, workers, at_spec)
+    if requested.master is not None:
+        _check_master(requested, native, framework, place.at("masterSpec"))
 
 
 def _check_bounds(spec: Mapping[str, Any], workers: int, place: Location) -> None:
@@ -147,41 +147,41 @@ def _check_bounds(spec: Mapping[str, Any], workers: int, place: Location) -> Non
         place.at("minReplicas").refuse("out_of_range", f"Must be {workers}, the number of workers.", (str(workers),))
 
 
-def _check_master(asked: Checked, native: NativeBody, framework: str | None, place: Location) -> None:
+def _check_master(requested: Checked, native: NativeBody, framework: str | None, place: Location) -> None:
     """One gang, one choice of pools; another leader than its workers only where it was asked for."""
-    assert asked.master is not None  # noqa: S101  # the caller looked
+    assert requested.master is not None  # noqa: S101  # the caller looked
     if native.master_same:
         place.refuse("exactly_one", "masterSpecSameAsWorker and masterSpec exclude each other. Remove one.")
     if framework is not None and not has_leader(framework):
         place.refuse("not_offered", f"{framework} has no master pod.")
-    _need_image(asked.master, place)
-    pools = asked.master.get("nodePools")
-    if pools is not None and pools != asked.spec.get("nodePools"):
+    _need_image(requested.master, place)
+    pools = requested.master.get("nodePools")
+    if pools is not None and pools != requested.spec.get("nodePools"):
         place.at("nodePools").refuse("not_offered", "All pods of a gang use one pool. Use the pools of spec.")
 
 
-def _check_group(asked: Checked, _native: NativeBody, place: Location) -> None:
+def _check_group(requested: Checked, _native: NativeBody, place: Location) -> None:
     """A leader or a worker, each with its image."""
     at_spec = place.at("spec")
-    roles = [role for role in ("leader", "worker") if role in asked.spec]
+    roles = [role for role in ("leader", "worker") if role in requested.spec]
     if not roles and not place.report.problems:
         at_spec.at("leader").refuse("required", "Add the leader.")
     for role in roles:
-        _need_image(asked.spec[role], at_spec.at(role))
+        _need_image(requested.spec[role], at_spec.at(role))
 
 
 _CHECKS: Final = {"distributed": _check_distributed, "distributed-inferences": _check_group}
 
 
-def _warnings(asked: Checked) -> list[str]:
+def _warnings(requested: Checked) -> list[str]:
     """What was taken and will not happen, said once each."""
-    said, spec = [], asked.spec
+    said, spec = [], requested.spec
     serving, ports = spec.get("servingPort", {}), spec.get("ports", [])
     outside = (spec.get("exposedUrls"), serving.get("authorizationType"), serving.get("exposedUrl"))
     if any(outside) or any("external" in each for each in ports):
         said.append(NO_ADDRESS)
     for name in ("preemptibility", "category"):
-        wished = (asked.master or {}).get(name)
+        wished = (requested.master or {}).get(name)
         if wished is not None and wished != spec.get(name):
             said.append(f"masterSpec.{name} {wished} is ignored: all pods of a gang share one {name}.")
     return said

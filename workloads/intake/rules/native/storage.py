@@ -33,52 +33,52 @@ _FIELDS: Final[Mapping[str, Rule]] = {
 }
 
 
-def _compute(asked: dict[str, Any], place: Location) -> Any:
+def _compute(requested: dict[str, Any], place: Location) -> Any:
     """`resources` of the container, `share` of one GPU as text or empty, `shm`: more shared memory than usual."""
     sides: dict[str, dict[str, Any]] = {"requests": {}, "limits": {}}
     for name, side, resource in _SIDES:
-        if name in asked:
-            sides[side][resource] = asked[name]
-    share = _share(asked, place)
-    devices = asked.get("gpuDevicesRequest", 1 if asked.get("gpuPortionRequest") == 1 else 0)
+        if name in requested:
+            sides[side][resource] = requested[name]
+    share = _share(requested, place)
+    devices = requested.get("gpuDevicesRequest", 1 if requested.get("gpuPortionRequest") == 1 else 0)
     if devices and not share:
         sides["limits"][GPU] = devices
-    sides["limits"] |= _extended(asked, place)
+    sides["limits"] |= _extended(requested, place)
     return {
         "resources": {side: given for side, given in sides.items() if given},
         "share": share,
-        "shm": asked.get("largeShmRequest", False),
+        "shm": requested.get("largeShmRequest", False),
     }
 
 
-def _share(asked: Mapping[str, Any], place: Location) -> str:
+def _share(requested: Mapping[str, Any], place: Location) -> str:
     """The share of one GPU; empty for whole ones."""
-    if asked.get("gpuRequestType") == "memory":
+    if requested.get("gpuRequestType") == "memory":
         place.at("gpuRequestType").refuse("not_offered", NO_MEMORY, ("portion",))
-    portion = asked.get("gpuPortionRequest")
+    portion = requested.get("gpuPortionRequest")
     if portion is None or portion in (0, 1):
-        _check_no_growth(asked, portion, place)
+        _check_no_growth(requested, portion, place)
         return ""
     if not 0.01 <= portion < 1 or round(portion, 2) != portion:
         message = f"{visible(portion)} must be from 0.01 to 0.99 in steps of 0.01, or 1."
         place.at("gpuPortionRequest").refuse("bad_gpu_count", message)
-    if asked.get("gpuDevicesRequest", 1) != 1:
+    if requested.get("gpuDevicesRequest", 1) != 1:
         place.at("gpuDevicesRequest").refuse("gpu_both_ways", "Must be 1 with a portion.", ("1",))
-    _check_no_growth(asked, portion, place)
+    _check_no_growth(requested, portion, place)
     return format(portion, ".2f").rstrip("0")
 
 
-def _check_no_growth(asked: Mapping[str, Any], portion: float | None, place: Location) -> None:
-    limit = asked.get("gpuPortionLimit")
+def _check_no_growth(requested: Mapping[str, Any], portion: float | None, place: Location) -> None:
+    limit = requested.get("gpuPortionLimit")
     if limit is not None and limit != (portion if portion is not None else limit):
         message = "The limit must equal the request, or be absent."
         place.at("gpuPortionLimit").refuse("out_of_range", message, (str(portion),))
 
 
-def _extended(asked: Mapping[str, Any], place: Location) -> Mapping[str, Any]:
+def _extended(requested: Mapping[str, Any], place: Location) -> Mapping[str, Any]:
     """Further devices, as far as they are granted to the project."""
     found: dict[str, Any] = {}
-    for index, item in enumerate(asked.get("extendedResources", [])):
+    for index, item in enumerate(requested.get("extendedResources", [])):
         each = place.at("extendedResources").at(index)
         name = item.get("resource")
         rule = rule_for(name, each.at("resource")) if name is not None else None
@@ -99,8 +99,8 @@ MODES: Final = (
 _mode: Rule = text(4, r"0[0-7]{3}", "four octal digits such as 0644")
 
 
-def _modes(asked: dict[str, Any], _place: Location) -> list[str]:
-    return [mode for name, mode in MODES if asked.get(name, name == "readWriteOnce")]
+def _modes(requested: dict[str, Any], _place: Location) -> list[str]:
+    return [mode for name, mode in MODES if requested.get(name, name == "readWriteOnce")]
 
 
 _claim_info: Rule = table(
@@ -218,8 +218,8 @@ VOLUMES: Final[Mapping[str, Rule]] = {
 }
 
 
-def _storage(asked: dict[str, Any], _place: Location) -> list[Any]:
-    return [each for name in VOLUMES for each in asked.get(name, [])]
+def _storage(requested: dict[str, Any], _place: Location) -> list[Any]:
+    return [each for name in VOLUMES for each in requested.get(name, [])]
 
 
 storage: Rule = rebuilt(VOLUMES, _storage)
@@ -237,22 +237,22 @@ def _groups(value: Any, place: Location) -> Any:
     return [each for each in numbers if each is not ABSENT]
 
 
-def _security(asked: dict[str, Any], _place: Location) -> dict[str, dict[str, Any]]:
+def _security(requested: dict[str, Any], _place: Location) -> dict[str, dict[str, Any]]:
     """What goes to the pod and what to its container."""
     pod = {
-        kept: asked[name]
+        kept: requested[name]
         for name, kept in (
             ("runAsUid", "runAsUser"),
             ("runAsGid", "runAsGroup"),
             ("runAsNonRoot", "runAsNonRoot"),
             ("supplementalGroups", "supplementalGroups"),
         )
-        if name in asked
+        if name in requested
     }
-    if "seccompProfileType" in asked:
-        pod["seccompProfile"] = {"type": asked["seccompProfileType"]}
+    if "seccompProfileType" in requested:
+        pod["seccompProfile"] = {"type": requested["seccompProfileType"]}
     own = ("allowPrivilegeEscalation", "readOnlyRootFilesystem")
-    return {"pod": pod, "container": {name: asked[name] for name in own if name in asked}}
+    return {"pod": pod, "container": {name: requested[name] for name in own if name in requested}}
 
 
 def _no_capability(value: Any, place: Location) -> Any:
