@@ -12,7 +12,7 @@ BIN := .venv/bin
 STAMP := .venv/locked-$(shell cksum < requirements-dev.txt | tr ' ' -)
 # Where the environment forbids to keep bytecode, each process of the demo and of the tests compiles the product: a second.
 unexport PYTHONDONTWRITEBYTECODE
-# What `manage.py check --deploy` is told: a configuration as in production.
+# Settings for `manage.py check --deploy`: a configuration as in production.
 PRODUCTION := RUNG_SECRET_KEY=$$(printf 'only-for-this-check-%s' {a..z}) RUNG_HTTPS=true RUNG_HOSTS=rung.example.org RUNG_DATA=$$(mktemp -d) \
 	RUNG_CREDENTIAL_KEYS=$$(head -c 32 /dev/urandom | base64 | tr '+/' '-_')
 
@@ -85,7 +85,7 @@ audit: $(STAMP) ## Compare the locked requirements with known vulnerabilities, w
 mutations: $(STAMP) ## Break rules one by one: their tests must fail; ONLY="3 17" runs these
 	@$(BIN)/python -m tests.mutations $(if $(ONLY),--only $(ONLY))
 
-lock: $(STAMP) ## Compile the hashed requirements files anew
+lock: $(STAMP) ## Compile the hashed requirements files again
 	$(BIN)/uv pip compile pyproject.toml --universal --generate-hashes --no-header -o requirements.txt
 	$(BIN)/uv pip compile pyproject.toml --universal --generate-hashes --no-header --group dev -o requirements-dev.txt
 

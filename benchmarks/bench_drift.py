@@ -1,9 +1,9 @@
-"""B3: how soon a quota that somebody edited or deleted is as it should be again, ours against a Kopf operator.
+"""B3: how soon a quota that a user edited or deleted is as it should be again, ours against a Kopf operator.
 
     python3 -m venv FOLDER && FOLDER/bin/pip install kopf==1.37.5 kubernetes==31.0.0
     python -m benchmarks.bench_drift --kopf FOLDER/bin/kopf [--projects 1000] [--samples 100]
 
-One etcd and kube-apiserver hold the objects of many projects. Somebody changes foreign annotations of quotas fifty
+One etcd and kube-apiserver hold the objects of many projects. A user changes foreign annotations of quotas fifty
 times a second. Edits and deletions of other quotas alternate; a sample ends when a reader sees the quota as wanted.
 Ours: the observer watches, stores, and wakes one worker, two processes as in a deployment with a pipe between them; a
 broker would add its own delay. Kopf: `benchmarks/peers/kopf_operator.py`. Both sides in turns, each while the other is
@@ -40,7 +40,7 @@ from clusters.inventory.models import Cluster
 from clusters.sync.services.reconcile import reconcile
 from clusters.watch.services.observer import Observer
 
-NOISE = 50  # changes a second of what is nobody's business
+NOISE = 50  # changes a second that concern neither
 PATIENCE = 30.0
 MERGE = "application/merge-patch+json"
 Side = Callable[[], AbstractContextManager[None]]

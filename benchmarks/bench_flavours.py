@@ -5,11 +5,11 @@
 Rendering: every kind that tenants may submit, for every scheduler, against `json.dumps` of the very objects that came
 out, both in processor time, best of nine. Bodies are as intake leaves them: labels and annotations at the object, a
 container with a command, environment, requests and volumes at every place that describes pods. What the smallest body
-that a kind can have costs is told beside it.
+that a kind can have costs is printed beside it.
 
 Planning: a real etcd and kube-apiserver hold the objects of many projects as Rung wrote them for kube-scheduler. A
 sample is `plan_switch()` with everything the page shows, against a whole `reconcile()` that remembers nothing and has
-nothing to do; in turns. A foreign queue with a wanted name stands there; neither it nor anything else may change.
+nothing to do; in turns. There is a foreign queue with a wanted name; neither it nor anything else may change.
 Samples go to benchmarks/results/flavours.json.
 """
 
@@ -101,7 +101,7 @@ def _best(act: Callable[[], object]) -> float:
 
 
 def _fill(node: Any) -> None:
-    """What people write into containers, wherever one stands."""
+    """What people write into containers of any kind."""
     if isinstance(node, Mapping):
         if "image" in node and isinstance(node, dict):
             node.update(USUAL)
@@ -153,7 +153,7 @@ def _check_plan(conflicts: tuple[str, ...], name: str) -> None:
 
 
 def _foreign(cluster: Cluster) -> str:
-    """A queue of somebody else's that holds a name Rung would want; its version."""
+    """A foreign queue with a name that Rung would want; its version."""
     kind = next(kind for kind in flavour_for("kai").kinds() if kind.kind == "Queue")
     gateway = gateway_for(cluster)
     found = [

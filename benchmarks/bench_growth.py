@@ -44,7 +44,7 @@ COUNTS: Final = (1, 10, 50)
 WORKERS: Final = 8
 DELAY: Final = 0.05  # seconds before every answer where clusters wait for each other or not
 SLOW: Final = 1.0  # and before those of the slowest cluster
-HANGS: Final = 5.0  # seconds until a connection that nobody takes is given up
+HANGS: Final = 5.0  # seconds until a connection that is not accepted is given up
 VERBS: Final = ("list", "get", "create", "update", "delete", "watch", "identity")
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.bench_list [--rows 1000000] [--rounds 12] [--samples 6]
 
 Both databases stand on one PostgreSQL and are asked in turns. Whole requests through Django's test client, without a
-socket. The peer is DRF's PageNumberPagination with a ModelSerializer; against it stands what our API does with the same
+socket. The peer is DRF's PageNumberPagination with a ModelSerializer; compared with what our API does with the same
 rows, both without HTTP. Samples go to benchmarks/results/list.json.
 """
 

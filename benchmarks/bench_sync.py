@@ -45,7 +45,7 @@ def kubectl(plane: Plane, _cluster: Cluster, _manifests: list[Manifest], folder:
 
 
 def eight_kubectls(plane: Plane, _cluster: Cluster, _manifests: list[Manifest], folder: Path) -> None:
-    """Namespaces and classes first: what stands in a namespace needs it."""
+    """Namespaces and classes first: objects in a namespace need it."""
     apply = " ".join(["xargs", "-r", "-P8", "-n1", *plane.kubectl, "apply", "--server-side", "-f"])
     first, then = (f"find {folder} -name '{turn}-*.yaml' | {apply}" for turn in ("first", "then"))
     _apply(["sh", "-c", f"{first} && {then}"])

@@ -3,7 +3,7 @@
 import os
 import tempfile
 
-if "RUNG_DATA" not in os.environ:  # the benchmark itself; the servers it starts are told where
+if "RUNG_DATA" not in os.environ:  # the benchmark itself; the servers it starts have RUNG_DATA
     _folder = tempfile.TemporaryDirectory(prefix="rung-bench-", ignore_cleanup_errors=True)
     os.environ["RUNG_DATA"] = _folder.name
     os.environ["RUNG_SECRET_KEY"] = "only-for-benchmarks-0123456789-abcdefghijklmnopqrstuvwxyz"

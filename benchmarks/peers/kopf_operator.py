@@ -29,7 +29,7 @@ def configure(settings: Any, **_: Any) -> None:
 
 @kopf.on.event("", "v1", "resourcequotas", labels={"app.kubernetes.io/managed-by": "rung"})
 def repair(event: Any, body: Any, name: str, namespace: str, **_: Any) -> None:
-    """Put back what was edited, make anew what was deleted."""
+    """Put back what was edited, recreate what was deleted."""
     wanted = QUOTAS.get((namespace, name))
     if wanted is None:
         return

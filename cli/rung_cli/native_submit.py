@@ -148,7 +148,7 @@ class NativeWorkload:
             raise UsageError("These flags cannot be combined with a manifest.", hint=hint)
 
     def refuse_incomplete(self, name: str, template: str) -> None:
-        """What every workload from flags needs; what a template leaves out the portal tells."""
+        """What every workload from flags needs; the portal reports what a template leaves out."""
         if not self.image and not template:
             raise UsageError("Nothing to run. Use --image, --template, or manifests with -f.")
         if not name:

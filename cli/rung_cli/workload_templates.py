@@ -34,7 +34,7 @@ def holds_in(template: Template, project: Mapping[str, Any]) -> bool:
 def find(api: Api, text: str, project: Mapping[str, Any], kind: SubmissionKind | None) -> Template:
     """By its id, or the nearest of that name: the project's, its department's, its cluster's, everybody's.
 
-    `kind`: the one that it must have. ApiError (404) where there is none, UsageError where two are equally near.
+    `kind`: the one that it must have. ApiError (404) where there is none, UsageError where two are of the same scope.
     """
     if is_id(text):
         found: list[Template] = [api.get(f"{PATH}/{text}")]
@@ -46,8 +46,8 @@ def find(api: Api, text: str, project: Mapping[str, Any], kind: SubmissionKind |
         if found:
             raise not_found(f"Template {text} is of type {kind_of(found[0])}, not {kind}.")
         raise not_found(f"No template {text} applies in {project['name']}.")
-    near = min(SCOPES.index(each["meta"]["scopeType"]) for each in fitting)
-    nearest = [each for each in fitting if SCOPES.index(each["meta"]["scopeType"]) == near]
+    narrowest = min(SCOPES.index(each["meta"]["scopeType"]) for each in fitting)
+    nearest = [each for each in fitting if SCOPES.index(each["meta"]["scopeType"]) == narrowest]
     if len(nearest) > 1:
         kinds = ", ".join(kind_of(each).value for each in nearest)
         raise UsageError(f"Template {text} exists for several types: {kinds}.", hint="Choose one with --type.")

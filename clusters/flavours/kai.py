@@ -95,7 +95,7 @@ class Kai:
         settable_minimum=("Job",),
         event_sources={KAI_POD_GROUP: kai_status.pod_group_events},
         labelled_events=(KAI_POD_GROUP,),
-        retells=kai_status.redirected_event,
+        redirect_event=kai_status.redirected_event,
         shards=(KAI_SHARD, NODE_POOL_LABEL),
         topologies=KAI_TOPOLOGY,
         protects_minimum_runtime="queues",

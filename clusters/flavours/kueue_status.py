@@ -20,7 +20,7 @@ from clusters.ports.gateway import Kind, Manifest
 from clusters.ports.objects import POD, owned
 
 QUEUE_POSITION: Final = "QueuePosition"
-"""Reason of an event that tells of a job's place among all that wait in its queue."""
+"""Reason of an event with a job's place among all that wait in its queue."""
 SHOWN_QUEUE: Final = Kind("visibility.kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues")
 WEBHOOK: Final = re.compile(r"failed calling webhook \"(?P<webhook>[^\"]{1,253})\"")
 POSITION_IN_QUEUE: Final = re.compile(r"(?P<place>[0-9]{1,7}) of (?P<among>[0-9]{1,7}) in queue ")
@@ -162,7 +162,7 @@ def _event(workload: Manifest, about: Mapping[str, Any], mark: str, reason: str,
 
 
 def _second(said: Mapping[str, Any]) -> int:
-    """When, as a number that tells one preemption of a job from another."""
+    """When, as a number that distinguishes preemptions of a job."""
     try:
         return int(datetime.fromisoformat(str(said.get("lastTransitionTime"))).timestamp())
     except ValueError:

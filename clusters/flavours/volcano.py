@@ -105,7 +105,7 @@ def interpret(pod: Manifest, events: Sequence[Manifest]) -> PodStatusReason:
 def pod_group_events(group: Manifest) -> Iterator[Manifest]:
     """What a PodGroup says, as events: whether it is let in, and while it waits for room, what it lacks.
 
-    A condition that is over stays as it was beside its successor: only the phase tells which one holds.
+    A condition that is over stays as it was beside its successor: only the phase shows which one holds.
     """
     about, phase = _about(group), str((group.get("status") or {}).get("phase", ""))
     if about is None or phase not in PHASE_WORDS:

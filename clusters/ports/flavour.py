@@ -242,7 +242,7 @@ class Traits:
     """Objects of the scheduler's own that are watched, and how each becomes events about its workload."""
     labelled_events: tuple[Kind, ...] = ()
     """Event sources that carry the labels of their workload's object. Only labelled ones are listed."""
-    retells: Callable[[Manifest], Manifest | None] | None = None
+    redirect_event: Callable[[Manifest], Manifest | None] | None = None
     """How an event about an object of its own becomes one about a pod, by name, or a workload's object, by uid."""
     configuration: SchedulerConfiguration | None = None
     """What it is configured by, where that can be read."""
@@ -274,7 +274,7 @@ class Traits:
     @property
     def names_objects(self) -> bool:
         """It says who gained by the uid of a workload's object, not of a pod."""
-        return self.whole_gangs or self.queues_jobs or self.retells is not None
+        return self.whole_gangs or self.queues_jobs or self.redirect_event is not None
 
 
 class SchedulerFlavour(Protocol):

@@ -307,8 +307,8 @@ def evicted_by_volcano(cause: Cause) -> str:
 
 def waiting_in_volcano(wait: Wait, pod: str, causes: Counter[str], *, nodes: int, nominated: str) -> str:
     """A promise; else what the pod's group waits for, with the nodes counted where any was tried (of domains none)."""
-    near = wait.pend.reason is Reason.NO_DOMAIN
-    if nominated and not near:
+    no_domain = wait.pend.reason is Reason.NO_DOMAIN
+    if nominated and not no_domain:
         return f"Pod {pod} can possibly be assigned to {nominated}, {ONCE}"
     if wait.pend.reason is Reason.QUEUE_MISSING:
         return f"queue {wait.pend.queue} does not exist"
@@ -317,7 +317,7 @@ def waiting_in_volcano(wait: Wait, pod: str, causes: Counter[str], *, nodes: int
         f"pod group is not ready, {pending} Pending, {wait.group.min_member} minAvailable; Pending: {pending} "
         "Unschedulable"
     )
-    if near or wait.pend.reason is Reason.OVER_LIMIT:
+    if no_domain or wait.pend.reason is Reason.OVER_LIMIT:
         return head
     counted = ", ".join(f"{number} {cause}" for cause, number in sorted(causes.items(), key=lambda item: item[0]))
     name = pod.partition("/")[2]

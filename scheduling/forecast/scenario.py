@@ -28,15 +28,15 @@ class Scenario:
     kind: str = ""
     victims: frozenset[str] = frozenset()
 
-    def foretold(self) -> Outcome:
+    def outcome(self) -> Outcome:
         """The model's answer. ValueError: no model of this flavour."""
         return preview(self.snapshot, *self.candidates, flavour=self.flavour)
 
     def agrees(self) -> bool:
         """Whether the model agrees with the real decision: whether it starts, and which pods are evicted."""
-        said = self.foretold()
-        waits = said.kind is OutcomeKind.PENDING
-        pods = frozenset(pod for evict in said.victims for pod in evict.pods)
+        found = self.outcome()
+        waits = found.kind is OutcomeKind.PENDING
+        pods = frozenset(pod for evict in found.victims for pod in evict.pods)
         return (waits, pods) == (self.kind == OutcomeKind.PENDING, self.victims)
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The audit trail as Run:ai's audit log tells it: a closed set of actions and results, every text a text.
+"""The audit trail in the shape of Run:ai's audit log: a closed set of actions and results, every text a text.
 
 One table says which of their actions a verb of ours is; whatever it does not name is an update.
 """

@@ -53,7 +53,7 @@ class AmountField(forms.CharField):
         return super().clean(value)
 
     def prepare_value(self, value: Any) -> Any:
-        """Stored numbers become text; what somebody typed stays."""
+        """Stored numbers become text; what a user typed stays."""
         return quotas_rules.format_amount(self.dimension, value) if isinstance(value, int) else value
 
     def has_changed(self, initial: Any, data: Any) -> bool:
@@ -140,7 +140,7 @@ def _cells(resource: str, gpu_weight: float) -> dict[str, forms.Field]:
 class QuotaRowForm(PageForm):
     """Deserved amount, limit and over-quota weight of one resource, and the rank, of one department or project.
 
-    Each cell carries the value that it was shown with, so that only cells that somebody edited count, and an edit of
+    Each cell carries the value that it was shown with, so that only edited cells count, and an edit of
     what another person has changed meanwhile is refused.
     """
 

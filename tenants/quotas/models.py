@@ -202,7 +202,7 @@ class TimeLimit(RuntimeLimit):
 
 
 class IdleLimit(RuntimeLimit):
-    """The clock starts when the last GPU of the run falls idle, and anew after each time one worked."""
+    """The clock starts when the last GPU of the run falls idle, and again after each time one worked."""
 
     history = change_history()
 

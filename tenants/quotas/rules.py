@@ -125,7 +125,7 @@ def below_non_preemptible_use(values: QuotaValues, held: Resources) -> Iterator[
                 yield _compare(
                     f"/{dimension}/{kind}",
                     "below_non_preemptible_use",
-                    _("Non-preemptible workloads use %(held)s, more than %(asked)s. Stop some of them first."),
+                    _("Non-preemptible workloads use %(held)s, more than %(requested)s. Stop some of them first."),
                     dimension,
                     requested=bound,
                     held=now,
@@ -217,7 +217,7 @@ def weights_without_effect(values: QuotaValues, kept: KeptWeights, *, scheduler:
 def _compare(
     pointer: str, code: str, text: str, dimension: str, *, words: dict[str, str] | None = None, **amounts: int
 ) -> Problem:
-    """A problem whose amounts stand both in its sentence and, as numbers with their unit, beside it."""
+    """A problem whose amounts are in its sentence and, as numbers with their unit, in its `numbers`."""
     numbers = {name: amount_text(dimension, amount) for name, amount in amounts.items()}
     return Problem(pointer, code, text % {**numbers, **(words or {})}, numbers=numbers)
 

@@ -122,7 +122,7 @@ class QuotaTable:
 
     @property
     def edits(self) -> dict[OwnerKey, QuotaValues]:
-        """The new quotas of the rows that somebody edited and that are well-formed, in the order of the table."""
+        """The new quotas of the rows that were edited and are well-formed, in the order of the table."""
         sent = {key: form for key, form in self.forms.items() if form.is_bound and form.is_valid()}
         return {key: form.values for key, form in sent.items() if form.changed_data}
 

@@ -131,12 +131,12 @@ def live_workloads(project_ids: Collection[int]) -> int:
 
 
 def priority_names() -> frozenset[str]:
-    """Names of the priority dictionary; empty when nobody has registered one."""
+    """Names of the priority dictionary; empty when none is registered."""
     return frozenset(_registered[0].priority_names())
 
 
 def category_names() -> frozenset[str]:
-    """Names of the categories of workloads; empty when nobody has registered one."""
+    """Names of the categories of workloads; empty when none is registered."""
     return frozenset(_registered[0].category_names())
 
 

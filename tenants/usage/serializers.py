@@ -113,10 +113,14 @@ def metrics(
 ) -> Response:
     """One measurement per type and part. A part that says nothing of any type is left out where there are several."""
     rows = [_measurement(name, types[name], groups, points) for groups, points in parts for name in requested.types]
-    told = [row for row in rows if row["values"] or not row.get("groups")]
-    told += [_measurement(name, None, (), ()) for name in requested.types if name not in {row["type"] for row in told}]
+    measurements = [row for row in rows if row["values"] or not row.get("groups")]
+    measurements += [
+        _measurement(name, None, (), ())
+        for name in requested.types
+        if name not in {row["type"] for row in measurements}
+    ]
     whole = all(types[name] is not None for name in requested.types)
-    return Response({"measurements": told}, status=200 if whole else 207)
+    return Response({"measurements": measurements}, status=200 if whole else 207)
 
 
 def _measurement(
@@ -128,8 +132,8 @@ def _measurement(
 
 
 def telemetry(name: str, values: Iterable[tuple[float, Sequence[Group]]]) -> Response:
-    told = [{"value": number_text(number), "groups": list(groups)} for number, groups in values]
-    return Response({"type": name, "timestamp": rfc3339(timezone.now()), "values": told})
+    measurements = [{"value": number_text(number), "groups": list(groups)} for number, groups in values]
+    return Response({"type": name, "timestamp": rfc3339(timezone.now()), "values": measurements})
 
 
 def columns_of(groups: GroupColumns, by: Sequence[str]) -> list[str]:

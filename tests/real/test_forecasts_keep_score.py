@@ -256,4 +256,4 @@ def test_a_hundred_are_judged_by_what_the_scheduler_did(stream: Stream) -> None:
     for row in StoredForecast.objects.filter(result="unexplained"):
         scenario = scenario_of(row)
         assert scenario is not None
-        assert scenario.foretold().kind == "placed"
+        assert scenario.outcome().kind == "placed"

@@ -40,7 +40,7 @@ RECORDED = [of_kube(line) for line in lines("kube.jsonl")]
 
 @pytest.mark.parametrize("scenario", [*RECORDED, *exported()])
 def test_the_model_agrees_with_what_was_seen(scenario: Scenario) -> None:
-    said = scenario.foretold()
+    said = scenario.outcome()
     assert scenario.agrees(), f"seen: {scenario.kind} {sorted(scenario.victims)}; the model: {said.kind} {said.victims}"
 
 
@@ -81,6 +81,6 @@ def test_labels_and_taints_get_other_names_and_decide_as_before() -> None:
     asks = replace(gang("new", gpus=8), node_selector={"zone": "east"}, tolerations=(Toleration("team", value="red"),))
     scenario = Scenario("kube", snapshot(tainted, node("b", 8, order=1)), (asks,), OutcomeKind.PLACED)
     other = scenario.anonymous()
-    assert (scenario.foretold().placements, scenario.agrees(), other.agrees()) == ({"new-0": "a"}, True, True)
+    assert (scenario.outcome().placements, scenario.agrees(), other.agrees()) == ({"new-0": "a"}, True, True)
     (renamed, _) = other.snapshot.nodes
     assert not {"zone", "east", "team", "red"} & {*renamed.labels, *renamed.labels.values(), renamed.taints[0].key}

@@ -189,7 +189,7 @@ def _mapping(body: dict[str, Any]) -> dict[str, str | None]:
 
 
 def _chosen(rows: QuerySet[Any], field: str, change: dict[str, Any]) -> str | None:
-    """The name of the row an id stands for; None where the id is absent. An id of nothing is refused at its field."""
+    """The name of the row with an id; None where the id is absent. An id of nothing is refused at its field."""
     if field not in change:
         return None
     name: str | None = rows.filter(pk=change[field]).values_list("name", flat=True).first()

@@ -11,7 +11,7 @@ HIGHEST_VALUE = 1000000000
 
 
 class PreemptionPolicy(models.TextChoices):
-    """What a PriorityClass may do to others. `Never`: evicts nobody; its own pods may still be evicted."""
+    """What a PriorityClass may do to others. `Never`: evicts none; its own pods may still be evicted."""
 
     PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
     NEVER = "Never"

@@ -78,7 +78,7 @@ def effective_as(workload: Workload, entry: PriorityEntry, preemptibility: Preem
 
 @dataclass(frozen=True, slots=True)
 class SyncDot:
-    """How one cluster stands: synced, changing, drifted, paused or unknown; `detail` says what differs, or why."""
+    """The state of one cluster: synced, changing, drifted, paused or unknown; `detail` says what differs, or why."""
 
     cluster: str
     state: str
@@ -303,7 +303,7 @@ def priority_classes_of(
 
 
 def current_draft() -> Draft:
-    """Everything as it stands, in three queries."""
+    """All of it now, in three queries."""
     return Draft(
         entries={row.name: _entry(row) for row in Priority.objects.select_related("alias_of")},
         types={row.name: _type_entry(row) for row in WorkloadType.objects.select_related("category", "priority")},

@@ -37,7 +37,7 @@ class PriorityReplace(serializers.Serializer[Any]):
 
 
 class PriorityCreate(PriorityReplace):
-    """A new entry; an alias has the value of what it stands for."""
+    """A new entry; an alias has the value of its target."""
 
     aliasOf = serializers.CharField(required=False, default="", allow_blank=True, max_length=63)
 
@@ -241,7 +241,7 @@ CategoriesSchema = schema("CategoriesSchema", "Every category.", categories=Cate
 
 
 class ClusterStatusOfType(serializers.Serializer[Any]):
-    """Where a cluster stands with a type. Rung keeps none: types are the installation's."""
+    """The state of a type on a cluster. Rung stores none: types are the installation's."""
 
     clusterId = serializers.CharField()
     phase = serializers.CharField()

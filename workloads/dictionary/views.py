@@ -268,7 +268,7 @@ def planned(
     *,
     edits: bool = False,
 ) -> HttpResponse:
-    """The form; once it is sent and stands, its plan. A refusal comes back at its fields with everything typed.
+    """The form; once it is sent and valid, its plan. A refusal comes back at its fields with everything typed.
 
     edits: it shows what there is, so that it must be changed.
     """

@@ -92,12 +92,12 @@ def place_of(owner: Owner) -> ScopeRef:
 
 def seen_by(actor: Actor) -> Q:
     """Scoped rows of the installation, and of the clusters, departments and projects that the actor may know of."""
-    standing = access_for(actor)
+    access = access_for(actor)
     return (
         Q(scope=str(Scope.TENANT))
-        | Q(cluster__in=_clusters(standing))
-        | Q(department__in=_departments(standing))
-        | Q(project__in=standing.projects())
+        | Q(cluster__in=_clusters(access))
+        | Q(department__in=_departments(access))
+        | Q(project__in=access.projects())
     )
 
 
@@ -111,29 +111,29 @@ def owner_at(actor: Actor, scope: Scope, key: str) -> Owner:
     return found
 
 
-def _candidates(standing: Access, scope: Scope) -> QuerySet[Cluster] | QuerySet[Department] | QuerySet[Project]:
+def _candidates(access: Access, scope: Scope) -> QuerySet[Cluster] | QuerySet[Department] | QuerySet[Project]:
     if scope is Scope.CLUSTER:
-        return _clusters(standing)
+        return _clusters(access)
     if scope is Scope.DEPARTMENT:
-        return _departments(standing)
-    return standing.projects().select_related("cluster", "department")
+        return _departments(access)
+    return access.projects().select_related("cluster", "department")
 
 
-def _clusters(standing: Access) -> QuerySet[Cluster]:
-    """Clusters where somebody has a role, and those their departments and projects are on."""
-    if standing.can(Permission.MANAGE_DICTIONARY):
+def _clusters(access: Access) -> QuerySet[Cluster]:
+    """Clusters where the actor has a role, and those their departments and projects are on."""
+    if access.can(Permission.MANAGE_DICTIONARY):
         return Cluster.objects.all()
     return Cluster.objects.filter(
-        Q(pk__in=standing.clusters(Permission.VIEW_PROJECT).values("pk"))
-        | Q(pk__in=standing.departments().values("cluster"))
-        | Q(pk__in=standing.projects().values("cluster"))
+        Q(pk__in=access.clusters(Permission.VIEW_PROJECT).values("pk"))
+        | Q(pk__in=access.departments().values("cluster"))
+        | Q(pk__in=access.projects().values("cluster"))
     )
 
 
-def _departments(standing: Access) -> QuerySet[Department]:
-    """Departments where somebody has a role, and those of their projects, whose rows hold for them."""
-    own = Q(pk__in=standing.departments().values("pk"))
-    return Department.objects.filter(own | Q(pk__in=standing.projects().values("department"))).select_related("cluster")
+def _departments(access: Access) -> QuerySet[Department]:
+    """Departments where the actor has a role, and those of their projects, whose rows hold for them."""
+    own = Q(pk__in=access.departments().values("pk"))
+    return Department.objects.filter(own | Q(pk__in=access.projects().values("department"))).select_related("cluster")
 
 
 def _is_key(scope: Scope, key: str) -> bool:
@@ -161,13 +161,13 @@ class ManageableScopes:
 
 def manageable_scopes(actor: Actor, *, in_project: Permission = Permission.MANAGE_PROJECT) -> ManageableScopes:
     """Where the actor may keep scoped rows: clusters only for who may do so for the whole installation."""
-    standing = access_for(actor)
-    everywhere = standing.can(Permission.MANAGE_DICTIONARY)
+    access = access_for(actor)
+    everywhere = access.can(Permission.MANAGE_DICTIONARY)
     return ManageableScopes(
         everywhere,
         Cluster.objects.all() if everywhere else Cluster.objects.none(),
-        standing.departments(Permission.MANAGE_DEPARTMENT),
-        standing.projects(in_project),
+        access.departments(Permission.MANAGE_DEPARTMENT),
+        access.projects(in_project),
     )
 
 
@@ -197,10 +197,10 @@ def reaching_among(rows: Iterable[Policy]) -> Callable[[Policy], list[Policy]]:
     at = {(row.kind, row.scope, row.project_id or row.department_id or row.cluster_id): row for row in rows}
 
     def reaching_it(row: Policy) -> list[Policy]:
-        near = row.project or row.department
+        owner = row.project or row.department
         places = (
             (Scope.TENANT, None),
-            (Scope.CLUSTER, near.cluster_id if near else row.cluster_id),
+            (Scope.CLUSTER, owner.cluster_id if owner else row.cluster_id),
             (Scope.DEPARTMENT, row.project.department_id if row.project else row.department_id),
             (Scope.PROJECT, row.project_id),
         )
@@ -262,10 +262,10 @@ class PolicyRow:
 def policy_rows(actor: Actor) -> list[PolicyRow]:
     """Every visible policy, kind by kind, the widest scope first. Whoever sees one sees those of wider scopes."""
     rows = list(visible_policies(actor))
-    standing = access_for(actor)
-    projects = set(standing.projects(Permission.MANAGE_PROJECT).values_list("pk", flat=True))
-    departments = set(standing.departments(Permission.MANAGE_DEPARTMENT).values_list("pk", flat=True))
-    everything, reaching = standing.can(Permission.MANAGE_DICTIONARY), reaching_among(rows)
+    access = access_for(actor)
+    projects = set(access.projects(Permission.MANAGE_PROJECT).values_list("pk", flat=True))
+    departments = set(access.departments(Permission.MANAGE_DEPARTMENT).values_list("pk", flat=True))
+    everything, reaching = access.can(Permission.MANAGE_DICTIONARY), reaching_among(rows)
 
     def row_of(row: Policy) -> PolicyRow:
         place = row.place

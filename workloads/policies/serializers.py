@@ -211,7 +211,7 @@ def policy_delete_request(kind: PolicyKind, owner: Owner) -> ApiRequest:
 
 
 class ComplianceIssueSchema(serializers.Serializer[Any]):
-    """One refused field, as Run:ai tells it."""
+    """One refused field, in Run:ai's shape."""
 
     field = serializers.CharField()
     details = serializers.CharField()

@@ -175,7 +175,7 @@ def _read(
 
 
 def _as_manifest(pod: ObservedPod) -> Manifest:
-    """As much of the pod as tells of its disruption."""
+    """The part of the pod about its disruption."""
     if pod.disrupted_at is None:
         return {"status": {}}
     condition = {"type": "DisruptionTarget", "status": "True", "reason": pod.disruption_reason}
@@ -216,8 +216,8 @@ def _record(
 
 def _gone_before(pod: ObservedPod, victim: Workload, at: datetime) -> PreemptionRecord | None:
     """The first pod of its gang that this very decision took."""
-    near = victim.preemptions.filter(first=None, at__gte=at - ONE_DECISION, at__lte=at + ONE_DECISION)
-    return near.exclude(pod_uid=pod.uid).order_by("pk").first()
+    together = victim.preemptions.filter(first=None, at__gte=at - ONE_DECISION, at__lte=at + ONE_DECISION)
+    return together.exclude(pod_uid=pod.uid).order_by("pk").first()
 
 
 def _complete(cluster: Cluster, record: PreemptionRecord, pod: ObservedPod, reading: PodStatusReason) -> None:
@@ -312,10 +312,10 @@ def _extend_entry(first: PreemptionRecord, records: list[PreemptionRecord]) -> b
 
 
 def _entries_of(record: PreemptionRecord) -> list[WorkloadEvent]:
-    near = record.victim.timeline.filter(
+    together = record.victim.timeline.filter(
         type=EventType.PREEMPTION, at__gte=record.at - TOGETHER, at__lte=record.at + TOGETHER
     )
-    return [entry for entry in near if record.pk in (entry.detail.get("records") or [])]
+    return [entry for entry in together if record.pk in (entry.detail.get("records") or [])]
 
 
 def _rewrite_entry(entry: WorkloadEvent, victim: Workload, keys: list[int]) -> None:
@@ -346,5 +346,5 @@ _WORDS: Final = {PreemptionCause.RECLAIM.value: "Reclaimed", PreemptionCause.PRE
 
 def _counted_already(victim: Workload, at: datetime, records: list[PreemptionRecord]) -> bool:
     """Whether other pods of the same decision were counted: they may be observed one after the other."""
-    near = victim.preemptions.filter(at__gte=at - ONE_DECISION, at__lte=at + ONE_DECISION)
-    return near.exclude(pk__in=[each.pk for each in records]).exists()
+    together = victim.preemptions.filter(at__gte=at - ONE_DECISION, at__lte=at + ONE_DECISION)
+    return together.exclude(pk__in=[each.pk for each in records]).exists()

@@ -115,8 +115,8 @@ def approve_request(
 ) -> QuotaRequest:
     """Grant all or part of it, until its date or an earlier one.
 
-    1. compute the impact anew where its base has moved, and keep that
-    2. BaseMoved unless `base` is the one of the impact that stands now, under the lock of the department
+    1. compute the impact again where its base has moved, and store that
+    2. BaseMoved unless `base` is the one of the present impact, under the lock of the department
     3. set the quota, which may be refused by its own rules, and wake the cluster's reconcile
     """
     refresh_impact(decidable_request(actor, key))
@@ -179,7 +179,7 @@ def withdraw_request(*, key: UUID, actor: Actor) -> QuotaRequest:
 
 
 def refresh_impact(row: QuotaRequest) -> bool:
-    """Compute the impact of an open request anew where its base has moved. Answers whether it had."""
+    """Compute the impact of an open request again where its base has moved. Return whether it had."""
     with transaction.atomic():
         row = _locked(row.pk)
         base = base_of(row.project, row.node_pool)
@@ -193,7 +193,7 @@ def refresh_impact(row: QuotaRequest) -> bool:
 
 
 def refresh_open() -> int:
-    """Compute the impact of every open request anew whose base has moved; answers how many had."""
+    """Compute again the impact of every open request whose base has moved; return how many had."""
     rows = QuotaRequest.objects.filter(state=QuotaRequestState.OPEN).order_by("impact_at")
     return sum(refresh_impact(row) for row in rows[:MOST_AT_ONCE])
 

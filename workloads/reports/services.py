@@ -157,7 +157,7 @@ def own_report(*, key: UUID, actor: Actor) -> Report:
 
 
 def file_of_report(*, key: UUID, actor: Actor) -> tuple[Report, str]:
-    """A report with its file. Conflict until it is ready; Denied where it tells of what one may not see any more."""
+    """A report with its file. Conflict until it is ready; Denied where it shows what the actor may not see any more."""
     row = own_report(key=key, actor=actor)
     if row.status != ReportStatus.READY:
         words = row.message or "The report is being created."

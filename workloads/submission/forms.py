@@ -237,25 +237,25 @@ class FieldsForm(SubmitBase):
         self._choices("secret", secrets)
         self._choices("pull_secret", secrets)
         if self._levels:
-            told = _("Topology level of the node pools: %(levels)s. Gangs only.")
-            self.fields["topology_key"].help_text = told % {"levels": ", ".join(self._levels)}
+            help_text = _("Topology level of the node pools: %(levels)s. Gangs only.")
+            self.fields["topology_key"].help_text = help_text % {"levels": ", ".join(self._levels)}
         self.fields["gpus"].help_text = self._sizes()
         self.initial = {"gpus": "1", "type": types[0][0] if types else "", **self.initial}
 
     def _sizes(self) -> str:
         """What may be asked for on the clusters of the projects."""
         shares = [flavour_for(each).traits.shares_gpus for each in {cluster.flavour for cluster in self._clusters}]
-        told = [str(WHOLE if not any(shares) else SHARED if all(shares) else MIXED)]
+        parts = [str(WHOLE if not any(shares) else SHARED if all(shares) else MIXED)]
         if largest := Node.objects.filter(cluster__in=self._clusters).aggregate(most=Max("gpu_milli"))["most"]:
-            told.append(_("The largest node has %(gpus)s.") % {"gpus": gpus_text(largest)})
-        return " ".join(told)
+            parts.append(_("The largest node has %(gpus)s.") % {"gpus": gpus_text(largest)})
+        return " ".join(parts)
 
     def show(self, error: RungError, fields: Mapping[str, str] = NOTHING) -> None:
         """At the form's own fields, also what was found at a place of the manifest that is made of them."""
         super().show(error, {each.pointer: _own_field(each.pointer) for each in error.problems} | dict(fields))
 
     def _is_served(self, kind: str) -> bool:
-        """By a cluster of one of the projects; one that nobody has looked at yet may serve anything."""
+        """By a cluster of one of the projects; one that was not observed yet may serve anything."""
         found = [cluster.served_kinds for cluster in self._clusters]
         return not found or any(not served or kind in served for served in found)
 

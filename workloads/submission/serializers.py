@@ -99,7 +99,7 @@ class DryRunForecastSchema(ForecastSchema):
 
 
 class NativeSchema(serializers.Serializer[Any]):
-    """A native workload as it stands."""
+    """A native workload as it is now."""
 
     name = serializers.CharField()
     requestedName = serializers.CharField()
@@ -156,7 +156,7 @@ class NimServiceCreate(serializers.Serializer[Any]):
 
 
 class NimServiceSchema(serializers.Serializer[Any]):
-    """A NIM service as it stands."""
+    """A NIM service as it is now."""
 
     metadata = WorkloadV2Metadata()
     desiredPhase = serializers.ChoiceField(choices=["Running", "Stopped", "Deleted"])
@@ -335,7 +335,7 @@ class ChangedWorkload(WorkloadV2Schema):
 
 
 class SyncInfoSchema(serializers.Serializer[Any]):
-    """Where the workload stands between Rung and its cluster."""
+    """The state of the workload between Rung and its cluster."""
 
     status = serializers.ChoiceField(choices=["Queued", "Applying", "Deleting", "Synced", "Deleted", "Failed"])
     message = serializers.CharField(allow_blank=True)
@@ -349,7 +349,7 @@ class WorkloadV2WithSync(serializers.Serializer[Any]):
     cautions = serializers.ListField(child=serializers.CharField(), help_text="Beyond Run:ai: scheduler limits.")
 
 
-# Their client's enum is closed: a third mode is told as what may happen to the workload.
+# Their client's enum is closed: a third mode is reported as what may happen to the workload.
 _TWO_MODES: Final = {Preemptibility.SEMI_PREEMPTIBLE.value: Preemptibility.PREEMPTIBLE.value}
 
 

@@ -1,7 +1,7 @@
 """Accept workloads, each idempotency key once. A worker applies the row later, or the sweep does.
 
 Scope: project, subject, key. The key is stored in the transaction of what it made, so it exists exactly when that
-does; two at once are told apart by the unique constraint, and the loser replays the winner's answer.
+does; two at once are separated by the unique constraint, and the loser replays the winner's answer.
 
 The ways out of a workload that waits: what its preview would offer, tried on the workload as it is, and taken.
 

@@ -137,7 +137,7 @@ def list_workloads(
     if watch:
         feed = ChangeFeed(held.api, owner, interval)
         _watch(out, held.api, lambda: _listed(held.api, {**query, **flags}, most), feed)
-    # one more than is shown tells whether there are more
+    # one more than is shown, to know whether there are more
     found = _listed(held.api, {**query, **flags}, None if most is None else most + 1)
     shown = found if most is None else found[:most]
     out.rows(shown, WORKLOADS, name=_name, empty="No workloads.")

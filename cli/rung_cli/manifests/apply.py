@@ -100,8 +100,8 @@ def check_plan(server: ServerState, steps: Sequence[PlannedChange]) -> Iterator[
             yield replace(step, outcome=ApplyOutcome.UNCHANGED)
             continue
         progress(f"{number} of {len(steps)}: checking {step.thing.key} …")
-        near = [other for other in changing if other is not step and _hang_together(step, other)]
-        coming = [other for other in near if other.act is PlannedAction.CREATE and _names(step, other.thing.key)]
+        related = [other for other in changing if other is not step and _hang_together(step, other)]
+        coming = [other for other in related if other.act is PlannedAction.CREATE and _names(step, other.thing.key)]
         if coming:
             message = f"depends on {_list(coming)}"
             yield replace(step, outcome=ApplyOutcome.UNCHECKED, message=message)
@@ -110,8 +110,8 @@ def check_plan(server: ServerState, steps: Sequence[PlannedChange]) -> Iterator[
             server.api.plans.clear()
             _act(server, step, dry_run=True)
         except ApiError as refusal:
-            outcome = ApplyOutcome.UNCHECKED if near else ApplyOutcome.REFUSED
-            after = f" {_list(near)} may have to change first." if near else ""
+            outcome = ApplyOutcome.UNCHECKED if related else ApplyOutcome.REFUSED
+            after = f" {_list(related)} may have to change first." if related else ""
             yield replace(step, outcome=outcome, message=f"{_said(refusal)}{after}", refusal=refusal)
         else:
             yield replace(step, outcome=ApplyOutcome.ACCEPTED, plans=tuple(server.api.plans))

@@ -167,7 +167,7 @@ def update_node_pool(
     pool.updated_by = actor.name
     _store(pool)
     moved = workload_hooks.move(pool) if other else 0
-    detail = {"before": before, "after": _as_audit(pool), **({"made_anew": moved} if moved else {})}
+    detail = {"before": before, "after": _as_audit(pool), **({"recreated": moved} if moved else {})}
     record(actor, "node_pool.update", pool, detail=detail)
     return pool
 

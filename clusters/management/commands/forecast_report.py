@@ -62,8 +62,8 @@ class Command(BaseCommand):
         address = next(iter(settings.CSRF_TRUSTED_ORIGINS), "")
         for each in in_words(list(missed_forecasts(cluster)[:limit]), SYSTEM):
             page = reverse("workloads:detail", args=[each.workload.pk]) if each.workload else ""
-            said = f"Forecast: {each.foretold}. Outcome: {each.happened}. {each.reason}"
-            self.stdout.write(f"\n{each.id}  {each.at:%Y-%m-%d %H:%M:%S} UTC  {each.name}: {said}\n  {address}{page}")
+            line = f"Forecast: {each.forecast}. Outcome: {each.happened}. {each.reason}"
+            self.stdout.write(f"\n{each.id}  {each.at:%Y-%m-%d %H:%M:%S} UTC  {each.name}: {line}\n  {address}{page}")
 
     def _export(self, cluster: Cluster, number: int, *, names: bool, output: Path | None) -> None:
         row = StoredForecast.objects.filter(cluster=cluster, pk=number).first() if 0 < number < 2**63 else None

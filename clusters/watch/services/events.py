@@ -5,7 +5,7 @@ seen. What happens again and again is one event whose count and time grow: its r
 
 So it waits for its job to be seen, outlives the object it stood in, also one that went before it was seen, and is
 read like everything said of a job. A later version of the object rewrites what the earlier one said. Where a
-scheduler tells of pods, or of a workload's object, by events about objects of its own, they are kept as events about
+scheduler reports pods, or a workload's object, by events about objects of its own, they are stored as events about
 those.
 """
 
@@ -129,8 +129,8 @@ def store_scheduler_events(cluster: Cluster, looks: Mapping[str, WatchBatch], *,
     """Events that these looks at the scheduler's objects amount to, as far as they are about ours and new."""
     events: list[ClusterEvent] = []
     traits = flavour_for(cluster.flavour).traits
-    if traits.retells and (look := looks.get(EVENT.key)):
-        named = [event for each in look.present if (event := traits.retells(each))]
+    if traits.redirect_event and (look := looks.get(EVENT.key)):
+        named = [event for each in look.present if (event := traits.redirect_event(each))]
         known = list(chain(_identified(cluster, named), _found(cluster, named)))
         events += store_events(cluster, WatchBatch(EVENT, look.version, known), at=at)
     for kind, tell in traits.event_sources.items():

@@ -123,7 +123,7 @@ class WatchedCluster:
     """A cluster of ours: how it is watched, once it could be reached, and when it is tried again."""
 
     cluster: Cluster
-    sight: ClusterWatch | Poller | None = None
+    watcher: ClusterWatch | Poller | None = None
     turn: Future[None] | None = None
     failures: int = 0
     not_before: float = 0.0
@@ -133,13 +133,13 @@ class WatchedCluster:
         """Its last turn is over, and there is something to do."""
         if (self.turn is not None and not self.turn.done()) or time.monotonic() < self.not_before:
             return False
-        return self.sight is None or self.sight.is_due()
+        return self.watcher is None or self.watcher.is_due()
 
     def close(self) -> None:
         """Start over the next time, from the stored versions."""
-        sight, self.sight = self.sight, None
-        if sight is not None:
-            sight.close()
+        watcher, self.watcher = self.watcher, None
+        if watcher is not None:
+            watcher.close()
 
     def end(self) -> None:
         """Watch it no longer. What a turn is opening at this moment, that turn closes."""
@@ -220,9 +220,9 @@ class Observer:
 
     def _turn(self, watched: WatchedCluster) -> None:
         try:
-            sight = watched.sight or watcher_for(watched.cluster, self._bell, pause=self.pause)
-            watched.sight = sight
-            sight.turn()
+            watcher = watched.watcher or watcher_for(watched.cluster, self._bell, pause=self.pause)
+            watched.watcher = watcher
+            watcher.turn()
             watched.failures = 0
         except ConcurrentObserver:
             watched.close()

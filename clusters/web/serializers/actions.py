@@ -322,7 +322,7 @@ class MissedForecastSchema(serializers.Serializer[Any]):
     dataAgeSeconds = serializers.FloatField(source="data_age", allow_null=True)
     scheduler = serializers.CharField(source="flavour")
     verdict = serializers.CharField()
-    forecast = serializers.CharField(source="foretold")
+    forecast = serializers.CharField()
     outcome = serializers.CharField(source="happened")
     result = serializers.CharField()
     reason = serializers.CharField(source="why", allow_blank=True, help_text="Machine-readable code.")

@@ -30,7 +30,7 @@ def error_body(status: int, message: str, code: str = "", problems: tuple[Proble
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Turn what a view raised into an answer; None leaves it to Django's 500, which tells nothing."""
+    """Turn what a view raised into an answer; None leaves it to Django's 500, which has no details."""
     known = _as_rung_error(error)
     if known is None:
         return None

@@ -1,4 +1,4 @@
-"""Server-sent events: an answer that stays open and tells what happens, without a thread of its own.
+"""Server-sent events: an answer that stays open and sends what happens, without a thread of its own.
 
 What is sent comes from an `EventSource`, read in short steps by a few threads for all streams of a process. At each
 beat the source says whether the reader may still read; a stream that cannot find out ends too. Under WSGI, where an
@@ -35,7 +35,7 @@ READERS: Final = ThreadPoolExecutor(max_workers=2, thread_name_prefix="eventstre
 
 
 class EventSource(Protocol):
-    """What a stream tells."""
+    """The events of a stream."""
 
     def read(self) -> tuple[str, bool]:
         """The frames since the last call, and whether they were the last."""

@@ -185,7 +185,7 @@ class Route(APIView):
         return super().handle_exception(exc)
 
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
-        """What `ETag` tells apart for `If-Match`: without what changes by itself."""
+        """What `ETag` is made of for `If-Match`: without what changes by itself."""
         found = super().finalize_response(request, response, *args, **kwargs)
         data = getattr(found, "data", None)
         if request.method == "GET" and isinstance(data, dict) and OBSERVED & data.keys():
@@ -347,7 +347,7 @@ def settings_tag(data: Any) -> str:
 
 
 def digest_of(content: bytes) -> str:
-    """What tells one answer from another."""
+    """What distinguishes one answer from another."""
     return blake2b(content, digest_size=16).hexdigest()
 
 

@@ -6,8 +6,9 @@ import gc
 def collect_rarely() -> None:
     """For every process, as the first step of `portal.celery`: what it loads stays, and loading takes a tenth less.
 
-    A young collection holds every thread while it visits what is new. On a machine that other processes keep busy,
-    10,000 objects take 5 to 10 ms and 50,000 take 60 to 90. Older objects are visited after 4 million new ones.
+    A collection of the youngest generation holds every thread while it visits what is new. On a machine that other
+    processes use as well, 10,000 objects take 5 to 10 ms and 50,000 take 60 to 90. Older objects are visited after 4
+    million new ones.
     """
     gc.set_threshold(10_000, 400, 50)
 

@@ -162,7 +162,7 @@ def yaml_text(documents: Sequence[Body]) -> str:
 
 
 TARGETS: Final = {"copies": "", "act-copies": "act-"}
-"""Where the page puts them, and what their ids begin with: which tells such a request from the form's."""
+"""Where the page puts them, and the prefix of their ids, which distinguishes such a request from the form's."""
 
 
 def portal_address(request: HttpRequest) -> str:

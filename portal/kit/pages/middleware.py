@@ -76,7 +76,7 @@ def set_cache_headers(get_response: Handler) -> Handler:
 def answer_not_modified(get_response: Handler) -> Handler:
     """Below /api/, a reader that has the same answer already gets 304.
 
-    The answer is made all the same: it saves the line and the reader's work, and never tells of an older state.
+    The answer is made all the same: it saves the line and the reader's work, and never shows an older state.
     """
 
     def middleware(request: HttpRequest) -> HttpResponseBase:

@@ -57,7 +57,7 @@ class SecretBox:
 
 
 def key_id(key: str) -> str:
-    """A short name of a key that tells nothing about it."""
+    """A short name of a key that reveals nothing about it."""
     return hashlib.sha256(b"rung credential key\0" + key.encode()).hexdigest()[:ID_LENGTH]
 
 

@@ -306,8 +306,8 @@ class PotentialVictims:
         }
         for _name, index in sorted(capacities.items()):
             groups = dict.fromkeys(self._line.victim(place).unit[0].group.name for place in self._on(index))
-            near = {each for name in groups for each in self._homes(name)}
-            if groups and self._slots + sum(self._gained.get(each, 0) for each in near) >= self._wanted:
+            homes = {each for name in groups for each in self._homes(name)}
+            if groups and self._slots + sum(self._gained.get(each, 0) for each in homes) >= self._wanted:
                 yield [self._all_of(name) for name in groups]
 
     def _homes(self, group: str) -> Iterator[int]:

@@ -143,7 +143,7 @@ class KubePreemption:
             return None
         found = self._awaited(group, nominated) or self._preempt(group, pod, turn)
         if found is None:
-            return self._nobody_to_evict(group, pod)
+            return self._no_victims(group, pod)
         self.state.place(group, pod, found, now=False)
         turn.nominated[pod.name] = found.node.name
         return None
@@ -171,7 +171,7 @@ class KubePreemption:
                     turn.victims.append(assignment)
         return capacity
 
-    def _nobody_to_evict(self, group: PodGroup, pod: Pod) -> PendingReason:
+    def _no_victims(self, group: PodGroup, pod: Pod) -> PendingReason:
         never = group.never_preempts and self._best_node(group, pod.requests) is not None
         return no_room(self.state, group, (pod,), Reason.PREEMPTION_NEVER if never else Reason.NO_ROOM)
 

@@ -81,7 +81,7 @@ COLUMNS: Final = {
     "nodePoolId": Column("pool", as_number, POOL_ID),
     "orgUnitId": Column("pk", as_number),
     "orgUnitName": Column("name"),
-    "rank": Column("standing", _as_rank),
+    "rank": Column("rank_order", _as_rank),
     "clusterId": Column("cluster_id", as_uuid, CLUSTER_ID),
 }
 OF_PROJECTS: Final = {**COLUMNS, "parentId": Column("department_id", as_number, DEPARTMENT_ID)}
@@ -185,7 +185,7 @@ def _wanted(
     )
     found = rows.annotate(pool=F("cluster__node_pools"), pool_called=F("cluster__node_pools__name")).exclude(pool=None)
     found = found.annotate(
-        standing=Coalesce(Subquery(quotas.annotate(place=place).values("place")[:1]), ORDER.index(Rank(plain.rank))),
+        rank_order=Coalesce(Subquery(quotas.annotate(place=place).values("place")[:1]), ORDER.index(Rank(plain.rank))),
         deserved=Coalesce(Subquery(quotas.values("gpu_deserved")[:1]), 0),
         weight=Coalesce(Subquery(quotas.values("over_quota_weight")[:1]), float(plain.over_quota_weight)),
     )
@@ -202,8 +202,8 @@ def _page(rows: Units, request: Request, columns: Mapping[str, Column], read: Re
     units: QuerySet[Any] = rows.order_by(path, "pk", "cluster__node_pools__name")
     part = without_cursor(units, request)
     found = read(list({unit.pk: unit for unit in part.rows}.values()))
-    told = [_row(unit, found[unit.pk, unit.pool]) for unit in part.rows]
-    return Response({"nodePoolResources": told, "next": part.next})
+    resources = [_row(unit, found[unit.pk, unit.pool]) for unit in part.rows]
+    return Response({"nodePoolResources": resources, "next": part.next})
 
 
 def _project_rows(units: Sequence[Project]) -> Mapping[tuple[int, int], PoolQuota]:

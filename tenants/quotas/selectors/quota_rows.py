@@ -251,7 +251,7 @@ def _entry(now: Any, before: Any | None, fields: tuple[str, ...]) -> QuotaEntry:
 
 
 def _worth_saying(version: Any, field: str) -> bool:
-    """A first version is told without its defaults."""
+    """A first version is shown without its defaults."""
     return bool(getattr(version, field) != getattr(ProjectQuota(), field))
 
 

@@ -24,7 +24,7 @@ Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Allowance:
-    """How long a run may last, how long before its end it is told, and whose rule says so."""
+    """How long a run may last, how long before its end its owner is notified, and whose rule it is."""
 
     lasts: timedelta
     notice: timedelta
@@ -81,7 +81,7 @@ class MinRuntimes:
         return own if own is not None else above or 0
 
     def against(self, taker_department_id: int, project_id: int, department_id: int) -> int:
-        """What a project's runs get where somebody of that department wants their room."""
+        """The minimum runtime of a project's runs against preemptors of that department."""
         if taker_department_id == department_id:
             return self.effective(project_id, department_id)
         return self.of_department(department_id) or 0

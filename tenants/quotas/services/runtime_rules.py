@@ -21,7 +21,7 @@ from tenants.usage.selectors import category_names
 
 
 def require_quota_permission(owner: Department | Project, actor: Actor) -> None:
-    """Refuse whoever may not set quotas there."""
+    """Refuse an actor who may not set quotas there."""
     if isinstance(owner, Project):
         require(actor, Permission.MANAGE_PROJECT_QUOTA, project=owner)
     else:
@@ -52,10 +52,10 @@ def set_limit(
     actor: Actor,
     reason: str = "",
 ) -> AnyLimit:
-    """Stop runs of a category after so many minutes, of running or of idle GPUs, and tell them before.
+    """Stop runs of a category after so many minutes, of running or of idle GPUs, and notify their owners before.
 
-    Refused: out of range, or a category nobody knows. Conflict, with both numbers: longer than the department allows.
-    It acts on what runs now as well: a run that is over its new limit is told at once and has the notice left.
+    Refused: out of range, or an unknown category. Conflict, with both numbers: longer than the department allows.
+    It acts on what runs now as well: a run that is over its new limit ends after the notice, which starts at once.
     """
     require_quota_permission(owner, actor)
     why = validate_text("/reason", reason, longest=MAX_REASON_LENGTH)

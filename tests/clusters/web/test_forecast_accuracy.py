@@ -140,10 +140,10 @@ def test_names_of_another_project_stay_general(
     missed(counted, theirs, overtaken_by=secret, victims=[str(secret.pk), str(own.pk)], evicted=[str(secret.pk)])
     (told,) = in_words(list(missed_forecasts(counted)), acting(alice))
     assert (told.name, told.workload, told.overtaken_by) == ("another project's workload", None, None)
-    assert told.foretold == "starts, evicts another project's workload, own"
-    assert "secret" not in str([told.foretold, told.happened, told.reason])
+    assert told.forecast == "starts, evicts another project's workload, own"
+    assert "secret" not in str([told.forecast, told.happened, told.reason])
     (all_of_it,) = in_words(list(missed_forecasts(counted)), acting(admin))
-    assert all_of_it.foretold == "starts, evicts own, secret"
+    assert all_of_it.forecast == "starts, evicts own, secret"
 
 
 def test_rest_gives_weeks_and_a_page_of_those_that_did_not_hold(
@@ -236,10 +236,10 @@ def test_what_is_unexplained_is_exported_under_other_names_and_runs(team: Asker,
     assert text == again == report("--cluster", "lab", "--export", str(row.pk)).strip()
     assert not [word for word in ("secret", "node-0", "h100", str(running.pk)) if word in text]
     scenario = Scenario.from_json(json.loads(text))
-    assert (scenario.kind, scenario.foretold().kind, scenario.agrees()) == ("pending", "preempts", False)
+    assert (scenario.kind, scenario.forecast().kind, scenario.agrees()) == ("pending", "preempts", False)
     named = report("--cluster", "lab", "--export", str(row.pk), "--names")
     assert "node-0" in named
-    assert Scenario.from_json(json.loads(named)).foretold().kind == "preempts"
+    assert Scenario.from_json(json.loads(named)).forecast().kind == "preempts"
 
 
 def test_only_the_unexplained_are_exported(team: Asker) -> None:

@@ -260,7 +260,7 @@ def test_what_nothing_explains_keeps_the_question_and_what_was_seen(team: Asker)
     scenario = scenario_of(row)
     assert scenario is not None
     assert (scenario.kind, scenario.victims) == ("pending", frozenset())
-    assert scenario.foretold().kind == "placed"
+    assert scenario.outcome().kind == "placed"
     assert not scenario.agrees()
 
 

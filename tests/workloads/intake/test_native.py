@@ -300,6 +300,6 @@ def test_a_master_stands_alone_and_only_where_there_is_one() -> None:
 def test_every_field_says_what_becomes_of_it() -> None:
     tables = [*FIELDS.values(), MASTER]
     unexplained = {
-        name for fields in tables for name, field in fields.items() if field.standing != "used" and not field.note
+        name for fields in tables for name, field in fields.items() if field.support != "used" and not field.note
     }
     assert unexplained == set()

@@ -68,7 +68,7 @@ def test_the_audit_record_says_how_many_are_made_anew() -> None:
         lab.submit(team, f"job-{number}", gpus=6)
     lab.settle()
     relabel(label_value="new")
-    assert AuditRecord.objects.filter(action="node_pool.update").latest("pk").detail["made_anew"] == 2
+    assert AuditRecord.objects.filter(action="node_pool.update").latest("pk").detail["recreated"] == 2
 
 
 def test_what_leaves_its_nodes_alone_touches_no_workload() -> None:

@@ -2,7 +2,7 @@
 
 Rules: a name is a PriorityClass's for good, so a rename is a new entry that takes the old one's place and leaves it
 behind as an alias, accepted in manifests and still synced. Values are unique among the offered entries. An alias
-always has the value of what it stands for. What is refused is a list of problems with the field's pointer.
+always has the value of its target. What is refused is a list of problems with the field's pointer.
 """
 
 import re

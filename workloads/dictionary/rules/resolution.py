@@ -91,7 +91,7 @@ class Dictionary:
 
 @dataclass(frozen=True, slots=True)
 class TypeDefaults:
-    """What a workload type brings along. `fixed`: nobody may choose another value (NVCF)."""
+    """What a workload type brings along. `fixed`: no other value may be chosen (NVCF)."""
 
     name: str
     priority: str | None

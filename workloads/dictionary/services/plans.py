@@ -65,7 +65,7 @@ AFTER_SYNC: Final = timedelta(seconds=15)
 
 
 def flip_waiting(before: Draft, after: Draft) -> int:
-    """Turn them, and have their pods made anew once the clusters hold the new value; answers how many.
+    """Change them, and have their pods recreated once the clusters have the new value; return how many.
 
     Running workloads keep what they have: their pods carry the old integer and their people the old promise.
     """

@@ -258,7 +258,7 @@ def turning_sentence(names: Sequence[str], pool: str) -> str:
 
 
 def instead_sentence(others: int, *, starting: int, coming: int, evicted: int) -> str:
-    """What would be foretold with the pods of those others in the queue."""
+    """The forecast with the pods of those others in the queue."""
     pods = "1 pod" if starting + coming == 1 else f"{starting + coming} pods"
     does = f"{pods} of this workload would start" if starting + coming else "this workload would wait"
     evicting = f", evicting {evicted} workload{'' if evicted == 1 else 's'}" if evicted else ""

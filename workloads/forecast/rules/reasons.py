@@ -243,8 +243,8 @@ def _nodes(numbers: Numbers, _pool: str, _names: Names) -> str:
     if VOLUME_CLAIM in numbers:
         return f"The volume claim {numbers[VOLUME_CLAIM]} does not exist"
     causes = {key: count for key, count in numbers.items() if key not in {"nodes", "fitting", SCHEDULER_MESSAGE}}
-    told = ", ".join(f"{count} {_cause(cause, single=count == '1')}" for cause, count in causes.items())
-    return f"None of {numbers['nodes']} nodes fits it" + (f": {told}" if told else "")
+    listed = ", ".join(f"{count} {_cause(cause, single=count == '1')}" for cause, count in causes.items())
+    return f"None of {numbers['nodes']} nodes fits it" + (f": {listed}" if listed else "")
 
 
 _WITH_NUMBERS: Final[tuple[tuple[str, str, Callable[[Numbers, str, Names], str]], ...]] = (

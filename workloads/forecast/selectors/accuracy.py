@@ -210,7 +210,7 @@ class MissedForecast:
     verdict: str
     result: str
     why: str
-    foretold: str
+    forecast: str
     happened: str
     workload: Workload | None
     overtaken_by: Workload | None
@@ -248,7 +248,7 @@ def _in_words(row: StoredForecast, names: Mapping[str, str], visible: set[int]) 
         verdict=row.verdict,
         result=row.result,
         why=row.why,
-        foretold=_course(row.victims, names, "starts" if row.starts else "waits", "evicts"),
+        forecast=_course(row.victims, names, "starts" if row.starts else "waits", "evicts"),
         happened=_course(row.evicted, names, "started" if row.started_at else "waited", "evicted"),
         workload=_known(row.workload, visible),
         overtaken_by=_known(row.overtaken_by, visible),

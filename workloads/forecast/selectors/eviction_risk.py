@@ -38,7 +38,7 @@ FOREIGN: Final = "another tenant's pod"
 NO_CLASS: Final = "no class"
 MOST_RUNS: Final = 2_000
 CAUSES: Final = (PreemptionCause.PREEMPT, PreemptionCause.RECLAIM)
-Fate = tuple[str, bool | None]
+RunOutcome = tuple[str, bool | None]
 """Of a run: the cause of its eviction within the hours, else empty; whether it started over quota, if recorded."""
 
 
@@ -71,7 +71,7 @@ def _odds(causes: Sequence[str]) -> RunOdds:
     return RunOdds(len(causes), len([cause for cause in causes if cause]), causes.count(PreemptionCause.RECLAIM))
 
 
-def _evicted_runs(cluster: Cluster, runs: QuerySet[Workload], now: datetime) -> Iterator[Fate]:
+def _evicted_runs(cluster: Cluster, runs: QuerySet[Workload], now: datetime) -> Iterator[RunOutcome]:
     """Each run that an eviction ended."""
     ended = PreemptionRecord.objects.filter(cluster=cluster, at__gte=now - PERIOD, first=None)
     rows = ended.filter(victim__in=runs, cause__in=CAUSES)
@@ -80,7 +80,7 @@ def _evicted_runs(cluster: Cluster, runs: QuerySet[Workload], now: datetime) -> 
             yield cause if timedelta(seconds=ran) <= WITHIN else "", over
 
 
-def _other_runs(cluster: Cluster, runs: QuerySet[Workload], now: datetime) -> Iterator[Fate]:
+def _other_runs(cluster: Cluster, runs: QuerySet[Workload], now: datetime) -> Iterator[RunOutcome]:
     """Each newest run of a workload that was not evicted within the hours."""
     rows = runs.filter(started_at__range=(now - PERIOD, now - WITHIN)).order_by("-started_at")
     known = list(rows.values_list("pk", "started_at", "started_over_quota")[:MOST_RUNS])
@@ -102,10 +102,10 @@ def named_victims(cluster: Cluster, actor: Actor, now: datetime, outcome: Outcom
         by_owner[workload_of(evict.victim.name) or evict.victim.name].append(evict)
     rows = Workload.objects.filter(pk__in=workload_ids(by_owner)).defer("raw", "discarded", "applied_scheduling")
     found = {str(row.pk): row for row in rows.select_related("project__department", "priority", "type")}
-    standing = access_for(actor)
+    access = access_for(actor)
     visible = visible_among(actor, {row.project_id for row in found.values()})
     foreign = [owner.removeprefix(":") for owner in by_owner if owner.startswith(":")]
-    pods = {f":{pod.uid}": pod for pod in foreign_pods(cluster, foreign, standing)} if foreign else {}
+    pods = {f":{pod.uid}": pod for pod in foreign_pods(cluster, foreign, access)} if foreign else {}
     medians = known_medians(now) if by_owner else CheckpointMedians({})
     return tuple(
         _foreign_victim(now, pods.get(owner), evicts, medians)
@@ -153,12 +153,12 @@ def _at_risk(now: datetime, row: Workload | None, group: PodGroup, gpus: int, me
     return cost_at_risk(gpus, notes, category, started=started, now=now, medians=medians).gpu_hours
 
 
-def foreign_pods(cluster: Cluster, uids: Iterable[str], standing: Access) -> QuerySet[ObservedPod]:
+def foreign_pods(cluster: Cluster, uids: Iterable[str], access: Access) -> QuerySet[ObservedPod]:
     """Of these pods, those in namespaces of projects that the subject may view; all for a platform admin."""
     pods = ObservedPod.objects.filter(cluster=cluster, uid__in=list(uids))
-    if standing.is_platform_admin:
+    if access.is_platform_admin:
         return pods
-    return pods.filter(namespace__in=standing.projects().filter(cluster=cluster).values("namespace"))
+    return pods.filter(namespace__in=access.projects().filter(cluster=cluster).values("namespace"))
 
 
 TRIED: Final = 2

@@ -223,7 +223,7 @@ def _admitted(group: PodGroup, let_in: int | None) -> PodGroup:
 
 
 def as_gang(group: PodGroup, minimum: int) -> PodGroup:
-    """As a scheduler of gangs sees it: what starts together goes together. The minimum stands, though few are there."""
+    """As a scheduler of gangs sees it: what starts together goes together. The minimum holds when fewer are there."""
     return replace(group, min_member=minimum, gang=True, whole=True) if minimum > 1 else replace(group, topology=None)
 
 
@@ -252,7 +252,7 @@ def _parted(pods: Iterable[ObservedPod], single: Collection[str]) -> frozenset[s
 
 
 def _group_name(pod: ObservedPod, *, together: bool, parted: bool) -> str:
-    """The workload's id, and what tells its groups apart where there are several."""
+    """The workload's id, and what distinguishes its groups where there are several."""
     if parted and pod.pod_group:
         return f"{pod.owner_id}:{pod.pod_group}"
     return pod.owner_id if together and pod.owner_id else f"{pod.owner_id}:{pod.uid}"

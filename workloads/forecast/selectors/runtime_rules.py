@@ -3,7 +3,7 @@
 So is non-preemptible work beyond its pool's deserved quota where the cluster does not count that (`quota_hold`).
 
 Only what is not in its cluster can be held; whom it would evict the model foresees on the last snapshot. Runs that
-began after somebody was held back do not hold it any longer: else newcomers would for ever.
+began after a preemptor was deferred do not defer it any longer: else newcomers would for ever.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -310,8 +310,8 @@ class LimitClock:
     starts: Starts
     began_by: Callable[[datetime], Q]
     """Narrows running workloads to those whose clock may have started by that moment."""
-    near: str
-    reached: str
+    notice_code: str
+    reached_code: str
     rule: str
     """Of whose rule and how long."""
 

@@ -1,7 +1,7 @@
 """The observed cluster as a `scheduling.Snapshot`.
 
 KAI: queues per project and department in every pool, a pod group per workload. kube-scheduler: one queue per namespace
-that stands for its ResourceQuota, every pod for itself; where it knows gangs, those of a gang together. Pods of others
+for its ResourceQuota, every pod for itself; where it knows gangs, those of a gang together. Pods of others
 count too; waiting workloads that are about to have pods are added from their specs.
 """
 
@@ -88,7 +88,7 @@ def with_present_queues(cluster: Cluster, snapshot: Snapshot) -> Snapshot:
 
 def snapshot_after(target: Cluster, staying: Collection[str]) -> Snapshot:
     """Right after a switch: the row with its new scheduler, and the ids of workloads that go on with the old one."""
-    known = _read(target, staying, made_anew=True)
+    known = _read(target, staying, recreated=True)
     waiting = waiting_without_pods(target, known.names, known.staying, None)
     coming = (each for owner, each in waiting.known.items() if owner in waiting.soon or owner in waiting.later)
     return known.snapshot.changed((), (group for each in coming for group in each.groups), now=_now())
@@ -140,14 +140,14 @@ def _by_owner(groups: Iterable[PodGroup]) -> dict[str, list[PodGroup]]:
     return found
 
 
-def _read(cluster: Cluster, behind: Collection[str], *, made_anew: bool = False) -> _KnownCluster:
-    """All rows. `behind`: ids of workloads that another scheduler started. made_anew: only those have pods yet."""
+def _read(cluster: Cluster, behind: Collection[str], *, recreated: bool = False) -> _KnownCluster:
+    """All rows. `behind`: ids of workloads that another scheduler started. recreated: only those have pods yet."""
     traits = flavour_for(cluster.flavour).traits
     state = desired_state(cluster, domains=False)
     pools = list(cluster.node_pools.all())
     settings, single = group_settings(cluster, state, behind), single_workloads(cluster)
     pods = list(live_pods(cluster, single if traits.queues_jobs else ()))
-    if made_anew:
+    if recreated:
         pods = [pod for pod in pods if not pod.owner_id or pod.owner_id in behind]
     snapshot = Snapshot(
         nodes=tuple(_nodes(_node_rows(cluster), by_pool=traits.queues_by_pool)),

@@ -114,10 +114,10 @@ def why_waiting(workload: Workload) -> Headline | None:
         return _by_scheduler(workload)
     try:
         with time_budget():
-            told = _by_model(workload)
+            by_model = _by_model(workload)
     except OutOfTime:
         return _by_scheduler(workload, TOO_LONG)
-    return _by_scheduler(workload) if told is None else _headline(workload, **told)
+    return _by_scheduler(workload) if by_model is None else _headline(workload, **by_model)
 
 
 def _not_there_yet(workload: Workload) -> Headline:

@@ -174,12 +174,12 @@ def _facts(
     row: StoredForecast, workload: Workload, records: Sequence[PreemptionRecord], until: datetime
 ) -> ForecastFacts:
     since = workload.created_at - SECOND
-    foretold = set(row.victims)
+    predicted = set(row.victims)
     others = PreemptionRecord.objects.filter(cluster=row.cluster, preemptor=None, preemptor_name="")
     nameless = [each for each in others.filter(at__range=(since, until)) if not _moved(row.cluster, each)]
-    mine = [*records, *(each for each in nameless if str(each.victim_id) in foretold)]
+    mine = [*records, *(each for each in nameless if str(each.victim_id) in predicted)]
     mine = [each for each in mine if each.at <= until]
-    foreign = ObservedPod.objects.filter(cluster=row.cluster, uid__in=[_uid(key) for key in foretold])
+    foreign = ObservedPod.objects.filter(cluster=row.cluster, uid__in=[_uid(key) for key in predicted])
     ends = foreign.filter(disrupted_at__range=(since, until)).values_list("uid", "disrupted_at")
     gone = {uid: at for uid, at in ends if at}
     evicted = {*(str(each.victim_id) for each in mine), *(f"pod:{uid}" for uid in gone)}
@@ -191,7 +191,7 @@ def _facts(
         frozenset(evicted),
         frozenset({*(each.pod_uid for each in mine), *gone}),
         _decided(workload, started, evictions, until),
-        any(str(each.victim_id) not in foretold for each in nameless),
+        any(str(each.victim_id) not in predicted for each in nameless),
     )
 
 
@@ -224,7 +224,7 @@ Result = tuple[ForecastResult, str, Workload | None]
 def _result(row: StoredForecast, workload: Workload, facts: ForecastFacts) -> Result:
     if why := _unjudged(row, workload, facts):
         return ForecastResult.NOT_JUDGED, why, None
-    if _as_foretold(row, facts):
+    if _as_forecast(row, facts):
         return ForecastResult.HELD, "", None
     if facts.unnamed:
         return ForecastResult.NOT_JUDGED, "unnamed_evictions", None
@@ -235,7 +235,7 @@ def _result(row: StoredForecast, workload: Workload, facts: ForecastFacts) -> Re
     return ForecastResult.UNEXPLAINED, "", None
 
 
-def _as_foretold(row: StoredForecast, facts: ForecastFacts) -> bool:
+def _as_forecast(row: StoredForecast, facts: ForecastFacts) -> bool:
     return (facts.started is not None) is row.starts and facts.evicted == set(row.victims)
 
 

@@ -127,11 +127,11 @@ def _port(fields: FormFields) -> int:
 def _set_environment(container: Manifest, settings: dict[str, str], fields: FormFields, *, token: str) -> None:
     """Settings first, then what was filled in: the later of two variables of one name counts."""
     own = {name for name, _value in fields.environment}
-    told: list[Manifest] = [{"name": name, "value": text} for name, text in settings.items() if name not in own]
+    entries: list[Manifest] = [{"name": name, "value": text} for name, text in settings.items() if name not in own]
     if fields.secret.strip():
         source = {"secretKeyRef": {"name": fields.secret.strip(), "key": token}}
-        told.append({"name": token, "valueFrom": source})
-    container["env"] = [*told, *container.get("env", [])]
+        entries.append({"name": token, "valueFrom": source})
+    container["env"] = [*entries, *container.get("env", [])]
     container["ports"] = [{"containerPort": _port(fields), "name": "http"}]
 
 

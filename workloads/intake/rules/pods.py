@@ -302,7 +302,7 @@ def pod_spec(
 ) -> Rule:
     """A pod spec; `named` is the container the kind looks for, `restart` the policies it takes.
 
-    Kubernetes assumes Always, so a kind that does not take it must be told another. `claims_elsewhere`: the owner
+    Kubernetes assumes Always, so a kind that does not accept it needs another. `claims_elsewhere`: the owner
     declares volumes too, so a mount may name one that is not in the pod spec.
     """
     fields = {**POD, **(extra or {})}
@@ -356,7 +356,7 @@ def template(spec: Rule, *, metadata: Rule = pod_metadata) -> Rule:
 
 
 def share_of_gpu(plain: Rule) -> Rule:
-    """A pod's share of a GPU stands in an annotation, and then no container asks for whole ones."""
+    """A pod's share of a GPU is in an annotation, and then no container asks for whole ones."""
 
     def check(value: Any, place: Location) -> Any:
         rebuilt = plain(value, place)

@@ -42,7 +42,7 @@ _PRIORITY_PLACES: Final = (
 )
 _POOLS_PLACE: Final = f"{NOTES}/{token(NODE_POOLS)}"
 _CODES_OF_ABSENCE: Final = frozenset({"required", "exactly_one"})
-_NEAR: Final = 3
+_MOST_ALTERNATIVES: Final = 3
 """More allowed names than this are all fields of the object, and no guess at a misspelt one."""
 
 
@@ -81,8 +81,9 @@ def counts_were_read(problems: Sequence[DocumentProblem], given: Mapping[str, An
 
 def counts_misnamed(problem: DocumentProblem, names: Container[str]) -> bool:
     """Is it about one of these counts, or about an unknown name that resembles one?"""
-    near = problem.allowed if problem.code == "unknown_field" and len(problem.allowed) <= _NEAR else ()
-    return _last(problem.pointer) in names or any(each in names for each in near)
+    few = problem.code == "unknown_field" and len(problem.allowed) <= _MOST_ALTERNATIVES
+    alternatives = problem.allowed if few else ()
+    return _last(problem.pointer) in names or any(each in names for each in alternatives)
 
 
 def _last(pointer: str) -> str:

@@ -109,7 +109,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufeff\ufffe
 
 
 class Location:
-    """Where a value stands and whose it is. A document has thousands: the pointer is made when it is asked for."""
+    """The place of a value and whose it is. A document has thousands: the pointer is made when it is asked for."""
 
     __slots__ = ("_above", "_key", "report", "scope")
 
@@ -338,10 +338,10 @@ def table(
 def _member(name: Any, value: Any, fields: Fields, place: Location) -> Any:
     rule = fields.get(name) if isinstance(name, str) else None
     if rule is None:
-        near = difflib.get_close_matches(visible(name), fields, n=3, cutoff=0.75)
-        also = f" Did you mean {' or '.join(near)}?" if near else ""
+        similar = difflib.get_close_matches(visible(name), fields, n=3, cutoff=0.75)
+        also = f" Did you mean {' or '.join(similar)}?" if similar else ""
         return place.at(name).refuse(
-            "unknown_field", f"{visible(name)!r} is not supported here.{also}", near or sorted(fields)
+            "unknown_field", f"{visible(name)!r} is not supported here.{also}", similar or sorted(fields)
         )
     return ABSENT if value is None else rule(value, place.at(name))
 

@@ -133,12 +133,12 @@ def _given(**values: Any) -> Body:
 
 def flags_of(fields: FormFields, spec: Body) -> list[str] | None:
     """What `rung submit` takes for the same body; None where it has no flag for a part of it."""
-    told = _Flags(dict(spec), dict(spec.get("compute", {})))
+    given = _Flags(dict(spec), dict(spec.get("compute", {})))
     kind = {"Workspace": "workspace", "Training": "training", "Distributed": "distributed", "Inference": "inference"}
     if fields.type not in kind or ("command" in spec and "args" in spec):
         return None
-    flags = [fields.name, "--type", kind[fields.type], *told.plain()]
-    return None if told.left() else [*flags, *_tail(spec)]
+    flags = [fields.name, "--type", kind[fields.type], *given.plain()]
+    return None if given.left() else [*flags, *_tail(spec)]
 
 
 def _tail(spec: Body) -> list[str]:

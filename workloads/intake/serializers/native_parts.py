@@ -9,7 +9,11 @@ from portal.kit.api.serializers import TypedJson, schema
 from workloads.intake.rules.native.fields import FIELDS, POD, Field
 from workloads.intake.rules.native.reader import ENVIRONMENT
 
-SAID: Final = {"used": "Used.", "kept": "Stored and returned, but has no effect.", "refused": "Rejected unless empty."}
+SUPPORT: Final = {
+    "used": "Used.",
+    "kept": "Stored and returned, but has no effect.",
+    "refused": "Rejected unless empty.",
+}
 Schema = type[serializers.Serializer[Any]]
 OPTIONAL: Final[dict[str, Any]] = {"required": False, "allow_null": True}
 
@@ -311,7 +315,7 @@ _FORMS: Final[Mapping[str, Any]] = {
 
 def documented(name: str, field: Field) -> serializers.JSONField:
     """A field of a spec: its type, and what becomes of it."""
-    about = f"{SAID[field.standing]} {field.note}".strip()
+    about = f"{SUPPORT[field.support]} {field.note}".strip()
     return TypedJson(as_=_FORMS.get(name) or _GROUPS.get(name), **OPTIONAL, help_text=about)
 
 

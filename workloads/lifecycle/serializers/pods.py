@@ -227,13 +227,13 @@ def _containers(pod: ObservedPod, workload: Workload | None) -> list[dict[str, s
 
 
 def _images(role: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """A container whose kind chooses the image itself has none of its own, and then nobody knows which is whose."""
+    """A container whose kind chooses the image itself has none of its own, and then it is unknown which is whose."""
     names, images = role["containers"], role["images"]
     return zip(names, images if len(images) == len(names) else [""] * len(names), strict=True)
 
 
 def event_json(event: ClusterEvent) -> dict[str, Any]:
-    """Event2. Its message has been cleaned by whoever read it for an actor."""
+    """Event2. Its message was cleaned when it was read for an actor."""
     return {
         "id": event.uid,
         "createdAt": rfc3339(event.at),

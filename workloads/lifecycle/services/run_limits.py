@@ -82,15 +82,15 @@ def _runs_near_end(clock: LimitClock, now: datetime) -> Iterator[tuple[Workload,
 def _near_end_of(clock: LimitClock, batch: Sequence[Workload], now: datetime) -> Iterator[tuple[Workload, RunEnd]]:
     projects = Project.objects.filter(pk__in={row.project_id for row in batch}).select_related("department")
     limits, starts = allowances(list(projects), clock.kind), clock.starts(batch, now)
-    near: dict[UUID, tuple[Allowance, datetime]] = {}
+    ending: dict[UUID, tuple[Allowance, datetime]] = {}
     for row in batch:
         limit, since = limits.get((row.project_id, row.category)), starts.get(str(row.pk))
         if limit and since and now >= limit.ends(since) - limit.notice:
-            near[row.pk] = limit, since
+            ending[row.pk] = limit, since
     whole = Workload.objects.select_related("type", "project__department", "project__cluster")
-    notified = _notified(clock, {key: since for key, (_limit, since) in near.items()})
-    for workload in whole.filter(pk__in=near).order_by("pk"):
-        limit, since = near[workload.pk]
+    notified = _notified(clock, {key: since for key, (_limit, since) in ending.items()})
+    for workload in whole.filter(pk__in=ending).order_by("pk"):
+        limit, since = ending[workload.pk]
         yield workload, _end(clock, limit, since, notified.get(workload.pk), now)
 
 
@@ -101,7 +101,7 @@ def _batches(rows: Iterator[Workload]) -> Iterator[list[Workload]]:
 
 def _notified(clock: LimitClock, since: Mapping[UUID, datetime]) -> dict[UUID, datetime]:
     """When the end of each of these runs was first announced, since its clock started."""
-    events = WorkloadEvent.objects.filter(workload__in=since, reason=clock.near).order_by("-at")
+    events = WorkloadEvent.objects.filter(workload__in=since, reason=clock.notice_code).order_by("-at")
     return {key: at for key, at in events.values_list("workload", "at") if at >= since[key]}
 
 
@@ -132,7 +132,7 @@ def _notify_near_end(workload: Workload, end: RunEnd, now: datetime) -> None:
     rule = rule_text(end.clock, end.allowance)
     unless = "Use the GPUs or save your work." if end.idle else "Save your work."
     message = f"Stops at {end.at:%Y-%m-%d %H:%M} UTC: {rule}. {unless}"
-    note(workload=workload, at=now, type_=EventType.ACTION, reason=end.clock.near, message=message)
+    note(workload=workload, at=now, type_=EventType.ACTION, reason=end.clock.notice_code, message=message)
 
 
 def _stop(workload: Workload, end: RunEnd, now: datetime) -> bool:
@@ -144,7 +144,7 @@ def _stop(workload: Workload, end: RunEnd, now: datetime) -> bool:
             lock(workload)
             if not _runs(workload) or workload.started_at != began:
                 return False
-            note(workload=workload, at=now, type_=EventType.ACTION, reason=end.clock.reached, message=message)
+            note(workload=workload, at=now, type_=EventType.ACTION, reason=end.clock.reached_code, message=message)
             stop(workload=workload, actor=SYSTEM)
     except RungError:
         return False

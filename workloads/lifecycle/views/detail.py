@@ -82,7 +82,7 @@ def _act(
     request: HttpRequest,
     workload_id: UUID,
     verb: Verb,
-    twin: Callable[[Workload], ApiRequest],
+    request_of: Callable[[Workload], ApiRequest],
     words: str,
     *,
     gone: bool = False,
@@ -91,7 +91,7 @@ def _act(
     """Texts where those are asked for. Else it is done, said by `words`, and shown, unless it is gone."""
     actor = actor_of(request)
     workload = workload_or_404(actor, workload_id)
-    if copied := action_snippet(request, twin(workload)):
+    if copied := action_snippet(request, request_of(workload)):
         return copied
     verb(workload=workload, actor=actor, **values)
     if workload.phase in ENDED:
@@ -143,8 +143,8 @@ def change_priority(request: HttpRequest, workload_id: UUID) -> HttpResponse:
             context = {"workload": workload, "priority": chosen, "forecast": found}
             return render(request, "workloads/lifecycle/priority_confirm.html", context)
     words = _("Priority of %(name)s changed to %(priority)s. Preemptibility did not change.")
-    twin = partial(priority_change_request, name=chosen)
-    return _act(request, workload_id, actions.change_priority, twin, words, priority=chosen)
+    request_of = partial(priority_change_request, name=chosen)
+    return _act(request, workload_id, actions.change_priority, request_of, words, priority=chosen)
 
 
 def sent_yaml(workload: Workload) -> str:

@@ -257,7 +257,7 @@ _ANYWHERE: Final = {
 }
 LONE_ADMIN: Final = (
     "Only one person or none may change {what}, and the author of a plan cannot approve it. Such plans could not be "
-    "applied. Give somebody else a role that allows it first."
+    "applied. Give another user a role that allows it first."
 )
 
 
@@ -295,7 +295,7 @@ class ApprovalPlan(SettingPlan):
         return {}
 
     def notes(self, change: Change) -> Iterable[str]:
-        """Which plans nobody could approve: their author may not."""
+        """Which plans no one could approve: their author may not."""
         if not change["required"]:
             return
         department = approval_place(change)

@@ -1,7 +1,7 @@
 """Policies as values: how those of several scopes add up, and which rule a workload breaks. Pure.
 
 Rules: of defaults the nearest scope's counts; of rules all hold, so a nearer scope never allows what a wider one
-forbids. A default fills what nobody asked for; a rule is checked last, against the effective value.
+forbids. A default fills what was not requested; a rule is checked last, against the effective value.
 Source: Run:ai's policies v2; `canEdit: false` means that the value stays what it is without anybody's wish.
 """
 

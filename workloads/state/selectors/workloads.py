@@ -276,7 +276,7 @@ def _read(workload: Workload, row: ObservedPod, container: str, lines: int) -> L
         if not container and len(several := containers_of(workload, row)) > 1:
             container = several[0]  # an API server does not choose
         ref = ObjectRef(POD, row.name, workload.project.namespace)
-        # one line more than is shown tells whether there are earlier ones
+        # one line more than is shown, to know whether there are earlier ones
         said = gateway_for(workload.project.cluster).logs(ref, container=container, tail=lines + 1)
     except ClusterError as error:
         return LogText(trouble=clean_message(error.message))

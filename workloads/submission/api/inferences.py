@@ -140,7 +140,7 @@ def _reshaped(kind: str, workload: Workload, named: Mapping[str, Any], actor: Ac
 
 
 def _without_counts(sent: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """What was sent, but for the number of replicas where that is named anew in one of its two ways."""
+    """What was sent, but for the number of replicas where that is given in one of its two ways."""
     again = COUNTS if COUNTS & named.keys() else frozenset[str]()
     return {name: value for name, value in sent.items() if name not in again}
 

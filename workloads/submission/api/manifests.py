@@ -212,7 +212,7 @@ class Clone(Submission):
 
 
 def _changed(spec: WorkloadSpec, wanted: dict[str, Any], *, moved: bool) -> WorkloadSpec:
-    """The same with what the caller chose. Node pools are those of its cluster: elsewhere they are chosen anew."""
+    """The same with what the caller chose. Node pools are those of its cluster: elsewhere they are chosen again."""
     request = replace(
         spec.request,
         explicit_priority=wanted.get("priority", spec.request.explicit_priority),

@@ -136,9 +136,9 @@ class ManifestRoute(Route):
 def relocated_error(error: RungError, place: Callable[[str], str]) -> RungError:
     """The same error with the pointers of the body that was sent."""
     problems = [replace(each, pointer=place(each.pointer)) for each in error.problems]
-    told = type(error)(error.message, code=error.code, problems=problems, retry_after=error.retry_after)
-    told.recorded = error.recorded
-    return told
+    renamed = type(error)(error.message, code=error.code, problems=problems, retry_after=error.retry_after)
+    renamed.recorded = error.recorded
+    return renamed
 
 
 def key_of(request: Request) -> str | None:

@@ -157,15 +157,15 @@ def _named(actor: Actor, rows: QuerySet[Asset], query: Mapping[str, str]) -> Que
         raise BadRequest.at("/includeDescendants", "exactly_one", "Send either scope or includeDescendants.")
     if scope:
         rows = rows.filter(scope=scope)
-    near = next((each for each in KEYS if query.get(f"{each}Id")), None)
-    if near is None:
+    level = next((each for each in KEYS if query.get(f"{each}Id")), None)
+    if level is None:
         return rows
     try:
-        owner = owner_at(actor, near, query[f"{near}Id"])
+        owner = owner_at(actor, level, query[f"{level}Id"])
     except LookupError:
         return rows.none()
-    if scope == near:
-        return rows.filter(**{str(near): owner})
+    if scope == level:
+        return rows.filter(**{str(level): owner})
     return rows.filter(reaching(owner) | below(owner) if within else reaching(owner))
 
 

@@ -48,7 +48,7 @@ class ClusterResource(ResourceKind):
             yield from secret_error(spec, name)
 
     def differences(self, wanted: Spec, now: Spec) -> Iterator[Any]:
-        """Of a connection what the server tells of it; a certificate authority is sent, and never read back."""
+        """What the server returns of a connection; a certificate authority is sent, and never read back."""
         said = wanted.get("connection") or {}
         shown = {name: said[name] for name in CONNECTION if name in said}
         before = {name: (now.get("connection") or {}).get(name) for name in shown}

@@ -34,7 +34,7 @@ class Field:
     """One field of a spec: its rule, what becomes of it, and why in words."""
 
     rule: Rule
-    standing: Literal["used", "kept", "refused"]
+    support: Literal["used", "kept", "refused"]
     note: str = ""
 
 

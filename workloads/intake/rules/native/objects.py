@@ -124,7 +124,7 @@ def workspace(requested: Checked) -> Built:
 
 
 def training(requested: Checked) -> Built:
-    """A Job; six tries unless told otherwise, as with the form."""
+    """A Job; six tries by default, as with the form."""
     spec = requested.spec
     described = template(spec, requested.name, restart=spec.get("restartPolicy", "Never"))
     limits = {"backoffLimit": spec.get("backoffLimit", 6), **_retention(spec)}
@@ -238,7 +238,7 @@ def has_leader(framework: str) -> bool:
 
 
 def _leading(requested: Checked, framework: _Framework) -> Manifest:
-    """Its own spec, or the workers'; the launcher of MPI holds no GPU unless it is told to be like them."""
+    """Its own spec, or the workers'; the launcher of MPI holds no GPU unless it is to be like them."""
     part = requested.spec if requested.master is None else requested.master
     idle = framework.leading == "Launcher" and requested.master is None and not requested.master_same
     role = {**_role(part, requested.name, framework, gpus=not idle), "replicas": 1}

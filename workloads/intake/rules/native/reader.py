@@ -313,7 +313,7 @@ def check_template(native: NativeBody, *, scope: ProjectGrants) -> None:
 
 
 def lacking(native: NativeBody, *, scope: ProjectGrants) -> str:
-    """What a submission of it as it stands would be refused for, first of all; empty for nothing."""
+    """Why a submission of it would be refused as it is: the first reason; empty for none."""
     try:
         read_native(native, scope=scope)
     except IntakeRefused as refusal:
@@ -384,6 +384,6 @@ def _check_no_secrets(values: Values, place: Location) -> None:
     given = values.get("environmentVariables")
     for index, each in enumerate(given if isinstance(given, list) else ()):
         name, value = (each.get("name"), each.get("value")) if isinstance(each, Mapping) else (None, None)
-        told = isinstance(name, str) and _SECRET_NAME.search(name)
-        if isinstance(value, str) and value and (told or SECRET_TEXT.search(value)):
+        named_secret = isinstance(name, str) and _SECRET_NAME.search(name)
+        if isinstance(value, str) and value and (named_secret or SECRET_TEXT.search(value)):
             place.at("environmentVariables").at(index).at("value").refuse("secret_value", _NO_SECRETS)
