@@ -193,8 +193,8 @@ def _warnings(facts: Facts) -> Iterator[str]:
     if off := kinds_outside_quotas(facts):
         others = ("all kinds that Kueue does not support",) if "Pod" in off else ()
         yield OFF.format(integrations=", ".join(map(_integration, off)), kinds=", ".join((*off, *others)))
-    said = {NARROWED: facts["narrowed"], IMPATIENT: facts["impatient"]}
-    yield from (sentence for sentence, so in said.items() if so)
+    limits = {NARROWED: facts["narrowed"], IMPATIENT: facts["impatient"]}
+    yield from (sentence for sentence, so in limits.items() if so)
 
 
 def kinds_outside_quotas(facts: Facts) -> tuple[str, ...]:
@@ -248,13 +248,13 @@ def guarantees_of(facts: Facts) -> tuple[Guarantee, ...]:
     off = kinds_outside_quotas(facts)
     if _is_known(facts) and not off:
         return GUARANTEES
-    said = NOT_ALL.format(kinds=", ".join(off)) if off else NOT_KNOWN
-    return tuple(_partly(each, said) if each.code in QUOTAS else each for each in GUARANTEES)
+    limit = NOT_ALL.format(kinds=", ".join(off)) if off else NOT_KNOWN
+    return tuple(_partly(each, limit) if each.code in QUOTAS else each for each in GUARANTEES)
 
 
-def _partly(guarantee: Guarantee, said: str) -> Guarantee:
+def _partly(guarantee: Guarantee, limit: str) -> Guarantee:
     remedy = " ".join(filter(None, (guarantee.remedy, READ)))
-    return replace(guarantee, enforced="partly", explanation=f"{guarantee.explanation} {said}", remedy=remedy)
+    return replace(guarantee, enforced="partly", explanation=f"{guarantee.explanation} {limit}", remedy=remedy)
 
 
 GUARANTEES: Final = (

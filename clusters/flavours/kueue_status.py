@@ -115,8 +115,8 @@ PENDING: Final = (
 
 def interpret(pod: Manifest, events: Sequence[Manifest]) -> PodStatusReason:
     """Evicted, queued, or a pod that waits for a node."""
-    if said := list(pod_status.disruption_texts(pod, events, PREEMPTED, "Evicted")):
-        return next((each for each in map(_evicted, said) if each.preemptor), _evicted(said[0]))
+    if texts := list(pod_status.disruption_texts(pod, events, PREEMPTED, "Evicted")):
+        return next((each for each in map(_evicted, texts) if each.preemptor), _evicted(texts[0]))
     for text in pod_status.messages(events, QUEUED):
         return _pending(text)
     return pod_status.waiting_reason(pod)
@@ -124,21 +124,23 @@ def interpret(pod: Manifest, events: Sequence[Manifest]) -> PodStatusReason:
 
 def workload_events(workload: Manifest) -> Iterator[Manifest]:
     """A Workload of Kueue, as events about its job: how it is queued, and each preemption."""
-    said = {each.get("type"): each for each in (workload.get("status") or {}).get("conditions") or ()}
+    conditions = {each.get("type"): each for each in (workload.get("status") or {}).get("conditions") or ()}
     about = pod_status.controller_of(workload)
     if about is None:
         return
-    if condition := _left_out(said, about) or _conditions_of(said):
+    if condition := _left_out(conditions, about) or _conditions_of(conditions):
         reason, found = condition
         yield _event(workload, about, "queue", reason, found)
-    preempted = said.get(PREEMPTED, {})
+    preempted = conditions.get(PREEMPTED, {})
     if preempted.get("status") == "True":
         yield _event(workload, about, f"evicted.{_second(preempted)}", PREEMPTED, preempted)
 
 
-def _left_out(said: Mapping[Any, Mapping[str, Any]], about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+def _left_out(
+    conditions: Mapping[Any, Mapping[str, Any]], about: Mapping[str, Any]
+) -> tuple[str, Mapping[str, Any]] | None:
     """A pod whose admission was taken back before its gate was opened is neither deleted nor queued again."""
-    again, reserved = said.get("Requeued", {}), said.get("QuotaReserved", {})
+    again, reserved = conditions.get("Requeued", {}), conditions.get("QuotaReserved", {})
     if about.get("kind") != POD.kind or again.get("reason") != PREEMPTED:
         return None
     if (again.get("status"), reserved.get("status")) != ("False", "False"):
@@ -146,25 +148,27 @@ def _left_out(said: Mapping[Any, Mapping[str, Any]], about: Mapping[str, Any]) -
     return LEFT_OUT, {**again, "message": f"{NOT_AGAIN}: {again.get('message', '')}"}
 
 
-def _conditions_of(said: Mapping[Any, Mapping[str, Any]]) -> tuple[str, Mapping[str, Any]] | None:
+def _conditions_of(conditions: Mapping[Any, Mapping[str, Any]]) -> tuple[str, Mapping[str, Any]] | None:
     """None: nothing has been decided yet."""
-    if said.get("Finished", {}).get("status") == "True":
-        return ADMITTED, said["Finished"]
-    admitted, reserved = said.get(ADMITTED, {}), said.get("QuotaReserved")
+    if conditions.get("Finished", {}).get("status") == "True":
+        return ADMITTED, conditions["Finished"]
+    admitted, reserved = conditions.get(ADMITTED, {}), conditions.get("QuotaReserved")
     if admitted.get("status") == "True":
         return ADMITTED, admitted
     return (QUEUED, reserved) if reserved else None
 
 
-def _event(workload: Manifest, about: Mapping[str, Any], mark: str, reason: str, said: Mapping[str, Any]) -> Manifest:
-    message, at = str(said.get("message", "")), said.get("lastTransitionTime")
+def _event(
+    workload: Manifest, about: Mapping[str, Any], mark: str, reason: str, condition: Mapping[str, Any]
+) -> Manifest:
+    message, at = str(condition.get("message", "")), condition.get("lastTransitionTime")
     return pod_status.event_of(workload, about, mark, source=CONTROLLER, reason=reason, message=message, at=at)
 
 
-def _second(said: Mapping[str, Any]) -> int:
+def _second(condition: Mapping[str, Any]) -> int:
     """When, as a number that distinguishes preemptions of a job."""
     try:
-        return int(datetime.fromisoformat(str(said.get("lastTransitionTime"))).timestamp())
+        return int(datetime.fromisoformat(str(condition.get("lastTransitionTime"))).timestamp())
     except ValueError:
         return 0
 

@@ -242,21 +242,21 @@ def _marked(described: Mapping[str, Any], pointer: str) -> dict[str, str | bool]
     for part, names in (("labels", SCHEDULING_LABELS), ("annotations", SCHEDULING_ANNOTATIONS)):
         held = metadata.get(part)
         if _is_object(held):
-            said = {name: held[name] for name in sorted(names & held.keys()) if _says(held[name])}
-            found |= {f"{pointer}/metadata/{part}{_pointer((name,))}": value for name, value in said.items()}
+            given = {name: held[name] for name in sorted(names & held.keys()) if _says(held[name])}
+            found |= {f"{pointer}/metadata/{part}{_pointer((name,))}": value for name, value in given.items()}
     return found
 
 
 def _of_pod(spec: object, pointer: str) -> dict[str, str | bool]:
     if not _is_object(spec):
         return {}
-    said = {name: spec.get(name) for name in POD_FIELDS}
-    return {f"{pointer}/{name}": value for name, value in said.items() if _says(value) and value != DEFAULT_SCHEDULER}
+    given = {name: spec.get(name) for name in POD_FIELDS}
+    return {f"{pointer}/{name}": value for name, value in given.items() if _says(value) and value != DEFAULT_SCHEDULER}
 
 
 def _at(manifest: Manifest, pointers: Sequence[str]) -> dict[str, str | bool]:
-    said = {pointer: relative(manifest, (), pointer[1:]) for pointer in pointers}
-    return {pointer: value for pointer, value in said.items() if _says(value)}
+    given = {pointer: relative(manifest, (), pointer[1:]) for pointer in pointers}
+    return {pointer: value for pointer, value in given.items() if _says(value)}
 
 
 def _says(value: object) -> TypeGuard[str | bool]:

@@ -58,8 +58,8 @@ def _amounts(resources: Mapping[str, Any]) -> Resources:
     return Resources(gpu, scaled(str(resources.get("cpu", 0)), 1000), scaled(str(resources.get("memory", 0)), 1))
 
 
-def _plausible(said: Resources) -> Resources:
-    return per_dimension(min, said, MOST)
+def _plausible(amounts: Resources) -> Resources:
+    return per_dimension(min, amounts, MOST)
 
 
 def gpus_of(resource: str) -> int:
@@ -151,11 +151,13 @@ def counted_requests(pod: Manifest) -> Resources:
     return Resources(_gpus(pod, requested.gpu), requested.cpu, requested.memory)
 
 
-def _as_a_whole(requested: Resources, said: Mapping[str, Any]) -> Resources:
+def _as_a_whole(requested: Resources, given: Mapping[str, Any]) -> Resources:
     """Pod-level resources: for CPU and memory alone, each where it is said."""
-    own = _amounts(said)
+    own = _amounts(given)
     return Resources(
-        requested.gpu, own.cpu if "cpu" in said else requested.cpu, own.memory if "memory" in said else requested.memory
+        requested.gpu,
+        own.cpu if "cpu" in given else requested.cpu,
+        own.memory if "memory" in given else requested.memory,
     )
 
 
@@ -191,8 +193,8 @@ def shared_device(pod: Manifest) -> str:
 
 def max_pods(node: Manifest) -> int | None:
     """How many pods its kubelet takes; None when it does not say."""
-    said = ((node.get("status") or {}).get("allocatable") or {}).get("pods")
-    return None if said is None else min(scaled(str(said), 1), MOST_PODS)
+    most = ((node.get("status") or {}).get("allocatable") or {}).get("pods")
+    return None if most is None else min(scaled(str(most), 1), MOST_PODS)
 
 
 def taints_of(node: Manifest) -> tuple[Taint, ...]:
@@ -269,8 +271,8 @@ def moment_of(text: Any) -> datetime | None:
     if not isinstance(text, str) or not text:
         return None
     try:
-        said = datetime.fromisoformat(text)
-        moment = said.astimezone(UTC) if said.tzinfo else said.replace(tzinfo=UTC)
+        time = datetime.fromisoformat(text)
+        moment = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return None
     return moment if EARLIEST <= moment < LATEST else None

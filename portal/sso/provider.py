@@ -131,14 +131,14 @@ def _read(status: int, body: bytes) -> dict[str, Any]:
     if status >= 500 or 300 <= status < 400:
         raise ProviderUnavailable(f"The single sign-on provider returned status {status}.")
     try:
-        said = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise ProviderUnavailable("The provider's response is invalid.") from error
-    if not isinstance(said, dict):
+    if not isinstance(document, dict):
         raise ProviderUnavailable("The provider's response is invalid.")
     if status != 200:
         raise UntrustedResponse("The provider rejected this sign-in.", code="provider_refused")
-    return said
+    return document
 
 
 CACHE_SECONDS: Final = 600
@@ -158,17 +158,17 @@ class Endpoints:
 
 def endpoints_of(provider: Provider) -> Endpoints:
     """The endpoints; Unbelieved where the document speaks for another issuer or names an unsafe address."""
-    said = _published(provider, provider.issuer.rstrip("/") + WELL_KNOWN)
-    if said.get("issuer") != provider.issuer:
+    published = _published(provider, provider.issuer.rstrip("/") + WELL_KNOWN)
+    if published.get("issuer") != provider.issuer:
         raise UntrustedResponse("The provider's configuration is from another issuer.", code="wrong_issuer")
-    methods = said.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+    methods = published.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
     return Endpoints(
-        authorization=_address(said, "authorization_endpoint"),
-        token=_address(said, "token_endpoint"),
-        keys=_address(said, "jwks_uri"),
-        userinfo=_address(said, "userinfo_endpoint") if said.get("userinfo_endpoint") else "",
+        authorization=_address(published, "authorization_endpoint"),
+        token=_address(published, "token_endpoint"),
+        keys=_address(published, "jwks_uri"),
+        userinfo=_address(published, "userinfo_endpoint") if published.get("userinfo_endpoint") else "",
         posts_secret="client_secret_basic" not in methods,
-        names_itself=said.get("authorization_response_iss_parameter_supported") is True,
+        names_itself=published.get("authorization_response_iss_parameter_supported") is True,
     )
 
 
@@ -269,8 +269,8 @@ def _text(claims: Mapping[str, Any], name: str, longest: int) -> str:
 
 def _groups(provider: Provider, claims: Mapping[str, Any]) -> frozenset[str]:
     """Names of groups here. With a mapping only what it names counts. A claim that is not there is no group at all."""
-    said = claims.get(provider.groups_claim, [])
-    names = {str(each) for each in (said if isinstance(said, list) else [said]) if isinstance(each, str)}
+    groups = claims.get(provider.groups_claim, [])
+    names = {str(each) for each in (groups if isinstance(groups, list) else [groups]) if isinstance(each, str)}
     kept = {provider.groups.get(name, "") for name in names} if provider.groups else names
     kept = {name.strip() for name in kept if name.isprintable() and 0 < len(name.strip()) <= LONGEST_GROUP}
     if len(kept) > MOST_GROUPS:

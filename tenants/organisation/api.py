@@ -182,8 +182,8 @@ class DepartmentDetail(Route):
         row, body = _department(actor, unit_id), validated_body(OrgUnitChange, request.data)
         check_supported(body, pools=False)
         with transaction.atomic():
-            said = body.get("description", row.description) or ""
-            organisation_services.update_department(department=row, actor=actor, description=said)
+            description = body.get("description", row.description) or ""
+            organisation_services.update_department(department=row, actor=actor, description=description)
             warnings = set_quotas_and_limits(row, body, actor)
         return Response(departments_json([_department(actor, unit_id)])[0] | warnings)
 
@@ -316,9 +316,9 @@ class ProjectDetail(Route):
         check_supported(body)
         with transaction.atomic():
             pools = body.get("defaultNodePools", project.default_node_pools) or ()
-            said = body.get("description", project.description) or ""
+            description = body.get("description", project.description) or ""
             organisation_services.update_project(
-                project=project, actor=actor, description=said, default_node_pools=pools
+                project=project, actor=actor, description=description, default_node_pools=pools
             )
             warnings = set_quotas_and_limits(project, body, actor)
         return Response(projects_json([_project(actor, unit_id)])[0] | warnings)
@@ -389,8 +389,10 @@ def _parent(actor: Actor, body: Mapping[str, Any]) -> Department:
     """The department that is named, or the only one of the cluster."""
     cluster = cluster_of(body["clusterId"])
     rows = visible_departments(actor).filter(cluster=cluster).select_related("cluster")
-    said = body.get("parentId")
-    found = list(rows.filter(pk=said) if said and said.isascii() and said.isdecimal() else [] if said else rows[:2])
+    parent = body.get("parentId")
+    found = list(
+        rows.filter(pk=parent) if parent and parent.isascii() and parent.isdecimal() else [] if parent else rows[:2]
+    )
     if len(found) == 1:
         return found[0]
     text = _("Send the id of a department in %(cluster)s.") % {"cluster": cluster.name}

@@ -33,8 +33,8 @@ def was_moved(records: Sequence[PreemptionRecord]) -> bool:
 
 
 def _cause(record: PreemptionRecord) -> str:
-    said = {"reason": "Evicted", "message": record.message}
-    return flavour_for(record.cluster.flavour).interpret({}, [said]).cause if record.message else ""
+    event = {"reason": "Evicted", "message": record.message}
+    return flavour_for(record.cluster.flavour).interpret({}, [event]).cause if record.message else ""
 
 
 def needed_pods(pods: Sequence[ObservedPod]) -> set[int]:
@@ -77,21 +77,21 @@ class Preemptor:
         }
 
 
-def preemptor_of(cluster: Cluster, said: str) -> Preemptor:
+def preemptor_of(cluster: Cluster, named: str) -> Preemptor:
     """Behind `uid:<uid of a pod or a group>`, or `<namespace>/<name>` of a pod or a workload's object.
 
     Empty when nothing was said.
     """
-    if not said:
+    if not named:
         return Preemptor()
     pods = ObservedPod.objects.filter(cluster=cluster)
-    if said.startswith(UID):
-        uid = said.removeprefix(UID)
+    if named.startswith(UID):
+        uid = named.removeprefix(UID)
         return _by_pod(pods.filter(uid=uid).first(), uid) or _by_object_of(cluster, uid)
-    namespace, _, name = said.partition("/")
+    namespace, _, name = named.partition("/")
     pod = pods.filter(namespace=namespace, name=name).exclude(owner_id="").order_by("-created_at").first()
     workload = _workload(pod.owner_id) if pod else None
-    return Preemptor(workload or _by_object(cluster, namespace, name), said)
+    return Preemptor(workload or _by_object(cluster, namespace, name), named)
 
 
 def objects_among(cluster: Cluster, uids: Iterable[str]) -> set[str]:
@@ -239,14 +239,14 @@ def name_preemptors(entries: Sequence[WorkloadEvent], actor: Actor) -> None:
     found = [entry for entry in entries if entry.type == EventType.PREEMPTION and f" by {OTHERS}:" in entry.message]
     keys = {entry.pk: entry.detail["records"][0] for entry in found if entry.detail.get("records")}
     records = _visible_preemptors(keys.values(), actor) if keys else {}
-    said: defaultdict[str, set[str]] = defaultdict(set)
+    messages: defaultdict[str, set[str]] = defaultdict(set)
     for entry in found:
         stored = entry.message
         if record := records.get(keys.get(entry.pk, 0)):
             entry.message = stored.replace(f" by {OTHERS}:", f" by {_by(record, shown=True)}:", 1)
-        said[stored].add(entry.message)
+        messages[stored].add(entry.message)
     for entry in entries:
-        if entry.type == EventType.PHASE and len(names := said.get(entry.message, set())) == 1:
+        if entry.type == EventType.PHASE and len(names := messages.get(entry.message, set())) == 1:
             entry.message = next(iter(names))
 
 

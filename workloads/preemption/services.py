@@ -45,9 +45,9 @@ UNEXPLAINED: Final = frozenset({"", POD_DELETED, "Evicted"})
 
 def pods_named_in_events(cluster: Cluster, events: Iterable[ClusterEvent]) -> list[ObservedPod]:
     """The pods that these events say were evicted: an event may come long after its pod changed for the last time."""
-    said = [event for event in events if event.reason in {*EVICTING, PODS_EVICTED}]
-    uids = {event.object_uid for event in said if event.kind == "Pod"}
-    owners = {event.owner_id for event in said if event.kind != "Pod"}
+    evicting = [event for event in events if event.reason in {*EVICTING, PODS_EVICTED}]
+    uids = {event.object_uid for event in evicting if event.kind == "Pod"}
+    owners = {event.owner_id for event in evicting if event.kind != "Pod"}
     if not (uids or owners):
         return []
     return list(ObservedPod.objects.filter(Q(uid__in=uids) | Q(owner_id__in=owners), cluster=cluster))
@@ -169,8 +169,8 @@ def _read(
     """Condition and events together, in the flavour's reading; a new one that names a preemptor wins."""
     if fresh is not None and fresh.preemptor:
         return fresh
-    said: list[Manifest] = [{"reason": event.reason, "message": event.message} for event in events]
-    found = flavour_for(cluster.flavour).interpret(_as_manifest(pod), said)
+    messages: list[Manifest] = [{"reason": event.reason, "message": event.message} for event in events]
+    found = flavour_for(cluster.flavour).interpret(_as_manifest(pod), messages)
     return found if found.cause or fresh is None else fresh
 
 

@@ -59,11 +59,11 @@ class ValueSources(dict[str, str]):
 
 
 def _add(into: dict[str, Any], values: Values, title: str, at: str, sources: ValueSources) -> None:
-    said = frozenset(name for name, value in into.items() if value is not None)
+    given = frozenset(name for name, value in into.items() if value is not None)
     for name, value in values.items():
         pointer = f"{at}/{token(name)}"
         own = into.get(name)
-        if value is None or _settled(name, said):
+        if value is None or _settled(name, given):
             continue
         if own is None:
             into[name], sources[pointer] = copy.deepcopy(value), title
@@ -73,11 +73,11 @@ def _add(into: dict[str, Any], values: Values, title: str, at: str, sources: Val
             _add_items(own, value, title, pointer, sources)
 
 
-def _settled(name: str, said: frozenset[str]) -> bool:
+def _settled(name: str, given: frozenset[str]) -> bool:
     """What belongs together comes from one place: the fields of a GPU request, and arguments with their command."""
     if name.startswith("gpu"):
-        return any(each.startswith("gpu") for each in said)
-    return name == "args" and "command" in said
+        return any(each.startswith("gpu") for each in given)
+    return name == "args" and "command" in given
 
 
 def _add_items(own: list[Any], values: Iterable[Any], title: str, at: str, sources: ValueSources) -> None:
@@ -111,8 +111,8 @@ class FormPrefill:
 def start_from(kind: str, spec: Spec, master: Spec | None) -> FormPrefill:
     """The form of a template with its assets."""
     fields = _fields(kind, spec)
-    said = native_spec(fields) or {}
-    unsaid = [name for name, value in spec.items() if value is not None and not _within(value, said.get(name))]
+    given = native_spec(fields) or {}
+    unsaid = [name for name, value in spec.items() if value is not None and not _within(value, given.get(name))]
     return FormPrefill(_initial(fields), [*unsaid, *(["masterSpec"] if master is not None else [])])
 
 

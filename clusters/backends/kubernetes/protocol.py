@@ -63,16 +63,16 @@ def parse_object(data: bytes) -> dict[str, Any]:
 
 def error_for(status: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
     """The error for an answer other than 2xx."""
-    said = _status(body)
-    seconds = _seconds(headers.get("Retry-After")) or _seconds(_details(said).get("retryAfterSeconds"))
-    return error_of(said, status=status, retry_after=seconds)
+    answer = _status(body)
+    seconds = _seconds(headers.get("Retry-After")) or _seconds(_details(answer).get("retryAfterSeconds"))
+    return error_of(answer, status=status, retry_after=seconds)
 
 
-def error_of(said: Mapping[str, Any], *, status: int, retry_after: int | None = None) -> ClusterError:
+def error_of(answer: Mapping[str, Any], *, status: int, retry_after: int | None = None) -> ClusterError:
     """The same for a `Status` object, such as a watch sends."""
-    message = _message(said) or f"The API server returned status {status}."
+    message = _message(answer) or f"The API server returned status {status}."
     if status in _DECIDE:
-        return _DECIDE[status](said, message)
+        return _DECIDE[status](answer, message)
     if status in _BUSY or status >= 500:
         return ClusterBusy(message, retry_after=retry_after)
     if 300 <= status < 400:
@@ -90,52 +90,52 @@ def has_no_log(status: int, body: bytes) -> bool:
     return status == 204 or (status == 400 and bool(_NO_LOG.search(_message(_status(body)))))
 
 
-def _forbidden(said: Mapping[str, Any], message: str) -> ClusterError:
+def _forbidden(answer: Mapping[str, Any], message: str) -> ClusterError:
     """403 is also what admission answers: only a missing right is a matter of the credential."""
-    if _has_cause(said, "NamespaceTerminating") or NO_ACCOUNT in message:
+    if _has_cause(answer, "NamespaceTerminating") or NO_ACCOUNT in message:
         return NotSynced(message)
     if NOT_READY in message:
         return ClusterBusy(message)
     if _NO_QUOTA.search(message):
         return QuotaExceeded(message)
-    if not said or _MAY_NOT.search(message):
+    if not answer or _MAY_NOT.search(message):
         return NotAuthorized(message)
     return AdmissionDenied(message)
 
 
-def _invalid(said: Mapping[str, Any], message: str) -> ClusterError:
+def _invalid(answer: Mapping[str, Any], message: str) -> ClusterError:
     """Blame the object only where the API server itself says so: a proxy before it may answer 400 as well."""
-    return Invalid(message, pointer=_pointer(said)) if said else ClusterRefused(message)
+    return Invalid(message, pointer=_pointer(answer)) if answer else ClusterRefused(message)
 
 
-def _pointer(said: Mapping[str, Any]) -> str:
+def _pointer(answer: Mapping[str, Any]) -> str:
     """Return the first refused field (`spec.containers[0].image`) as a JSON pointer, "" where the server names none."""
-    causes = _details(said).get("causes")
+    causes = _details(answer).get("causes")
     first = causes[0] if isinstance(causes, list) and causes else None
     path = _CONTROL.sub("", str(first.get("field") or "")) if isinstance(first, dict) else ""
     steps = [key or index for key, index in _STEP.findall(path[:LONGEST_POINTER])]
     return "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps)
 
 
-def _conflict(said: Mapping[str, Any], message: str) -> ClusterError:
-    return ObjectConflict(message) if said.get("reason") == "AlreadyExists" else VersionConflict(message)
+def _conflict(answer: Mapping[str, Any], message: str) -> ClusterError:
+    return ObjectConflict(message) if answer.get("reason") == "AlreadyExists" else VersionConflict(message)
 
 
-def _absent(said: Mapping[str, Any], message: str) -> ClusterError:
-    return ClusterRefused(message) if _named(said) else NotServed("The cluster does not serve this kind.")
+def _absent(answer: Mapping[str, Any], message: str) -> ClusterError:
+    return ClusterRefused(message) if _named(answer) else NotServed("The cluster does not serve this kind.")
 
 
-def _named(said: Mapping[str, Any]) -> bool:
-    return bool(_details(said).get("name"))
+def _named(answer: Mapping[str, Any]) -> bool:
+    return bool(_details(answer).get("name"))
 
 
-def _has_cause(said: Mapping[str, Any], reason: str) -> bool:
-    causes = _details(said).get("causes")
+def _has_cause(answer: Mapping[str, Any], reason: str) -> bool:
+    causes = _details(answer).get("causes")
     return isinstance(causes, list) and any(isinstance(each, dict) and each.get("reason") == reason for each in causes)
 
 
-def _details(said: Mapping[str, Any]) -> Mapping[str, Any]:
-    details = said.get("details")
+def _details(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    details = answer.get("details")
     return details if isinstance(details, dict) else {}
 
 
@@ -148,8 +148,8 @@ def _status(body: bytes) -> dict[str, Any]:
     return found if found.get("kind") == "Status" else {}
 
 
-def _message(said: Mapping[str, Any]) -> str:
-    return _CONTROL.sub(" ", str(said.get("message") or ""))[:LONGEST_MESSAGE].strip()
+def _message(answer: Mapping[str, Any]) -> str:
+    return _CONTROL.sub(" ", str(answer.get("message") or ""))[:LONGEST_MESSAGE].strip()
 
 
 def _seconds(value: Any) -> int | None:

@@ -94,8 +94,8 @@ def shards_in(gateway: ObjectLister, flavour: SchedulerFlavour) -> Facts:
     except NotServed:
         return {}
     values = sorted({value_of(each) for each in found})[:MOST]
-    settings = {value_of(each): said for each in found[:MOST] if (said := shard_settings(each))}
-    return {name: said for name, said in ((SERVED, values), (SETTINGS, settings)) if said}
+    settings = {value_of(each): setting for each in found[:MOST] if (setting := shard_settings(each))}
+    return {name: value for name, value in ((SERVED, values), (SETTINGS, settings)) if value}
 
 
 def shard_warnings(cluster: Cluster, facts: Facts | None = None) -> tuple[str, ...]:
@@ -103,8 +103,8 @@ def shard_warnings(cluster: Cluster, facts: Facts | None = None) -> tuple[str, .
     by = _pools_by_instance(cluster, cluster.configured if facts is None else facts)
     if by is None:
         return ()
-    said = {"scheduler": by.scheduler, "kind": by.kind, "label": by.label}
-    shared = [SHARED.format(pools=_named(each), **said) for each in by.shared]
+    names = {"scheduler": by.scheduler, "kind": by.kind, "label": by.label}
+    shared = [SHARED.format(pools=_named(each), **names) for each in by.shared]
     without = [by.unserved(value, pool) for value, pools in by.pools.items() for pool in pools]
     return (*shared, *filter(None, without))
 
@@ -127,10 +127,10 @@ def shard_settings_warnings(cluster: Cluster, pool: str) -> tuple[str, ...]:
     """What the instance of a pool is configured to do otherwise than the model."""
     by = _pools_by_instance(cluster, cluster.configured)
     values = [value for value, rows in by.pools.items() if pool in {row.name for row in rows}] if by else []
-    said = (cluster.configured.get(SETTINGS) or {}).get(values[0], {}) if values else {}
+    read = (cluster.configured.get(SETTINGS) or {}).get(values[0], {}) if values else {}
     modelled = eviction_exemptions(cluster).causes
-    apart = [f"no {name}" for name in said.get("off", ()) if CAUSES[name] not in modelled]
-    if by is None or not (found := [*apart, *said.get("other", ())]):
+    apart = [f"no {name}" for name in read.get("off", ()) if CAUSES[name] not in modelled]
+    if by is None or not (found := [*apart, *read.get("other", ())]):
         return ()
     return (SET_OTHERWISE.format(kind=by.kind, pool=pool, settings=", ".join(found)),)
 
@@ -140,9 +140,9 @@ def guarantees_with_shards(cluster: Cluster, guarantees: Sequence[Guarantee]) ->
     warnings = shard_warnings(cluster)
     if not warnings:
         return guarantees
-    said = " ".join(warnings)
+    warning = " ".join(warnings)
     return [
-        replace(each, enforced="partly", explanation=said, remedy="") if each.code == QUOTA_GUARANTEE else each
+        replace(each, enforced="partly", explanation=warning, remedy="") if each.code == QUOTA_GUARANTEE else each
         for each in guarantees
     ]
 
@@ -180,8 +180,8 @@ def budgets_in(gateway: ObjectLister, flavour: SchedulerFlavour) -> Facts:
         return {}
     allowed: dict[str, int] = {}
     for each in found:
-        space, said = each["metadata"].get("namespace", ""), (each.get("status") or {}).get("disruptionsAllowed")
-        number = said if isinstance(said, int) and not isinstance(said, bool) else 0
+        space, count = each["metadata"].get("namespace", ""), (each.get("status") or {}).get("disruptionsAllowed")
+        number = count if isinstance(count, int) and not isinstance(count, bool) else 0
         if space in allowed or len(allowed) < MOST:
             allowed[space] = min(number, allowed.get(space, number))
     return {BUDGETS: allowed}

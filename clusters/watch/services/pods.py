@@ -43,10 +43,10 @@ class StoredPod(NamedTuple):
     """The values of a pod's row, plain because most of them are only compared."""
 
     version: str
-    said: tuple[Any, ...]
+    values: tuple[Any, ...]
 
     def value(self, name: str) -> Any:
-        return self.said[SAID.index(name)]
+        return self.values[SAID.index(name)]
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class PodStore:
     def _known(self, uids: list[str]) -> dict[str, StoredPod]:
         rows = self._rows().values_list("uid", "resource_version", *SAID)
         parts = (rows.filter(uid__in=part) for part in batched(uids))
-        return {uid: StoredPod(version, tuple(said)) for part in parts for uid, version, *said in part}
+        return {uid: StoredPod(version, tuple(values)) for part in parts for uid, version, *values in part}
 
     def _add(self, changes: PodChanges, manifest: Manifest, before: StoredPod | None, *, gone: bool = False) -> None:
         reading = self.flavour.interpret(manifest)
@@ -117,7 +117,7 @@ class PodStore:
         else:
             if before.value("deletion_at"):  # the first word counts: a node's own last one is a grace of 0
                 row.deletion_at, row.grace_seconds = before.value("deletion_at"), before.value("grace_seconds")
-            if _said(row) == before.said:  # a probe's time, an annotation
+            if _said(row) == before.values:  # a probe's time, an annotation
                 return
         changes.rows.append(row)
         changes.readings[row.uid] = reading
@@ -197,8 +197,8 @@ class PodStore:
 
 def _queue(pod: Manifest) -> str:
     """As it says itself, whichever scheduler it says it to."""
-    said = pod["metadata"].get("annotations") or {}
-    return str(labels(pod).get(kai.QUEUE_LABEL) or said.get(volcano.QUEUE) or "")[:253]
+    annotations = pod["metadata"].get("annotations") or {}
+    return str(labels(pod).get(kai.QUEUE_LABEL) or annotations.get(volcano.QUEUE) or "")[:253]
 
 
 def _is_news(manifest: Manifest, row: StoredPod) -> bool:
@@ -209,8 +209,8 @@ def _grace(pod: Manifest) -> int:
     """What its deletion granted it, once it is being deleted; what it asks for until then."""
     granted = pod["metadata"].get("deletionGracePeriodSeconds")
     requested = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
-    said = next((int(each) for each in (granted, requested) if each is not None), DEFAULT_GRACE)
-    return min(max(said, 0), LONGEST_GRACE)
+    grace = next((int(each) for each in (granted, requested) if each is not None), DEFAULT_GRACE)
+    return min(max(grace, 0), LONGEST_GRACE)
 
 
 def _ended_at(pod: Manifest) -> datetime | None:

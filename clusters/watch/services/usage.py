@@ -37,8 +37,8 @@ SourceResult = list[GpuUtilization] | ClusterError
 def measure_all(*, now: datetime | None = None) -> None:
     """One look at every source of a cluster that Rung works with; one that fails says so in its row."""
     sources = list(MetricsSource.objects.filter(cluster__state=ClusterState.ACTIVE))
-    for source, said in map_concurrently(sources, _ask, threads=CONCURRENT_SOURCES, idle=no_work):
-        _take(source, said, now or timezone.now())
+    for source, result in map_concurrently(sources, _ask, threads=CONCURRENT_SOURCES, idle=no_work):
+        _take(source, result, now or timezone.now())
 
 
 def _ask(source: MetricsSource) -> SourceResult:
@@ -49,12 +49,12 @@ def _ask(source: MetricsSource) -> SourceResult:
         return error
 
 
-def _take(source: MetricsSource, said: SourceResult, now: datetime) -> None:
+def _take(source: MetricsSource, result: SourceResult, now: datetime) -> None:
     row = MetricsSource.objects.filter(pk=source.pk)
-    if isinstance(said, ClusterError):
-        row.update(error=said.message[:500])
+    if isinstance(result, ClusterError):
+        row.update(error=result.message[:500])
     else:
-        row.update(error="", read_at=now, pods=_keep(source.cluster_id, said, now))
+        row.update(error="", read_at=now, pods=_keep(source.cluster_id, result, now))
 
 
 def idle_since(owners: Iterable[str], *, now: datetime) -> Mapping[str, datetime]:

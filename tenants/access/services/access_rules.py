@@ -146,10 +146,10 @@ def require_remaining_admin(*, taken: bool = False) -> Iterator[None]:
 
 def get_or_create_group(name: str) -> Group:
     """The group of that name. One that no user has yet is created, empty."""
-    said = validate_text("/group", name, longest=LONGEST_GROUP)
-    if not said or "\n" in said or "\t" in said:
+    cleaned = validate_text("/group", name, longest=LONGEST_GROUP)
+    if not cleaned or "\n" in cleaned or "\t" in cleaned:
         raise ValidationFailed.at("/group", "invalid", _("The group name must be one line."))
-    return Group.objects.get_or_create(name=said)[0]
+    return Group.objects.get_or_create(name=cleaned)[0]
 
 
 def _locked(membership: Membership) -> Membership:
@@ -198,14 +198,14 @@ class AccessRuleRequest:
 
     def as_json(self) -> dict[str, Any]:
         """The body that asks for it."""
-        said = {
+        body = {
             "subjectId": self.subject_id,
             "subjectType": self.subject_type,
             "roleId": self.role_id,
             "scopeId": self.scope_id,
             "scopeType": self.scope_type,
         }
-        return said | ({"clusterId": self.cluster_id} if self.cluster_id else {})
+        return body | ({"clusterId": self.cluster_id} if self.cluster_id else {})
 
 
 @transaction.atomic

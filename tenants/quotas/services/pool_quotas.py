@@ -89,14 +89,14 @@ def _amount(
     if kind not in part:
         found: int | None = getattr(getattr(kept, kind), dimension)
         return found
-    said, at = part[kind], f"{pointer}/{dimension}/{kind}"
-    if said is None or (kind == "limit" and said == -1):
+    given, at = part[kind], f"{pointer}/{dimension}/{kind}"
+    if given is None or (kind == "limit" and given == -1):
         return 0 if (dimension, kind) == ("gpu", "deserved") else None
     size = {"gpu": 1000, "cpu": 1, "memory": UNITS.get(part.get("units", ""), 0)}[dimension]
     if not size:
         problems.append(Problem(f"{pointer}/memory/units", "unknown_unit", _("Enter the unit."), allowed=tuple(UNITS)))
         return None
-    exact = _whole(said, size)
+    exact = _whole(given, size)
     if exact is None:
         problems.append(
             Problem(at, "not_exact", _("Enter a number from 0 with at most 3 decimals; -1 means no limit."))
@@ -104,11 +104,11 @@ def _amount(
     return exact
 
 
-def _whole(said: object, size: int) -> int | None:
-    if isinstance(said, bool) or not isinstance(said, int | float):
+def _whole(given: object, size: int) -> int | None:
+    if isinstance(given, bool) or not isinstance(given, int | float):
         return None
     try:
-        found = Decimal(str(said)) * size
+        found = Decimal(str(given)) * size
         return int(found) if found == found.to_integral_value() and 0 <= found < 10**18 else None
     except (InvalidOperation, OverflowError):
         return None
@@ -131,10 +131,10 @@ def _weight(
     part = entry.get(name) or {}
     if "overQuotaWeight" not in part:
         return kept
-    said = part["overQuotaWeight"]
-    if said is None:
+    given = part["overQuotaWeight"]
+    if given is None:
         return kept if name == "gpu" else None
-    exact = _whole(said, 1000)
+    exact = _whole(given, 1000)
     if exact is None:
         text = _("Enter a number from 0 with at most 3 decimals.")
         problems.append(Problem(f"{pointer}/{name}/overQuotaWeight", "not_exact", text))
@@ -144,15 +144,15 @@ def _weight(
 
 def _rank(entry: Mapping[str, Any], kept: str, pointer: str, problems: list[Problem]) -> str:
     """`rank` in the newer documents, `priority` in the client."""
-    said = [(name, entry[name]) for name in ("rank", "priority") if entry.get(name) is not None]
-    if not said:
+    ranks = [(name, entry[name]) for name in ("rank", "priority") if entry.get(name) is not None]
+    if not ranks:
         return kept
     by_word = {_word(name): name for name in RANKS}
-    found = {by_word.get(_word(value)) for _name, value in said}
+    found = {by_word.get(_word(value)) for _name, value in ranks}
     rank = found.pop()
     if found or rank is None:
         text = _("Unknown rank.")
-        problems.append(Problem(f"{pointer}/{said[0][0]}", "unknown_rank", text, allowed=tuple(RANKS.values())))
+        problems.append(Problem(f"{pointer}/{ranks[0][0]}", "unknown_rank", text, allowed=tuple(RANKS.values())))
         return kept
     return rank
 
@@ -258,9 +258,9 @@ def _rows(owner: Department | Project) -> Mapping[int, ProjectQuota | Department
     return {row.node_pool_id: row for row in rows}
 
 
-def _pool(cluster: Cluster, said: str, pointer: str, seen: set[int]) -> NodePool:
+def _pool(cluster: Cluster, name: str, pointer: str, seen: set[int]) -> NodePool:
     pools = {str(pool.pk): pool for pool in cluster.node_pools.all()}
-    found = pools.get(said)
+    found = pools.get(name)
     if found is None:
         text = _("%(cluster)s has no such node pool.") % {"cluster": cluster.name}
         raise ValidationFailed.at(pointer, "unknown_node_pool", text, allowed=tuple(pools))

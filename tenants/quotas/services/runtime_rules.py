@@ -196,25 +196,25 @@ def seconds_of(minutes: int | None) -> int | None:
 @transaction.atomic
 def set_scheduling_rules(*, owner: Department | Project, rules: Mapping[str, Any] | None, actor: Actor) -> None:
     """Set and lift limits; null lifts, an absent key keeps. Refused: the rule that Rung has not, parts of a minute."""
-    said = dict.fromkeys(RULES) if rules is None else rules
-    if problems := [*_unknown(said), *_unsupported(said)]:
+    given = dict.fromkeys(RULES) if rules is None else rules
+    if problems := [*_unknown(given), *_unsupported(given)]:
         raise ValidationFailed(problems[0].message, code=problems[0].code, problems=problems)
-    for name in RULES.keys() & said.keys():
-        _set(owner, RULES[name], said[name], f"/schedulingRules/{name}", actor)
+    for name in RULES.keys() & given.keys():
+        _set(owner, RULES[name], given[name], f"/schedulingRules/{name}", actor)
 
 
-def _unknown(said: Mapping[str, Any]) -> list[Problem]:
+def _unknown(given: Mapping[str, Any]) -> list[Problem]:
     known = (*RULES, PREEMPT_IDLE)
     text = _("Unknown field.")
     return [
         Problem(f"/schedulingRules/{name[:100]}", "unknown_field", text, allowed=known)
-        for name in said
+        for name in given
         if name not in known
     ]
 
 
-def _unsupported(said: Mapping[str, Any]) -> list[Problem]:
-    if said.get(PREEMPT_IDLE) is None:
+def _unsupported(given: Mapping[str, Any]) -> list[Problem]:
+    if given.get(PREEMPT_IDLE) is None:
         return []
     text = _("Rung stops idle workloads instead of making them preemptible. Leave this empty.")
     return [Problem(f"/schedulingRules/{PREEMPT_IDLE}", "unsupported", text)]

@@ -236,10 +236,10 @@ def test_what_is_unexplained_is_exported_under_other_names_and_runs(team: Asker,
     assert text == again == report("--cluster", "lab", "--export", str(row.pk)).strip()
     assert not [word for word in ("secret", "node-0", "h100", str(running.pk)) if word in text]
     scenario = Scenario.from_json(json.loads(text))
-    assert (scenario.kind, scenario.forecast().kind, scenario.agrees()) == ("pending", "preempts", False)
+    assert (scenario.kind, scenario.outcome().kind, scenario.agrees()) == ("pending", "preempts", False)
     named = report("--cluster", "lab", "--export", str(row.pk), "--names")
     assert "node-0" in named
-    assert Scenario.from_json(json.loads(named)).forecast().kind == "preempts"
+    assert Scenario.from_json(json.loads(named)).outcome().kind == "preempts"
 
 
 def test_only_the_unexplained_are_exported(team: Asker) -> None:

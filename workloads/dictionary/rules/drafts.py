@@ -189,19 +189,19 @@ def offer_type(
     """A withdrawn type back with these defaults; None leaves what it had, if that is still there."""
     old = draft.types[name]
     wanted = _with(old, {"priority": priority, "preemptibility": preemptibility, "category": category})
-    said = {"priority": wanted.priority, "preemptibility": wanted.preemptibility, "category": wanted.category}
-    problems = _type_problems(draft, {field: value or None for field, value in said.items()})
+    chosen = {"priority": wanted.priority, "preemptibility": wanted.preemptibility, "category": wanted.category}
+    problems = _type_problems(draft, {field: value or None for field, value in chosen.items()})
     problems += _fixed(old) if wanted != old else []
     return problems or draft.with_types(replace(wanted, withdrawn=False))
 
 
 def _with(old: DraftType, given: Mapping[str, str | None]) -> DraftType:
-    said = {field: value for field, value in given.items() if value is not None}
+    named = {field: value for field, value in given.items() if value is not None}
     return replace(
         old,
-        priority=said.get("priority", old.priority),
-        preemptibility=said.get("preemptibility", old.preemptibility),
-        category=said.get("category", old.category),
+        priority=named.get("priority", old.priority),
+        preemptibility=named.get("preemptibility", old.preemptibility),
+        category=named.get("category", old.category),
     )
 
 

@@ -198,8 +198,8 @@ def resolve(
     preemptibility, preemptibility_source = _preemptibility(request, defaults, policy, priority, priority_source)
     draft = Effective(priority, priority_source, preemptibility, preemptibility_source)
     draft = replace(draft, discarded=tuple(_discarded(request, defaults, dictionary, draft)))
-    said = tuple(_warnings(defaults, draft)) or tuple(_still_explicit(defaults, draft))
-    return replace(draft, warnings=(*_by_policy(policy, draft), *said))
+    warnings = tuple(_warnings(defaults, draft)) or tuple(_still_explicit(defaults, draft))
+    return replace(draft, warnings=(*_by_policy(policy, draft), *warnings))
 
 
 def _refusal(request: Request, defaults: TypeDefaults, dictionary: Dictionary) -> Refusal | None:
@@ -280,12 +280,12 @@ def _discarded(
     named = ((str(Source.LABEL), request.label_priority), *request.pod_priority_class)
     for source, name in named:
         if name is not None and not dictionary.same(name, chosen.priority.name):
-            said = f"the {chosen.priority_source} value {chosen.priority.name} applies"
-            yield Discarded(EXPLICIT_PRIORITY, source, name, why or said)
+            because = f"the {chosen.priority_source} value {chosen.priority.name} applies"
+            yield Discarded(EXPLICIT_PRIORITY, source, name, why or because)
     label = request.label_preemptibility
     if label is not None and label != chosen.preemptibility:
-        said = f"the {chosen.preemptibility_source} value {chosen.preemptibility} applies"
-        yield Discarded(EXPLICIT_PREEMPTIBILITY, Source.LABEL, label, why or said)
+        because = f"the {chosen.preemptibility_source} value {chosen.preemptibility} applies"
+        yield Discarded(EXPLICIT_PREEMPTIBILITY, Source.LABEL, label, why or because)
 
 
 def _warnings(defaults: TypeDefaults, chosen: Effective) -> Iterator[ResolutionWarning]:

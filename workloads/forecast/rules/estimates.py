@@ -41,8 +41,8 @@ class RunOdds:
             runs = f"{self.runs} run{'' if self.runs == 1 else 's'}"
             return f"not enough data ({runs} in the last {PERIOD.days} days, {ENOUGH} are needed)"
         hours = WITHIN // timedelta(hours=1)
-        said = f"were evicted within {hours} h of their start in the last {PERIOD.days} days"
-        return f"{self.percent} % ({self.evicted} of {self.runs} runs) {said}"
+        history = f"were evicted within {hours} h of their start in the last {PERIOD.days} days"
+        return f"{self.percent} % ({self.evicted} of {self.runs} runs) {history}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +228,10 @@ class EstimateBasis:
         return {"classes": classes, "limits": self.limits, "unknown": self.unknown}
 
     @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> "EstimateBasis":
+    def of_json(cls, stored: Mapping[str, Any]) -> "EstimateBasis":
         """As `as_json` has written it; empty: nothing."""
-        classes = {RunClass(*row[:-2]): (row[-2], row[-1]) for row in said.get("classes", ())}
-        return cls(classes, said.get("limits", 0), said.get("unknown", 0))
+        classes = {RunClass(*row[:-2]): (row[-2], row[-1]) for row in stored.get("classes", ())}
+        return cls(classes, stored.get("limits", 0), stored.get("unknown", 0))
 
     def text(self, projects: Mapping[int, str]) -> str:
         """ "34 ended runs of Training in llm-team (2 running workloads); time limits (1)"; empty: nothing runs."""

@@ -55,12 +55,12 @@ def pend_sentence(pend: PendingReason, *, pool: str, labels: Mapping[str, str]) 
 
     With what would keep it waiting even with enough quota, as far as that is known.
     """
-    said = "; ".join(filter(None, _needs_and_why(pend, pool, labels)))
+    sentence = "; ".join(filter(None, _needs_and_why(pend, pool, labels)))
     if pend.then is None:
-        return said
+        return sentence
     lifted = "without that limit" if pend.reason is Reason.OVER_LIMIT and not pend.second else "with enough quota"
     needs, why = _needs_and_why(pend.then, pool, labels)
-    return f"{said}. Even {lifted} it {f'waits: {why}' if why else needs}"
+    return f"{sentence}. Even {lifted} it {f'waits: {why}' if why else needs}"
 
 
 def _needs_and_why(pend: PendingReason, pool: str, labels: Mapping[str, str]) -> tuple[str, str]:

@@ -141,10 +141,10 @@ def _missing(pool: NodePool, needs: Mapping[str, int], nodes: Sequence[Mapping[s
         )
         return MissingOnNodes(why, numbers)
     offered = sorted({each for node in nodes for each, count in node.items() if count and gpus_of(each)})
-    said = f"its nodes offer {', '.join(offered)}" if offered else "its nodes offer no GPUs"
+    offer = f"its nodes offer {', '.join(offered)}" if offered else "its nodes offer no GPUs"
     if name in offered:
-        said = f"its nodes offer at most {most[name]} each"
-    return MissingOnNodes(f"each pod needs {needs[name]} {name} on one node of {pool.name}, and {said}", numbers)
+        offer = f"its nodes offer at most {most[name]} each"
+    return MissingOnNodes(f"each pod needs {needs[name]} {name} on one node of {pool.name}, and {offer}", numbers)
 
 
 def no_controller_of(spec: WorkloadSpec, cluster: Cluster) -> str:
@@ -238,14 +238,14 @@ def _check_minimum(spec: WorkloadSpec, project: Project) -> None:
     traits = flavour_for(project.cluster.flavour).traits
     match traits.minimum:
         case "none":
-            said = f"{title} starts pods one by one"
+            why_not = f"{title} starts pods one by one"
         case "all" if spec.min_member < most:
-            said = f"{title} starts all {most} pods together, or none"
+            why_not = f"{title} starts all {most} pods together, or none"
         case "own" if not kind.minimum and kind.name not in traits.settable_minimum:
-            said = f"{title} reads it from a field of the kind, and a {kind.kind} has none"
+            why_not = f"{title} reads it from a field of the kind, and a {kind.kind} has none"
         case _:
             return
-    message = f"{spec.min_member} pods cannot start together: {said}."
+    message = f"{spec.min_member} pods cannot start together: {why_not}."
     raise _validation_error(project, MIN_MEMBER, "minimum_unsupported", message)
 
 
@@ -276,21 +276,21 @@ def _check_topology(spec: WorkloadSpec, project: Project) -> None:
     levels = list(dict.fromkeys(level for pool in pools for level in pool.topology_levels))
     traits = flavour_for(project.cluster.flavour).traits
     if not traits.knows_domains:
-        code, said = "topology_unsupported", f"{_where(project)} does not support it"
+        code, reason = "topology_unsupported", f"{_where(project)} does not support it"
     elif ignored := domains_ignored_because(project.cluster):
-        code, said = "topology_unsupported", f"{_where(project)} does not keep gangs in one domain; {ignored}"
+        code, reason = "topology_unsupported", f"{_where(project)} does not keep gangs in one domain; {ignored}"
     elif spec.min_member < 2:
-        code, said = "topology_of_one", "only a gang of several pods can use it"
+        code, reason = "topology_of_one", "only a gang of several pods can use it"
     elif why := next(filter(None, (_no_level(pool, key, needed=traits.topologies is not None) for pool in pools)), ""):
-        code, said = "topology_not_a_level", why
+        code, reason = "topology_not_a_level", why
     elif bare := next((pool for pool in pools if _on_no_node(pool, key)), None):
-        code, said = "topology_unknown", f"no node of {bare.name} has the label {key}"
+        code, reason = "topology_unknown", f"no node of {bare.name} has the label {key}"
     elif traits.queues_jobs and _too_many_roles(spec):
-        code, said = "topology_unsupported", f"{_where(project)} supports two roles, one of them with a single pod"
+        code, reason = "topology_unsupported", f"{_where(project)} supports two roles, one of them with a single pod"
     else:
         return
     raise _validation_error(
-        project, TOPOLOGY_KEY, code, f"The gang cannot be kept in one topology domain: {said}.", *levels
+        project, TOPOLOGY_KEY, code, f"The gang cannot be kept in one topology domain: {reason}.", *levels
     )
 
 

@@ -134,15 +134,15 @@ def _spreads(about: ForecastSubject) -> Iterator[Doubt]:
         return
     nodes = {node.name: node.labels for node in about.nodes.values() if node.pool == about.candidates[0].pool}
     for key, skew in hard_spreads(about.spec):
-        said: dict[str, Any] = {"key": key, "skew": skew}
+        values: dict[str, Any] = {"key": key, "skew": skew}
         if not about.outcome.placements:
-            yield doubt(DoubtCode.TOPOLOGY_SPREAD, SPREAD_UNPLACED.format(**said), key=key)
+            yield doubt(DoubtCode.TOPOLOGY_SPREAD, SPREAD_UNPLACED.format(**values), key=key)
             continue
         held = Counter(dict.fromkeys((labels[key] for labels in nodes.values() if key in labels), 0))
         held.update(nodes.get(node, {}).get(key, "") for node in about.outcome.placements.values())
         most, least = max(held.values()), min(held.values())
         if most - least > skew:
-            yield doubt(DoubtCode.TOPOLOGY_SPREAD, SPREAD.format(most=most, least=least, **said), key=key)
+            yield doubt(DoubtCode.TOPOLOGY_SPREAD, SPREAD.format(most=most, least=least, **values), key=key)
 
 
 def _devices(about: ForecastSubject) -> Iterator[Doubt]:
@@ -210,8 +210,8 @@ def _other_queues(about: ForecastSubject) -> Iterator[Doubt]:
     found = about.pool.cluster.configured.get(OTHER_QUEUES) or {}
     if number := found.get("members", 0):
         members = "1 queue or cohort" if number == 1 else f"{number} queues and cohorts"
-        said = {"share": "shares" if number == 1 else "share", "lending": LENDING if found["lending"] else ""}
-        yield doubt(DoubtCode.QUEUES_OF_OTHERS, OTHERS.format(members=members, **said))
+        values = {"share": "shares" if number == 1 else "share", "lending": LENDING if found["lending"] else ""}
+        yield doubt(DoubtCode.QUEUES_OF_OTHERS, OTHERS.format(members=members, **values))
     if about.project.owner in found.get("checks", ()):
         yield doubt(DoubtCode.ADMISSION_CHECKS, CHECKS, queue=about.project.owner)
 
@@ -223,5 +223,5 @@ def _sampled(about: ForecastSubject) -> Iterator[Doubt]:
         return
     nodes, equal = equally_good(about.snapshot, first)
     if nodes > LEAST_SAMPLE and len(equal) > 1:
-        said = {"nodes": nodes, "sample": sample_size(nodes), "equal": len(equal)}
-        yield doubt(DoubtCode.NODES_SAMPLED, SAMPLED.format(names=", ".join(equal[:NAMED]), **said))
+        values = {"nodes": nodes, "sample": sample_size(nodes), "equal": len(equal)}
+        yield doubt(DoubtCode.NODES_SAMPLED, SAMPLED.format(names=", ".join(equal[:NAMED]), **values))

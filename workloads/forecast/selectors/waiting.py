@@ -54,13 +54,13 @@ def queue_place(workload: Workload) -> QueuePlace | None:
     """None unless it waits and its scheduler has said lately where."""
     if workload.phase not in WAITING or workload.desired_phase != DesiredPhase.RUNNING:
         return None
-    said = ClusterEvent.objects.filter(
+    events = ClusterEvent.objects.filter(
         cluster=workload.project.cluster_id,
         owner_id=str(workload.pk),
         reason=QUEUE_POSITION,
         at__gt=max(timezone.now() - FRESH, workload.phase_at),
     )
-    newest = said.order_by("-at").first()
+    newest = events.order_by("-at").first()
     found = POSITION_IN_QUEUE.match(newest.message) if newest else None
     if newest is None or found is None:
         return None
@@ -175,9 +175,9 @@ def _by_scheduler(workload: Workload, *more: str) -> Headline:
 
 def _scheduler_sentence(workload: Workload) -> str:
     """What its scheduler reported, as the rest of a sentence: without a capital, but where it begins with a name."""
-    said = workload.phase_message
-    plain = said[1:2].islower() or said[1:2] == " "
-    return (said[:1].lower() + said[1:] if plain else said) or "the scheduler has not reported a reason"
+    message = workload.phase_message
+    plain = message[1:2].islower() or message[1:2] == " "
+    return (message[:1].lower() + message[1:] if plain else message) or "the scheduler has not reported a reason"
 
 
 def _by_model(workload: Workload) -> dict[str, Any] | None:
@@ -276,8 +276,8 @@ def queue_rank(workload: Workload) -> QueueRank | None:
     """
     if not _queues(workload):
         return None
-    if said := queue_place(workload):
-        return QueueRank(said.number, said.among)
+    if rank := queue_place(workload):
+        return QueueRank(rank.number, rank.among)
     return _rank(workload, _waiting_in(workload).filter(project=workload.project_id))
 
 

@@ -79,16 +79,16 @@ def queued_among(cluster: Cluster, owners: Collection[str]) -> dict[str, str]:
     if not owners or not flavour_for(cluster.flavour).traits.event_sources:
         return {}
     rows = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason__in=TURNS).order_by("at", "pk")
-    said = rows.values_list("at", "object_uid", "reason", "owner_id", "message")
+    events = rows.values_list("at", "object_uid", "reason", "owner_id", "message")
     # Times are of whole seconds: what got its place and started within one started last.
-    words = _words(each[1:] for each in sorted(said, key=lambda each: (each[0], each[2] == ADMITTED)))
+    words = _words(each[1:] for each in sorted(events, key=lambda each: (each[0], each[2] == ADMITTED)))
     objects = ObservedObject.objects.filter(cluster=cluster, uid__in=words)
     pods = ObservedPod.objects.filter(cluster=cluster, uid__in=words, gone_at__isnull=True)
     there = {*objects.values_list("uid", flat=True), *pods.values_list("uid", flat=True)}
     return {owner: message for uid, (owner, message) in words.items() if uid in there}
 
 
-def _words(said: Iterable[tuple[str, str, str, str]]) -> dict[str, tuple[str, str]]:
+def _words(events: Iterable[tuple[str, str, str, str]]) -> dict[str, tuple[str, str]]:
     """Owner and last words by object. That pods are missing counts only until its scheduler says anything else of it.
 
     Some schedulers never take it back, and say nothing new where what held it back before does so again. Who has a
@@ -96,7 +96,7 @@ def _words(said: Iterable[tuple[str, str, str, str]]) -> dict[str, tuple[str, st
     """
     held: dict[str, tuple[str, str]] = {}
     missing: dict[str, tuple[str, str]] = {}
-    for uid, reason, owner, message in said:
+    for uid, reason, owner, message in events:
         if reason in {NOT_BOUND, PIPELINED}:
             held = {each: words for each, words in held.items() if words[0] != owner}
             held |= {uid: (owner, message)} if reason == PIPELINED else {}

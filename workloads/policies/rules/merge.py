@@ -186,16 +186,16 @@ def _broken(name: str, policy: FieldPolicy, value: str, kept: str, *, source: st
     if policy.required_of and source not in GIVEN:
         yield _violation(name, "required", policy.required_of, f"{name} is required", policy.allowed)
     if policy.locked_of and kept and value != kept:
-        said = f"{name} is locked to {kept} and cannot be {value}"
-        yield _violation(name, "canEdit", policy.locked_of, said, (kept,))
+        sentence = f"{name} is locked to {kept} and cannot be {value}"
+        yield _violation(name, "canEdit", policy.locked_of, sentence, (kept,))
     for values, place in policy.options:
         if not FieldPolicy(options=((values, place),)).permits(value):
-            said = f"{name} {value} is not one of {', '.join(values)}"
-            yield _violation(name, "options", place, said, policy.allowed)
+            sentence = f"{name} {value} is not one of {', '.join(values)}"
+            yield _violation(name, "options", place, sentence, policy.allowed)
 
 
-def _violation(name: str, rule: str, place: ScopeRef, said: str, allowed: tuple[str, ...] | None) -> Violation:
-    return Violation(name, rule, place, f"{said} (policy of {place.words}).", allowed or ())
+def _violation(name: str, rule: str, place: ScopeRef, sentence: str, allowed: tuple[str, ...] | None) -> Violation:
+    return Violation(name, rule, place, f"{sentence} (policy of {place.words}).", allowed or ())
 
 
 def contradiction(merged: Merged) -> str:

@@ -175,16 +175,16 @@ _CHECKS: Final = {"distributed": _check_distributed, "distributed-inferences": _
 
 def _warnings(requested: Checked) -> list[str]:
     """What was taken and will not happen, said once each."""
-    said, spec = [], requested.spec
+    warnings, spec = [], requested.spec
     serving, ports = spec.get("servingPort", {}), spec.get("ports", [])
     outside = (spec.get("exposedUrls"), serving.get("authorizationType"), serving.get("exposedUrl"))
     if any(outside) or any("external" in each for each in ports):
-        said.append(NO_ADDRESS)
+        warnings.append(NO_ADDRESS)
     for name in ("preemptibility", "category"):
         wished = (requested.master or {}).get(name)
         if wished is not None and wished != spec.get(name):
-            said.append(f"masterSpec.{name} {wished} is ignored: all pods of a gang share one {name}.")
-    return said
+            warnings.append(f"masterSpec.{name} {wished} is ignored: all pods of a gang share one {name}.")
+    return warnings
 
 
 _AT: Final = (
