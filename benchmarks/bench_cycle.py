@@ -114,9 +114,11 @@ def main() -> int:
             snapshot = cluster(nodes, options.pending)
             seconds[nodes] = median_of(options.repeats, snapshot, flavour)
             decided = Counter(type(decision).__name__ for decision in cycle(snapshot, flavour=flavour))
-            said = ", ".join(f"{count} {kind}" for kind, count in sorted(decided.items()))
+            counts = ", ".join(f"{count} {kind}" for kind, count in sorted(decided.items()))
             pods = nodes * PODS_PER_NODE
-            print(f"{flavour}: {nodes} nodes, {pods} pods, {options.pending} pending: {seconds[nodes]:.3f} s ({said})")
+            print(
+                f"{flavour}: {nodes} nodes, {pods} pods, {options.pending} pending: {seconds[nodes]:.3f} s ({counts})"
+            )
         ratio = seconds[1000] / seconds[100]
         held = held and ratio <= MOST
         print(f"{flavour}: ratio {ratio:.1f} (at most {MOST:.0f})")

@@ -253,9 +253,9 @@ def blow(storm: Submitter, options: argparse.Namespace) -> None:
         thread.join()
 
 
-def line(what: str, said: str, *, good: bool) -> None:
+def line(what: str, figures: str, *, good: bool) -> None:
     """One finding with its verdict."""
-    print(f"{what:<58} {said:<44} {'ok' if good else 'UNDER'}")
+    print(f"{what:<58} {figures:<44} {'ok' if good else 'UNDER'}")
 
 
 def report(found: dict[str, Any]) -> None:
@@ -266,8 +266,8 @@ def report(found: dict[str, Any]) -> None:
     quiet, during = ([float("inf") if each is None else each for each in found[name]] for name in ("quiet", "during"))
     for name, of in (("p50", statistics.median), ("p95", stage.p95)):
         ratio = of(during) / of(quiet)
-        said = f"{of(during):.2f} s / {of(quiet):.2f} s = {ratio:.1f} (limit {MOST_RATIO:.0f})"
-        line(f"the other's hand-over during / before, {name}", said, good=ratio <= MOST_RATIO)
+        figures = f"{of(during):.2f} s / {of(quiet):.2f} s = {ratio:.1f} (limit {MOST_RATIO:.0f})"
+        line(f"the other's hand-over during / before, {name}", figures, good=ratio <= MOST_RATIO)
     good = sum(status == 200 for _, status, _ in found["readiness"])
     line("/readyz answered 200", f"{good} of {len(found['readiness'])} requests", good=good == len(found["readiness"]))
     slow = stage.p95(found["pages"])

@@ -69,5 +69,5 @@ def as_file(manifests: Sequence[Manifest], folder: Path) -> Path:
 def check(run: SyncRun, *, written: int) -> None:
     """A run that did something else than it should is no measurement."""
     if (run.state, run.written, run.failed) != ("succeeded", written, 0):
-        said = list(run.outcomes.filter(ok=False).values_list("kind", "name", "message")[:3])
-        raise RuntimeError(f"{run.state}: {run.written} written, {run.failed} failed, {run.error} {said}")
+        failures = list(run.outcomes.filter(ok=False).values_list("kind", "name", "message")[:3])
+        raise RuntimeError(f"{run.state}: {run.written} written, {run.failed} failed, {run.error} {failures}")

@@ -54,7 +54,7 @@ def shard_settings(shard: Manifest) -> dict[str, list[str]]:
     if changed := sorted(name[:40] for name in plugins if name.isidentifier())[:MOST_PLUGINS]:
         other.append(f"other settings of the plugins {', '.join(changed)}")
     found = {"off": off, "other": other}
-    return {name: said for name, said in found.items() if said}
+    return {name: reason for name, reason in found.items() if reason}
 
 
 def _tables(value: object) -> dict[str, dict[str, Any]]:

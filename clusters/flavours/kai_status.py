@@ -71,8 +71,8 @@ FREE: Final = "KAI names nothing any more that holds it back."
 def interpret(pod: Manifest, events: Sequence[Manifest]) -> PodStatusReason:
     """Evicted by which pod and how, or the reason a pod group waits with KAI's own numbers."""
     texts = pod_status.disruption_texts(pod, events, EVICT, "Evicted", "Preempted", pod_status.PODS_EVICTED)
-    if said := [_evicted(text) for text in texts]:
-        return next((each for each in said if each.preemptor), said[0])
+    if evictions := [_evicted(text) for text in texts]:
+        return next((each for each in evictions if each.preemptor), evictions[0])
     if unbound := _not_bound(pod):
         return unbound
     queued = list(pod_status.messages(events, pod_status.QUEUED, pod_status.NOT_READY))
@@ -118,8 +118,8 @@ def _is_later(one: Any, other: Any) -> bool:
 def _explained(condition: Mapping[str, Any]) -> str:
     """Each reason with its words, once: of several the message keeps the words alone."""
     reasons = condition.get("reasons") or ()
-    said = dict.fromkeys(f"{each.get('reason', '')}: {each.get('message', '')}" for each in reasons)
-    return "\n".join(said) or str(condition.get("message", ""))
+    messages = dict.fromkeys(f"{each.get('reason', '')}: {each.get('message', '')}" for each in reasons)
+    return "\n".join(messages) or str(condition.get("message", ""))
 
 
 def redirected_event(event: Manifest) -> Manifest | None:

@@ -187,8 +187,8 @@ class Kube:
 
     def interpret(self, pod: Manifest, events: Sequence[Manifest] = ()) -> PodStatusReason:
         """Evicted by which pod, refused by which quota, or waiting for nodes. An empty pod: none could be created."""
-        if said := list(pod_status.disruption_texts(pod, events, "Preempted")):
-            return _preempted(said)
+        if texts := list(pod_status.disruption_texts(pod, events, "Preempted")):
+            return _preempted(texts)
         for text in pod_status.messages(events, "FailedCreate"):
             if (match := pod_status.EXCEEDED.search(text)) and not pod.get("status"):
                 return _refused(match.groupdict(), text)
@@ -266,12 +266,12 @@ def _metadata(project: ProjectSpec, name: str) -> dict[str, Any]:
     return owned(name, owner=project.owner, generation=project.generation, namespace=project.namespace)
 
 
-def _preempted(said: Sequence[str]) -> PodStatusReason:
+def _preempted(texts: Sequence[str]) -> PodStatusReason:
     """The condition is certain but may name no preemptor; then an event does."""
-    for text in said:
+    for text in texts:
         if match := pod_status.BY_POD.search(text):
             return PodStatusReason("Preempted", text, preemptor=f"uid:{match[1]}", cause="preempt")
-    return PodStatusReason("Preempted", said[0], cause="preempt")
+    return PodStatusReason("Preempted", texts[0], cause="preempt")
 
 
 def _refused(match: Mapping[str, str], text: str) -> PodStatusReason:

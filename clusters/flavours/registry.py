@@ -38,8 +38,8 @@ UNKNOWN: Final = "–"
 
 def guarantees_as_markdown(flavours: Mapping[str, SchedulerFlavour]) -> str:
     """A table of guarantees by scheduler, then for each scheduler the source of its guarantees."""
-    kept = {flavour.title: {each.code: each for each in flavour.guarantees()} for flavour in flavours.values()}
-    return "\n".join((*_table(kept), *_explanations(kept)))
+    by_scheduler = {flavour.title: {each.code: each for each in flavour.guarantees()} for flavour in flavours.values()}
+    return "\n".join((*_table(by_scheduler), *_explanations(by_scheduler)))
 
 
 def replace_generated_part(text: str, flavours: Mapping[str, SchedulerFlavour]) -> str:
@@ -51,16 +51,18 @@ def replace_generated_part(text: str, flavours: Mapping[str, SchedulerFlavour]) 
     return f"{before}{BEGIN}\n\n{guarantees_as_markdown(flavours)}\n{END}{after}"
 
 
-def _table(kept: Mapping[str, Mapping[str, Guarantee]]) -> Iterator[str]:
-    titles = {guarantee.code: guarantee.title for guarantees in kept.values() for guarantee in guarantees.values()}
-    yield _row(["Guarantee", *kept])
-    yield _row(["---"] * (len(kept) + 1))
+def _table(by_scheduler: Mapping[str, Mapping[str, Guarantee]]) -> Iterator[str]:
+    titles = {
+        guarantee.code: guarantee.title for guarantees in by_scheduler.values() for guarantee in guarantees.values()
+    }
+    yield _row(["Guarantee", *by_scheduler])
+    yield _row(["---"] * (len(by_scheduler) + 1))
     for code, title in titles.items():
-        yield _row([title, *(_word(guarantees.get(code)) for guarantees in kept.values())])
+        yield _row([title, *(_word(guarantees.get(code)) for guarantees in by_scheduler.values())])
 
 
-def _explanations(kept: Mapping[str, Mapping[str, Guarantee]]) -> Iterator[str]:
-    for title, guarantees in kept.items():
+def _explanations(by_scheduler: Mapping[str, Mapping[str, Guarantee]]) -> Iterator[str]:
+    for title, guarantees in by_scheduler.items():
         yield f"\n### {title}\n"
         for guarantee in guarantees.values():
             remedy = f" *{guarantee.remedy}*" if guarantee.remedy else ""

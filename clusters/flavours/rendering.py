@@ -159,12 +159,12 @@ def _effective_labels(job: JobSpec) -> dict[str, str]:
 
 
 def _metadata(given: Mapping[str, Any] | None, job: JobSpec, marks: _Marks) -> dict[str, Any]:
-    kept = given or {}
+    metadata = given or {}
     return {
         "name": job.name,
         "namespace": job.namespace,
-        "labels": {**_harmless(kept.get("labels")), **marks.labels},
-        "annotations": {**_harmless(kept.get("annotations")), **marks.annotations, GENERATION: str(job.generation)},
+        "labels": {**_harmless(metadata.get("labels")), **marks.labels},
+        "annotations": {**_harmless(metadata.get("annotations")), **marks.annotations, GENERATION: str(job.generation)},
     }
 
 

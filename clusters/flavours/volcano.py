@@ -111,12 +111,12 @@ def pod_group_events(group: Manifest) -> Iterator[Manifest]:
     if about is None or phase not in PHASE_WORDS:
         return
     waits = pod_status.condition(group, UNSCHEDULABLE, status="True") or {}
-    said, since = str(waits.get("message", "")), waits.get(LAST)
+    message, since = str(waits.get("message", "")), waits.get(LAST)
     reason = pod_status.QUEUED if phase == PENDING else pod_status.ADMITTED
-    words = f"{PHASE_WORDS[phase]} Message: {said}" if said and phase == PENDING else PHASE_WORDS[phase]
+    words = f"{PHASE_WORDS[phase]} Message: {message}" if message and phase == PENDING else PHASE_WORDS[phase]
     at = since if phase in WAITING else (pod_status.condition(group, SCHEDULED, status="True") or {}).get(LAST)
     yield pod_status.event_of(group, about, "queue", source=SOURCE, reason=reason, message=words, at=at)
-    if said and phase in WAITING - {PENDING}:
+    if message and phase in WAITING - {PENDING}:
         found = _of_group(waits, _level_of(group))
         yield pod_status.event_of(
             group, about, "waits", source=SOURCE, reason=found.reason, message=found.message, at=since
@@ -142,8 +142,8 @@ def _of_group(condition: Mapping[str, Any], level: str) -> PodStatusReason:
     found = TASKS.match(text)
     if condition.get("reason") == TOO_FEW or (found and not int(found["tasks"])):
         return PodStatusReason(GANG_INCOMPLETE, f"{NOT_THERE} Message: {text}")
-    said = _in_our_words(text[found.end() :] if found else text, level)
-    return said if said.reason in {OVER_LIMIT, NO_DOMAIN} else replace(said, message=text)
+    found_reason = _in_our_words(text[found.end() :] if found else text, level)
+    return found_reason if found_reason.reason in {OVER_LIMIT, NO_DOMAIN} else replace(found_reason, message=text)
 
 
 def _in_our_words(text: str, level: str) -> PodStatusReason:

@@ -70,15 +70,15 @@ def clean_message(text: str) -> str:
 def tail(lines: Iterable[str], *, most_lines: int, most_characters: int = MOST_CHARACTERS) -> LogText:
     """The last of them, clean, within both caps."""
     every = list(lines)
-    kept: list[str] = []
+    lines_left: list[str] = []
     room = most_characters
     for line in reversed(every[-most_lines:]):
         text = clean(line)
         room -= len(text) + 1
         if room < 0:
             break
-        kept.append(text)
-    return LogText(tuple(reversed(kept)), cut=len(kept) < len(every))
+        lines_left.append(text)
+    return LogText(tuple(reversed(lines_left)), cut=len(lines_left) < len(every))
 
 
 Reader: TypeAlias = Callable[[Any], Any]
@@ -192,8 +192,8 @@ def pairs(key: Reader, text: Reader) -> Reader:
     def read(value: Any) -> dict[str, Any] | None:
         if not isinstance(value, dict):
             return None
-        entries = ((key(each), text(said)) for each, said in islice(value.items(), MANY))
-        return {each: said for each, said in entries if each and said is not None}
+        entries = ((key(each), text(content)) for each, content in islice(value.items(), MANY))
+        return {each: content for each, content in entries if each and content is not None}
 
     return read
 

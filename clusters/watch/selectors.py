@@ -136,7 +136,7 @@ class Resolution:
     """Samples so far apart are kept for so long."""
 
     every: timedelta
-    kept: timedelta
+    retention: timedelta
 
 
 RESOLUTIONS: Final = (
@@ -222,7 +222,7 @@ def newest_sample(owner: SampleOwner) -> tuple[datetime, Figures] | None:
 def resolution_for(owners: int, span: timedelta, *, most: int = MOST_ROWS) -> int:
     """The finest grain of which no more than `most` samples of so many owners are to be read."""
     for number, grain in enumerate(RESOLUTIONS):
-        if owners * min(span, grain.kept) / grain.every <= most:
+        if owners * min(span, grain.retention) / grain.every <= most:
             return number
     return len(RESOLUTIONS) - 1
 

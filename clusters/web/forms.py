@@ -223,9 +223,9 @@ class NodePoolChangeForm(NodePoolFields):
     """One that is there: its name stays, and it is the default until another one is."""
 
     def __init__(self, *args: Any, pool: NodePool, **kwargs: Any) -> None:
-        said = {"label_key": pool.label_key, "label_value": pool.label_value}
+        label = {"label_key": pool.label_key, "label_value": pool.label_value}
         # With the line ends that browsers send: unchanged levels are then no change.
-        initial = {**said, "topology_levels": "\r\n".join(pool.topology_levels)}
+        initial = {**label, "topology_levels": "\r\n".join(pool.topology_levels)}
         super().__init__(*args, initial=initial, **kwargs)
         if pool.is_default:
             del self.fields["is_default"]

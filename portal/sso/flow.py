@@ -106,10 +106,10 @@ def _userinfo(provider: Provider, claims: Mapping[str, Any], token: object, endp
     wanted = {"email", provider.groups_claim} - {""}
     if wanted <= claims.keys() or not endpoints.userinfo or not isinstance(token, str):
         return {}
-    said = fetch_json(provider, endpoints.userinfo, bearer=token)
-    if said.get("sub") != claims["sub"]:
+    answer = fetch_json(provider, endpoints.userinfo, bearer=token)
+    if answer.get("sub") != claims["sub"]:
         raise UntrustedResponse("The provider answered for a different user.", code="wrong_subject")
-    return said
+    return answer
 
 
 def _together(claims: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

@@ -212,11 +212,11 @@ def _matching(document: dict[str, Any], header: dict[str, Any]) -> list[dict[str
 
 def _published(provider: Provider, address: str) -> dict[str, Any]:
     name = _name(provider, address)
-    kept: dict[str, Any] | None = cache.get(name)
-    if kept is None:
-        kept = fetch_json(provider, address)
-        cache.set(name, kept, CACHE_SECONDS)
-    return kept
+    cached: dict[str, Any] | None = cache.get(name)
+    if cached is None:
+        cached = fetch_json(provider, address)
+        cache.set(name, cached, CACHE_SECONDS)
+    return cached
 
 
 def _name(provider: Provider, address: str) -> str:
@@ -271,14 +271,15 @@ def _groups(provider: Provider, claims: Mapping[str, Any]) -> frozenset[str]:
     """Names of groups here. With a mapping only what it names counts. A claim that is not there is no group at all."""
     groups = claims.get(provider.groups_claim, [])
     names = {str(each) for each in (groups if isinstance(groups, list) else [groups]) if isinstance(each, str)}
-    kept = {provider.groups.get(name, "") for name in names} if provider.groups else names
-    kept = {name.strip() for name in kept if name.isprintable() and 0 < len(name.strip()) <= LONGEST_GROUP}
-    if len(kept) > MOST_GROUPS:
+    accepted = {provider.groups.get(name, "") for name in names} if provider.groups else names
+    accepted = {name.strip() for name in accepted if name.isprintable() and 0 < len(name.strip()) <= LONGEST_GROUP}
+    if len(accepted) > MOST_GROUPS:
         raise UntrustedResponse(
-            f"The provider sent {len(kept)} groups; the maximum is {MOST_GROUPS}. Select groups with RUNG_OIDC_GROUPS.",
+            f"The provider sent {len(accepted)} groups; the maximum is {MOST_GROUPS}. "
+            "Select groups with RUNG_OIDC_GROUPS.",
             code="too_many_groups",
         )
-    return frozenset(kept)
+    return frozenset(accepted)
 
 
 # Signatures that need the provider's private key. `none` and the HS family, which a public key would satisfy, are not.

@@ -367,16 +367,16 @@ class ClusterReplay:
         """Keep nominated pods in the state; put the others back into the backlog."""
         nodes = {**wait.nominated, **wait.reserved}
         before, after = {pod.nominated for pod in group.waiting if pod.nominated}, set(nodes.values())
-        known, kept = self._snapshot.group(group.name), group
+        known, waiting = self._snapshot.group(group.name), group
         if before or after:
             pods = tuple(replace(pod, nominated=nodes.get(pod.name)) for pod in group.pods)
-            kept = _with_pods(group, pods, group.started)
+            waiting = _with_pods(group, pods, group.started)
         if not after:
             if known is not None:
                 self._gone.add(group.name)
-            backlog.refused(kept, wait.pend)
+            backlog.refused(waiting, wait.pend)
         elif known is not group or before != after:
-            self._come[group.name] = kept
+            self._come[group.name] = waiting
         if before - after:
             backlog.freed(before - after)
 

@@ -70,5 +70,5 @@ def protected_until(snapshot: Snapshot, evict: Evict, taker: PodGroup) -> int:
     return (victim.started or 0) + least if least else 0
 
 
-def _first(said: Iterable[int | None]) -> int:
-    return next((each for each in said if each is not None), 0)
+def _first(values: Iterable[int | None]) -> int:
+    return next((each for each in values if each is not None), 0)

@@ -113,9 +113,9 @@ def log_json(row: Any) -> dict[str, Any]:
 
 def metadata_of(row: AuditRecord) -> dict[str, str]:
     """Our verb, result and door, and the record's detail: every value is a text."""
-    said = {"verb": row.action, "outcome": row.result, "channel": row.channel}
+    columns = {"verb": row.action, "outcome": row.result, "channel": row.channel}
     detail = row.detail if isinstance(row.detail, dict) else {"detail": row.detail}
-    return {**{str(name): _text(value) for name, value in detail.items()}, **said}
+    return {**{str(name): _text(value) for name, value in detail.items()}, **columns}
 
 
 def log_file(rows: Iterable[AuditRecord], kind: str) -> HttpResponse:

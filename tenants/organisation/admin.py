@@ -84,9 +84,9 @@ class DepartmentAdmin(PlannedAdmin, SimpleHistoryAdmin):
         super().save_model(request, obj, form, change)
 
     def _describe(self, request: HttpRequest, row: Department, form: Any) -> Department:
-        said, why = form.cleaned_data["description"], form.cleaned_data["reason"]
+        description, why = form.cleaned_data["description"], form.cleaned_data["reason"]
         actor = admin_actor(request)
-        return organisation_services.update_department(department=row, actor=actor, description=said, reason=why)
+        return organisation_services.update_department(department=row, actor=actor, description=description, reason=why)
 
     def remove(self, actor: Actor, obj: Department) -> None:
         organisation_services.delete_department(department=obj, actor=actor, reason=FROM_CONSOLE)

@@ -169,8 +169,8 @@ def project_document(project: Project, rows: Sequence[PoolQuota]) -> dict[str, A
     """The same as a document that `rung apply` takes."""
     place = {"name": project.name, "cluster": project.cluster.name, "department": project.department.name}
     quotas = {row.pool.name: _quota_document(entry_json(row.quota, row.pool)) for row in _rows_with_quota(rows)}
-    said = {"description": project.description, "nodePools": project.default_node_pools, "quotas": quotas}
-    return {"apiVersion": "rung.dev/v1", "kind": "Project", "metadata": place, "spec": said}
+    spec = {"description": project.description, "nodePools": project.default_node_pools, "quotas": quotas}
+    return {"apiVersion": "rung.dev/v1", "kind": "Project", "metadata": place, "spec": spec}
 
 
 def _rows_with_quota(rows: Sequence[PoolQuota]) -> list[PoolQuota]:

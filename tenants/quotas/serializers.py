@@ -92,9 +92,9 @@ def warnings_json(warnings: PoolWarnings) -> list[dict[str, Any]]:
 
 def warned_entries(entries: Iterable[Mapping[str, Any]], warnings: PoolWarnings) -> list[dict[str, Any]]:
     """Quota entries, each with the warnings of its pool."""
-    said = warnings_json(warnings)
+    found = warnings_json(warnings)
     return [
-        {**entry, "warnings": [each for each in said if each["nodePool"]["id"] == entry["nodePool"]["id"]]}
+        {**entry, "warnings": [each for each in found if each["nodePool"]["id"] == entry["nodePool"]["id"]]}
         for entry in entries
     ]
 

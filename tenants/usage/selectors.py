@@ -305,7 +305,7 @@ NOBODYS: Final = gettext_lazy("capacity that no project or department deserves")
 
 def _ledger_grain(projects: int, span: timedelta) -> int:
     """The finest resolution that is the same over the whole period."""
-    lasting = next(number for number, each in enumerate(RESOLUTIONS) if each.kept >= span)
+    lasting = next(number for number, each in enumerate(RESOLUTIONS) if each.retention >= span)
     return max(lasting, resolution_for(projects, span))
 
 

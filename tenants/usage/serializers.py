@@ -64,10 +64,10 @@ def parse_metrics_query(query: QueryDict, types: Collection[str]) -> MetricsQuer
 def parse_words(query: QueryDict, name: str, allowed: Collection[str], *, most: int | None = None) -> tuple[str, ...]:
     """Known words of a comma list, each once, as they are spelled here. Names of enum members are understood."""
     known = {_plain(word): word for word in allowed}
-    said = [each for each in ",".join(query.getlist(name)).split(",") if each]
-    found = tuple(dict.fromkeys(known.get(_plain(each.rpartition(".")[2]), "") for each in said))
+    names = [each for each in ",".join(query.getlist(name)).split(",") if each]
+    found = tuple(dict.fromkeys(known.get(_plain(each.rpartition(".")[2]), "") for each in names))
     if "" in found:
-        wrong = next(each for each in said if _plain(each.rpartition(".")[2]) not in known)
+        wrong = next(each for each in names if _plain(each.rpartition(".")[2]) not in known)
         raise BadRequest.at(f"/{name}", "unknown", f"{wrong[:80]!r} is not a valid {name}.", allowed=allowed)
     if most is not None and len(found) > most:
         raise BadRequest.at(f"/{name}", "out_of_range", f"At most {most} of {name}.")

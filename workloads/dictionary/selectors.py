@@ -318,17 +318,17 @@ def matrix_on(cluster: Cluster) -> EvictionMatrix:
 
 def matrix_notes(cluster: Cluster, matrix: EvictionMatrix, project: Project | None) -> list[str]:
     """What the cells do not say: how far the cluster's scheduler goes, foreign pods, the project's minimum runtime."""
-    said = [guarantee_on(cluster, "priority_inside_project").explanation]
+    sentences = [guarantee_on(cluster, "priority_inside_project").explanation]
     foreign = guarantee_on(cluster, "foreign_pods_stay")
     if foreign.enforced != "yes":
-        said.append(foreign.explanation)
+        sentences.append(foreign.explanation)
     lasts = guarantee_of(project) if project else None
     if project and lasts:
         evictable = _("can be evicted here, too") if matrix.evicts_inside_minimum else _("are not evicted")
         words = _("Minimum runtime of %(project)s: %(lasts)s. Workloads inside it %(evictable)s. %(why)s")
         why = guarantee_on(cluster, MIN_RUNTIME).explanation
-        said.append(words % {"project": project.name, "lasts": lasts, "evictable": evictable, "why": why})
-    return said
+        sentences.append(words % {"project": project.name, "lasts": lasts, "evictable": evictable, "why": why})
+    return sentences
 
 
 def _entry(row: Priority) -> DraftEntry:

@@ -128,8 +128,8 @@ def _counted(raw: Mapping[str, Any], count: int) -> Mapping[str, Any]:
     """Without a `spec` it says nothing of replicas."""
     if not isinstance(raw.get("spec"), dict):
         return raw
-    kept = {name: value for name, value in raw["spec"].items() if name not in COUNTS}
-    return {**raw, "spec": {**kept, "replicas": count}}
+    others = {name: value for name, value in raw["spec"].items() if name not in COUNTS}
+    return {**raw, "spec": {**others, "replicas": count}}
 
 
 @contextmanager

@@ -212,9 +212,9 @@ def subscription_request(
 
 def channel_request(old: NotificationChannel | None, name: str, config: Mapping[str, Any]) -> ApiRequest:
     """A mail channel. No text contains its password."""
-    said = {key: value for key, value in config.items() if key != "password"}
+    shown = {key: value for key, value in config.items() if key != "password"}
     secrets = {"/config/password": "MAIL_PASSWORD"} if config.get("password") else {}
-    body = {"type": "email", "config": said}
+    body = {"type": "email", "config": shown}
     if old:
         return ApiRequest("PUT", f"{CHANNELS}/{old.name}", body, secrets=secrets)
     return ApiRequest("POST", CHANNELS, {"name": name, **body}, secrets=secrets)

@@ -227,8 +227,8 @@ def _saved(request: HttpRequest, form: SubscriptionForm, wish: Subscription | No
     else:
         wish = channels.change_subscription(key=wish.pk, events=events, names=names, actor=actor)
     _wish, types, _names = _listed(wish)
-    said = _("Subscribed to %(events)s via %(channels)s.")
-    messages.success(request, said % {"events": ", ".join(types), "channels": ", ".join(names)})
+    message = _("Subscribed to %(events)s via %(channels)s.")
+    messages.success(request, message % {"events": ", ".join(types), "channels": ", ".join(names)})
     return redirect(f"{reverse(PAGE)}?subscription={wish.pk}")
 
 

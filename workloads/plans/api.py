@@ -286,8 +286,10 @@ def _entry(entry: Mapping[str, Any], at: str) -> dict[str, Any]:
         return {**named, "pool": entry["nodePool"], "values": None}
     columns = parse_entry(entry, pointer=at).as_fields()
     given = {name: entry.get(name) or {} for name in DIMENSIONS}
-    kept = {f"{name}_{kind}" for name in DIMENSIONS for kind in ("deserved", "limit") if kind in given[name]}
-    values = {name: value for name, value in columns.items() if name in kept or (name == "rank" and "rank" in entry)}
+    columns_given = {f"{name}_{kind}" for name in DIMENSIONS for kind in ("deserved", "limit") if kind in given[name]}
+    values = {
+        name: value for name, value in columns.items() if name in columns_given or (name == "rank" and "rank" in entry)
+    }
     for name, column in _WEIGHTS.items():
         if "overQuotaWeight" in given[name]:
             values[column] = given[name]["overQuotaWeight"]

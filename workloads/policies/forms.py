@@ -160,8 +160,8 @@ class PolicyForm(PageForm):
         defaults = {name: given[f"{self.WORDS[name]}_default"] for name in FIELDS}
         rules = {name: self._rule(self.WORDS[name]) for name in FIELDS}
         parts = {"defaults": defaults, "rules": rules}
-        kept = {part: {name: value for name, value in said.items() if value} for part, said in parts.items()}
-        return {part: {WORKER: said} for part, said in kept.items()} if kind is PolicyKind.DISTRIBUTED else kept
+        filled = {part: {name: value for name, value in values.items() if value} for part, values in parts.items()}
+        return {part: {WORKER: values} for part, values in filled.items()} if kind is PolicyKind.DISTRIBUTED else filled
 
     def _rule(self, word: str) -> Document:
         given = self.cleaned_data

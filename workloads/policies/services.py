@@ -144,8 +144,8 @@ def set_policy(*, target: PolicyTarget, name: str, document: object, actor: Acto
     """Make the policy, or put this one in its place. ValidationFailed names what would not be enforced."""
     with audited_transaction(actor=actor, action="policy.set", **_entity(target)):
         require_scope(actor, target.owner)
-        kept = _checked(target.kind, name, document)
-        return _keep(target, target.row, name, kept, actor)
+        checked = _checked(target.kind, name, document)
+        return _keep(target, target.row, name, checked, actor)
 
 
 def change_policy(
@@ -155,8 +155,8 @@ def change_policy(
     with audited_transaction(actor=actor, action="policy.set", **_entity(target)):
         require_scope(actor, target.owner)
         wanted, whole = changed_policy(target, document, name=name, reset=reset)
-        kept = _checked(target.kind, wanted, whole)
-        return _keep(target, target.row, wanted, kept, actor)
+        checked = _checked(target.kind, wanted, whole)
+        return _keep(target, target.row, wanted, checked, actor)
 
 
 def changed_policy(
@@ -184,11 +184,11 @@ def delete_policy(*, target: PolicyTarget, actor: Actor) -> None:
 
 
 def _checked(kind: PolicyKind, name: str, document: object) -> Document:
-    kept, problems = read_document(kind, document, known_priorities())
+    checked, problems = read_document(kind, document, known_priorities())
     if not 0 < len(name.strip()) <= LONGEST_NAME:
         problems.insert(0, Problem("/meta/name", "bad_name", f"A name must have 1 to {LONGEST_NAME} characters."))
     _raise_problems(problems)
-    return kept
+    return checked
 
 
 def _raise_problems(problems: list[Problem]) -> None:

@@ -22,7 +22,7 @@ PROJECT_NAME: Final = "projectName"
 DEPARTMENT_NAME: Final = "departmentName"
 CLUSTER_ID: Final = "clusterId"
 FIELDS: Final = (PROJECT_NAME, DEPARTMENT_NAME, CLUSTER_ID)
-LONGEST: Final = RESOLUTIONS[-1].kept
+LONGEST: Final = RESOLUTIONS[-1].retention
 """Nothing older is kept."""
 YEARS: Final = range(2000, 3000)
 EQUALS: Final = "=="
@@ -100,8 +100,8 @@ class Stretch:
     def every(self, at: datetime) -> timedelta:
         """How far apart the samples of that moment lie by now."""
         age = self.now - at
-        kept = next((number for number, grain in enumerate(RESOLUTIONS) if age <= grain.kept), len(RESOLUTIONS) - 1)
-        return RESOLUTIONS[max(kept, self.grain)].every
+        stored = (number for number, grain in enumerate(RESOLUTIONS) if age <= grain.retention)
+        return RESOLUTIONS[max(next(stored, len(RESOLUTIONS) - 1), self.grain)].every
 
 
 @dataclass(slots=True)

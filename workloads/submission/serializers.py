@@ -83,8 +83,8 @@ def new_schema(kind: str) -> Schema:
 @cache
 def change_schema(kind: str) -> Schema:
     """The body of a PATCH: the fields that may be named; what is absent stays."""
-    said = {name: field for name, field in FIELDS[kind].items() if name in CHANGEABLE[kind]}
-    fields: dict[str, Any] = {name: documented(name, field) for name, field in said.items()}
+    changeable = {name: field for name, field in FIELDS[kind].items() if name in CHANGEABLE[kind]}
+    fields: dict[str, Any] = {name: documented(name, field) for name, field in changeable.items()}
     spec = schema(f"{TITLES[kind]}SpecChange", "Fields to change.", **fields)
     about = "Replicas and priority can change at any time; the pod template only while suspended."
     return schema(f"{TITLES[kind]}Change", about, spec=spec(required=False, allow_null=True))

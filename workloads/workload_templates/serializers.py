@@ -351,5 +351,5 @@ def _template(draft: TemplateDraft, scope: Mapping[str, str]) -> dict[str, Any]:
 
 def _assets(environment: UUID | None, compute: UUID | None) -> dict[str, Any]:
     named = {"environment": environment, "compute": compute}
-    said = {name: str(key) for name, key in named.items() if key}
-    return {"assets": said} if said else {}
+    assets = {name: str(key) for name, key in named.items() if key}
+    return {"assets": assets} if assets else {}

@@ -277,12 +277,12 @@ def _show_step(out: Output, step: PlannedChange) -> None:
     mark, style = MARKS[step.act]
     out.line(f"{mark} {step.thing.key}", style)
     for each in step.differences:
-        said = (
+        text = (
             f"{_said(each.after)}"
             if step.act is PlannedAction.CREATE
             else f"{_said(each.before)} -> {_said(each.after)}"
         )
-        out.line(f"    {each.field}: {said}")
+        out.line(f"    {each.field}: {text}")
     for planned in step.plans:
         out.line(f"    {planned['sentence']}")
         if planned["needsApproval"]:

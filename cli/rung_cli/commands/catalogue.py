@@ -143,20 +143,20 @@ def list_policies(
     out.rows(found, POLICIES, name=lambda row: f"{row['type']}/{row['scope']}", empty="No policies.")
 
 
-def _defaults(said: Mapping[str, Any], above: str = "") -> str:
+def _defaults(rules: Mapping[str, Any], above: str = "") -> str:
     """`priorityClass=low`; of a distributed training by its replicas."""
     parts = [
         _defaults(value, f"{name}.") if isinstance(value, dict) else f"{above}{name}={value}"
-        for name, value in said.items()
+        for name, value in rules.items()
     ]
     return ", ".join(parts)
 
 
-def _rules(said: Mapping[str, Any], above: str = "") -> str:
+def _rules(rules: Mapping[str, Any], above: str = "") -> str:
     """`priorityClass: low or medium, required`."""
     return "; ".join(
         f"{above}{name}: {_rule(value)}" if RULES & value.keys() else _rules(value, f"{name}.")
-        for name, value in said.items()
+        for name, value in rules.items()
     )
 
 

@@ -322,9 +322,9 @@ def _status(found: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 def _waits_because(waiting: Mapping[str, Any]) -> str:
     """The sentence of its page; below it what the scheduler reported last, with its age."""
-    said, at = waiting.get("schedulerMessage"), moment(waiting.get("schedulerMessageAt"))
+    message, at = waiting.get("schedulerMessage"), moment(waiting.get("schedulerMessageAt"))
     since = f" ({span((datetime.now(UTC) - at).total_seconds())} ago)" if at else ""
-    return "\n".join(filter(None, (waiting.get("sentence"), said and f"Scheduler's last message{since}: {said}")))
+    return "\n".join(filter(None, (waiting.get("sentence"), message and f"Scheduler's last message{since}: {message}")))
 
 
 def _values(found: Mapping[str, Any]) -> list[tuple[str, object]]:

@@ -75,8 +75,8 @@ def login(
     known_as = client_id or os.environ.get("RUNG_CLIENT_ID") or before.client_id or _requested("Client id: ")
     secret = _secret(from_stdin=secret_stdin)
     token, expires = exchange(wire, known_as, secret)
-    kept = Credentials(origin_of(wire.address), known_as, "" if token_only else secret, token, expires)
-    credential_store.save(held.profile_name, kept)
+    credentials = Credentials(origin_of(wire.address), known_as, "" if token_only else secret, token, expires)
+    credential_store.save(held.profile_name, credentials)
     _remember(held, wire.address, known_as, project)
     note(f"Signed in to {wire.address} as {known_as} (profile {held.profile_name}).")
 

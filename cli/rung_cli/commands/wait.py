@@ -139,10 +139,10 @@ def _is_so(now: Mapping[str, Any], condition: Condition) -> bool:
 
 def _print_change(now: Mapping[str, Any], printed: dict[str, str]) -> None:
     why = now.get("phaseMessage") or now.get("phaseReason")
-    said = f"{_ref(now)}: {phase_word(now['phase'])}{f' ({why})' if why else ''}"
-    if printed.get(now["id"]) != said:
-        printed[now["id"]] = said
-        note(said)
+    line = f"{_ref(now)}: {phase_word(now['phase'])}{f' ({why})' if why else ''}"
+    if printed.get(now["id"]) != line:
+        printed[now["id"]] = line
+        note(line)
 
 
 def _ref(found: Mapping[str, Any]) -> str:

@@ -121,10 +121,10 @@ def _updated(held: Session, workload: dict[str, Any], priority: str, *, dry_run:
         return {**row, "accepted": False, "message": message, "code": refusal.status}
     before, after = workload["priorityClassName"], answer["metadata"]["priority"]
     verb = "Would change" if dry_run else "Changed"
-    said = [f"No change: priority is {after}."] if before == after else [f"{verb} from {before} to {after}."]
-    said += [str(each["message"]) for each in answer["metadata"].get("warnings") or () if before != after]
-    said += [str(answer["priorityForecast"]["sentence"])] if "priorityForecast" in answer else []
-    return {**row, "accepted": True, "message": " ".join(said), "priority": after}
+    messages = [f"No change: priority is {after}."] if before == after else [f"{verb} from {before} to {after}."]
+    messages += [str(each["message"]) for each in answer["metadata"].get("warnings") or () if before != after]
+    messages += [str(answer["priorityForecast"]["sentence"])] if "priorityForecast" in answer else []
+    return {**row, "accepted": True, "message": " ".join(messages), "priority": after}
 
 
 def clone(

@@ -53,10 +53,10 @@ def load(profile: str) -> Credentials | None:
 
 def save(profile: str, credentials: Credentials) -> None:
     """Keep them, in place of what was kept before."""
-    said = asdict(credentials)
-    if keyrings.put(profile, folder(), json.dumps({name: said[name] for name in HIDDEN})):
-        said |= {**dict.fromkeys(HIDDEN, ""), IN_KEYRING: True}
-    _write({**_all(), profile: said})
+    stored = asdict(credentials)
+    if keyrings.put(profile, folder(), json.dumps({name: stored[name] for name in HIDDEN})):
+        stored |= {**dict.fromkeys(HIDDEN, ""), IN_KEYRING: True}
+    _write({**_all(), profile: stored})
 
 
 def origins() -> dict[str, str]:
@@ -66,12 +66,12 @@ def origins() -> dict[str, str]:
 
 def forget(profile: str) -> bool:
     """Drop them; False where there were none."""
-    kept = _all()
-    if (dropped := kept.pop(profile, None)) is None:
+    stored = _all()
+    if (dropped := stored.pop(profile, None)) is None:
         return False
     if dropped.get(IN_KEYRING):
         keyrings.drop(profile, folder())
-    _write(kept)
+    _write(stored)
     return True
 
 
@@ -89,5 +89,5 @@ def _all() -> dict[str, dict[str, Any]]:
     return found
 
 
-def _write(kept: dict[str, dict[str, Any]]) -> None:
-    write_private(path_of(), json.dumps(kept, indent=1))
+def _write(stored: dict[str, dict[str, Any]]) -> None:
+    write_private(path_of(), json.dumps(stored, indent=1))

@@ -76,8 +76,8 @@ def use(name: str) -> None:
 
 
 def _write(default: str, profiles: Mapping[str, Profile]) -> None:
-    said = {key: _spoken(each) for key, each in profiles.items()}
-    text = yaml.safe_dump({"default_profile": default, "profiles": said}, sort_keys=False, allow_unicode=True)
+    shown = {key: _spoken(each) for key, each in profiles.items()}
+    text = yaml.safe_dump({"default_profile": default, "profiles": shown}, sort_keys=False, allow_unicode=True)
     write_private(path_of(), text)
 
 

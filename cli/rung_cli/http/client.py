@@ -61,13 +61,13 @@ class Signer:
             if client_id := os.environ.get("RUNG_CLIENT_ID"):
                 return Credentials(origin, client_id, secret)
             raise NotSignedIn("RUNG_CLIENT_SECRET is set but RUNG_CLIENT_ID is not.")
-        kept = credential_store.load(self.profile)
-        if kept is None:
+        stored = credential_store.load(self.profile)
+        if stored is None:
             raise NotSignedIn(f"Not signed in to {origin} (profile {self.profile}).", hint="Sign in: rung login")
-        if kept.origin != origin:
-            text = f"Profile {self.profile} is signed in to {kept.origin}. Its token is not sent elsewhere."
+        if stored.origin != origin:
+            text = f"Profile {self.profile} is signed in to {stored.origin}. Its token is not sent elsewhere."
             raise NotSignedIn(text, hint=f"Sign in there too: rung login {origin} --profile NAME")
-        return kept
+        return stored
 
     def _renewed(self, known: Credentials) -> str:
         if not known.secret:

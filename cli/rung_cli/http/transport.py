@@ -181,11 +181,11 @@ def _comes_again(call: ApiCall, status: int) -> bool:
 
 
 def _lost(address: str, error: httpx2.TransportError) -> Unreachable:
-    said = str(error) or type(error).__name__
+    reason = str(error) or type(error).__name__
     hint = ""
-    if "CERTIFICATE_VERIFY_FAILED" in said:
+    if "CERTIFICATE_VERIFY_FAILED" in reason:
         hint = "Set the certificate authority with --ca-file FILE. Certificates are always verified."
-    return Unreachable(f"{origin_of(address)} cannot be reached: {said}.", hint=hint)
+    return Unreachable(f"{origin_of(address)} cannot be reached: {reason}.", hint=hint)
 
 
 def _read(response: httpx2.Response, *, text: bool = False) -> Any:

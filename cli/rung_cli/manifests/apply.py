@@ -65,11 +65,11 @@ class PlannedChange:
         """For programs."""
         changes = [{"field": each.field, "before": each.before, "after": each.after} for each in self.differences]
         key = self.thing.key
-        said = {"action": str(self.act), "kind": key.kind, "name": key.name, "cluster": key.cluster, "changes": changes}
+        step = {"action": str(self.act), "kind": key.kind, "name": key.name, "cluster": key.cluster, "changes": changes}
         source = {"document": self.thing.source} if self.thing.source else {}
         errors = {"errors": self.refusal.problems} if self.refusal and self.refusal.problems else {}
         became = {"result": str(self.outcome), "message": self.message, **errors} if self.outcome else {}
-        return {**source, **said, **became, **({"plans": list(self.plans)} if self.plans else {})}
+        return {**source, **step, **became, **({"plans": list(self.plans)} if self.plans else {})}
 
 
 def plan(wanted: Sequence[DeclaredObject], server: ServerState, *, prune: bool = False) -> list[PlannedChange]:

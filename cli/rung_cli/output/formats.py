@@ -89,11 +89,11 @@ class Output:
 
     def line(self, text: str = "", style: str = "") -> None:
         """One line; styled on a terminal."""
-        said = plain(text)
+        cleaned = plain(text)
         if style and colours(sys.stdout):
-            _console().print(Text(said, style=style), soft_wrap=True)
+            _console().print(Text(cleaned, style=style), soft_wrap=True)
         else:
-            _write(said)
+            _write(cleaned)
 
     def table(self, items: Sequence[Row], columns: Columns) -> None:
         """The table itself."""

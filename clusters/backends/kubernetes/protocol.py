@@ -313,9 +313,9 @@ def _maps(live: Mapping[str, Any], desired: Mapping[str, Any], owned: Fields) ->
     result = {}
     for key, value in live.items():
         mine = owned.get(f"f:{key}")
-        kept = _both(key, value, desired[key], mine) if key in desired else _pruned(value, mine)
-        if kept is not _GONE:
-            result[key] = kept
+        merged = _both(key, value, desired[key], mine) if key in desired else _pruned(value, mine)
+        if merged is not _GONE:
+            result[key] = merged
     return result | {key: value for key, value in desired.items() if key not in live}
 
 
@@ -350,8 +350,8 @@ def _pruned(value: Any, owned: Fields | None) -> Any:
         return value
     left: Any = None
     if isinstance(value, Mapping) and owned:
-        kept = ((key, _pruned(each, owned.get(f"f:{key}"))) for key, each in value.items())
-        left = {key: each for key, each in kept if each is not _GONE}
+        pruned = ((key, _pruned(each, owned.get(f"f:{key}"))) for key, each in value.items())
+        left = {key: each for key, each in pruned if each is not _GONE}
     elif isinstance(value, list) and owned:
         left = list(_foreign(value, owned))
     return left or _GONE

@@ -287,8 +287,11 @@ class SwitchPreconditions:
     def sentence(self) -> str:
         kinds = ", ".join(f"{kind.kind} of {kind.api_version}" for kind in self.unserved)
         rights = ", ".join(f"{'/'.join(each.missing + each.unknown)} {each.access.full_name}" for each in self.lacking)
-        said = [f"The cluster does not serve {kinds}." if kinds else "", f"Rung may not {rights}." if rights else ""]
-        return " ".join(filter(None, said))
+        sentences = [
+            f"The cluster does not serve {kinds}." if kinds else "",
+            f"Rung may not {rights}." if rights else "",
+        ]
+        return " ".join(filter(None, sentences))
 
 
 def hindrances(gateway: ClusterGateway, before: SchedulerFlavour, after: SchedulerFlavour) -> SwitchPreconditions:

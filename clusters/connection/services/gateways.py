@@ -209,9 +209,9 @@ def _memory(cluster: Cluster) -> ClusterGateway:
 def _kubernetes(cluster: Cluster) -> ClusterGateway:
     version = credential_version(cluster)
     key = str(cluster.pk)
-    kept = _kept.get(key)
-    if kept is not None and kept.version == version and not _moved(kept):
-        return kept.gateway
+    cached = _kept.get(key)
+    if cached is not None and cached.version == version and not _moved(cached):
+        return cached.gateway
     connection = connection_of(cluster)
     target = checked_address(connection.server, allowed=settings.RUNG_CLUSTER_ADDRESSES)
     with _lock:
@@ -220,27 +220,27 @@ def _kubernetes(cluster: Cluster) -> ClusterGateway:
 
 def _kept_now(key: str, version: str, connection: Connection, target: CheckedAddress, name: str) -> KubernetesGateway:
     """Another thread may have been faster: then its client is everybody's."""
-    kept = _kept.get(key)
-    if kept is not None and (kept.version, kept.target) == (version, target):
-        return kept.gateway
+    cached = _kept.get(key)
+    if cached is not None and (cached.version, cached.target) == (version, target):
+        return cached.gateway
     gateway = KubernetesGateway(connection, target, name=name)
     _kept[key] = _Kept(version, connection, target, gateway, time.monotonic())
-    if kept is not None:
-        kept.gateway.close()
+    if cached is not None:
+        cached.gateway.close()
     return gateway
 
 
-def _moved(kept: _Kept) -> bool:
+def _moved(cached: _Kept) -> bool:
     """The name resolves to another address. A name that does not resolve now leaves the client as it is."""
     now = time.monotonic()
-    if now - kept.resolved_at < RESOLVED_FOR:
+    if now - cached.resolved_at < RESOLVED_FOR:
         return False
-    kept.resolved_at = now
+    cached.resolved_at = now
     try:
-        target = checked_address(kept.connection.server, allowed=settings.RUNG_CLUSTER_ADDRESSES)
+        target = checked_address(cached.connection.server, allowed=settings.RUNG_CLUSTER_ADDRESSES)
     except ClusterUnreachable:
         return False
-    return target != kept.target
+    return target != cached.target
 
 
 def _after_fork() -> None:

@@ -207,10 +207,10 @@ def _store_identity(cluster: Cluster, uid: str, version: str) -> None:
 
 def _identity_conflict(uid: str) -> Conflict:
     known = Cluster.objects.filter(backend=BACKEND, uid=uid).values_list("name", flat=True).first()
-    said = (
+    message = (
         f"This cluster is already connected as {known}." if known else ("A different cluster responds at this address.")
     )
-    return Conflict(said, code="cluster_known" if known else "another_cluster")
+    return Conflict(message, code="cluster_known" if known else "another_cluster")
 
 
 def _store(row: ClusterCredential, connection: Connection) -> None:

@@ -76,10 +76,10 @@ def record_dirty(
 
     Who waits already keeps what was said then, and its generation with it: that is how it comes to mean all.
     """
-    said = {owner: _lines(places) for owner, places in (only or {}).items()}
+    lines = {owner: _lines(places) for owner, places in (only or {}).items()}
     rows = [
         DirtyOwner(
-            cluster_id=cluster_id, owner=owner, generation=generation, only=said.get(owner, ""), only_at=generation
+            cluster_id=cluster_id, owner=owner, generation=generation, only=lines.get(owner, ""), only_at=generation
         )
         for owner in owners
     ]

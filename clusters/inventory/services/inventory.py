@@ -69,8 +69,8 @@ def unpause(*, cluster: Cluster, actor: Actor, adopt: bool = False) -> None:
 
 def paused_conflict(cluster: Cluster) -> Conflict:
     """The error for requests that a paused cluster does not serve."""
-    said = f"{cluster.name} is paused: {cluster.paused_reason} Resume it on its Connection page, then try again."
-    return Conflict(said, code="cluster_paused")
+    message = f"{cluster.name} is paused: {cluster.paused_reason} Resume it on its Connection page, then try again."
+    return Conflict(message, code="cluster_paused")
 
 
 @transaction.atomic

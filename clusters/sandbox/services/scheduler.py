@@ -245,8 +245,8 @@ class _Scheduler:
             pod["status"].pop("nominatedNodeName", None)
             set_condition(pod, "PodScheduled", "True", at=self.store.now)
             self.store.touch(pod)
-            said = f"Successfully assigned {namespaced_name(pod)} to {node}"
-            record_event(self.store, pod, "Scheduled", said, source=self.voice.source)
+            message = f"Successfully assigned {namespaced_name(pod)} to {node}"
+            record_event(self.store, pod, "Scheduled", message, source=self.voice.source)
         self.counts.started += len(start.placements)
 
     def evict(self, eviction: Evict) -> None:

@@ -206,8 +206,8 @@ def writable(observed: Manifest, desired: Manifest, *, pods_run: bool) -> Manife
     result["metadata"]["annotations"][PODS_HASH] = _hash(observed)
     if not has_same_pods_hash(observed, desired):
         result["metadata"]["annotations"][APPLIED_HASH] = hash_of(observed)  # what it holds of pods was written then
-    said = _says_suspended(desired, kind)
-    return result if said is None else _suspended(result, kind, value=said)
+    suspended = _says_suspended(desired, kind)
+    return result if suspended is None else _suspended(result, kind, value=suspended)
 
 
 def _kind_of(manifest: Mapping[str, Any]) -> WorkloadKind | None:
@@ -234,8 +234,8 @@ def _says_suspended(manifest: Manifest, kind: WorkloadKind | None) -> bool | Non
 
 def _as_it_is(desired: Manifest, observed: Manifest, kind: WorkloadKind | None) -> Manifest:
     """Held back or let go as it is now: the API server takes an absent field for false."""
-    said = _says_suspended(observed, kind)
-    return desired if said is None else _suspended(copy.deepcopy(desired), kind, value=said)
+    suspended = _says_suspended(observed, kind)
+    return desired if suspended is None else _suspended(copy.deepcopy(desired), kind, value=suspended)
 
 
 def _suspended(manifest: Manifest, kind: WorkloadKind | None, *, value: bool) -> Manifest:

@@ -230,14 +230,14 @@ def _is_unchanged(observed: Manifest, desired: Manifest, *, fence: bool) -> bool
     if _is_behind(observed, desired, fence=fence):
         return False
     theirs, ours = observed["metadata"], desired["metadata"]
-    live, said = theirs.get("annotations"), ours["annotations"]
-    if not live or not theirs.get("labels") or live.get(APPLIED_HASH) != said[APPLIED_HASH]:
+    live, own = theirs.get("annotations"), ours["annotations"]
+    if not live or not theirs.get("labels") or live.get(APPLIED_HASH) != own[APPLIED_HASH]:
         return False
     if not _says(observed, desired):
         return False
     if theirs["labels"] != ours["labels"] and not theirs["labels"].items() >= ours["labels"].items():
         return False
-    return live == said or all(live.get(key) == text for key, text in said.items() if key != GENERATION)
+    return live == own or all(live.get(key) == text for key, text in own.items() if key != GENERATION)
 
 
 def _says(observed: Manifest, desired: Manifest) -> bool:

@@ -254,7 +254,7 @@ class _RemovalTurn:
         """The end of it, with one audit record of what went."""
         run = self.journal.run
         self.journal.flush()
-        names = [f"{ref.kind.kind} {ref.namespace}/{ref.name}: {said}" for ref, said in self.refused.items()]
+        names = [f"{ref.kind.kind} {ref.namespace}/{ref.name}: {why}" for ref, why in self.refused.items()]
         if self.refused and not code:
             code, message = "refused", "; ".join(names[:NAMED])
         state = SyncState.SUCCEEDED if not code else SyncState.PARTIAL if run.written else SyncState.FAILED

@@ -70,8 +70,10 @@ def keepers(
     for pod, _value in stale_pods(cluster, [priority for priority in priorities if priority.name in replaced]):
         pods.setdefault(pod.priority_class, []).append(pod)
     names = names_of(pod.owner_id for found in pods.values() for pod in found)
-    said = _by_class(cluster)
-    return {ref: _kept_by(pods.get(name, []), names) + (said if name in pods else "") for name, ref in replaced.items()}
+    by_class = _by_class(cluster)
+    return {
+        ref: _kept_by(pods.get(name, []), names) + (by_class if name in pods else "") for name, ref in replaced.items()
+    }
 
 
 def _by_class(cluster: Cluster) -> str:

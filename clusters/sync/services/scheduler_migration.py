@@ -51,11 +51,11 @@ def retired_in(cluster: Cluster) -> RetiredKinds:
 
 def retired_from(former: Iterable[str], present: str, in_use: Iterable[str]) -> RetiredKinds:
     """`in_use`: former schedulers for which living workloads were made."""
-    kept, used = {kind.key for kind in flavour_for(present).kinds()}, set(in_use)
+    in_place, used = {kind.key for kind in flavour_for(present).kinds()}, set(in_use)
     found: dict[str, Kind] = {}
     held: set[str] = set()
     for name in former:
-        own = [kind for kind in flavour_for(name).kinds() if kind.key not in kept]
+        own = [kind for kind in flavour_for(name).kinds() if kind.key not in in_place]
         found |= {kind.key: kind for kind in own}
         held |= {kind.key for kind in own if kind.group and name in used}
     return RetiredKinds(tuple(found.values()), frozenset(held))

@@ -276,8 +276,8 @@ def _verb(change: Change, retired: RetiredKinds) -> str:
 
 def _guarantee_changes(before: Iterable[Guarantee], after: Iterable[Guarantee]) -> list[GuaranteeChange]:
     """What is kept differently, losses first."""
-    kept = {guarantee.code: guarantee for guarantee in before}
-    pairs = [GuaranteeChange(kept[each.code], each) for each in after if each.code in kept]
+    known = {guarantee.code: guarantee for guarantee in before}
+    pairs = [GuaranteeChange(known[each.code], each) for each in after if each.code in known]
     return sorted(
         (pair for pair in pairs if pair.before.enforced != pair.after.enforced), key=lambda pair: not pair.is_worse
     )

@@ -121,8 +121,8 @@ def _last(event: Manifest, series: Manifest, *, latest: datetime) -> datetime | 
 
     What has yet to come did not happen: it would stand above everything, and never be old enough to go.
     """
-    said = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return next((moment for each in said if (moment := moment_of(each)) and moment <= latest), None)
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next((moment for each in times if (moment := moment_of(each)) and moment <= latest), None)
 
 
 def store_scheduler_events(cluster: Cluster, looks: Mapping[str, WatchBatch], *, at: datetime) -> list[ClusterEvent]:

@@ -89,15 +89,17 @@ def stored_fingerprints(cluster: Cluster) -> dict[str, dict[str, str]]:
 
 def store_objects(cluster: Cluster, look: WatchBatch, present: Sequence[Manifest]) -> StoredObjects:
     """Bring the rows of one kind up to what was seen: `present` are those of the look that are ours."""
-    kept = StoredObjects()
+    stored_objects = StoredObjects()
     here = {each["metadata"]["uid"] for each in present}
     gone = {each["metadata"]["uid"] for each in look.gone} - here
     stored = _stored(cluster, look, here | gone)
-    kept.lost = [row for uid, row in stored.items() if uid in gone or (look.whole and uid not in here)]
-    kept.before = {uid: row for uid, row in stored.items() if uid in here}
-    kept.rows = [_row(cluster, look, each, kept.before.get(each["metadata"]["uid"])) for each in present]
-    _write(kept)
-    return kept
+    stored_objects.lost = [row for uid, row in stored.items() if uid in gone or (look.whole and uid not in here)]
+    stored_objects.before = {uid: row for uid, row in stored.items() if uid in here}
+    stored_objects.rows = [
+        _row(cluster, look, each, stored_objects.before.get(each["metadata"]["uid"])) for each in present
+    ]
+    _write(stored_objects)
+    return stored_objects
 
 
 def _stored(cluster: Cluster, look: WatchBatch, uids: set[str]) -> dict[str, ObservedObject]:
@@ -105,8 +107,8 @@ def _stored(cluster: Cluster, look: WatchBatch, uids: set[str]) -> dict[str, Obs
     return {row.uid: row for row in (rows if look.whole else rows.filter(uid__in=uids))}
 
 
-def _write(kept: StoredObjects) -> None:
-    changed = [row for row in kept.rows if row.uid not in kept.before or differs(row, kept.before[row.uid])]
+def _write(stored: StoredObjects) -> None:
+    changed = [row for row in stored.rows if row.uid not in stored.before or differs(row, stored.before[row.uid])]
     ObservedObject.objects.bulk_create(
         changed,
         batch_size=CHUNK,
@@ -114,8 +116,8 @@ def _write(kept: StoredObjects) -> None:
         unique_fields=["cluster", "uid"],
         update_fields=["kind", *FIELDS],
     )
-    if kept.lost:
-        ObservedObject.objects.filter(pk__in=[row.pk for row in kept.lost]).delete()
+    if stored.lost:
+        ObservedObject.objects.filter(pk__in=[row.pk for row in stored.lost]).delete()
 
 
 def differs(row: ObservedObject, before: ObservedObject) -> bool:
@@ -158,10 +160,10 @@ def job_changes(cluster: Cluster, looks: Iterable[WatchBatch]) -> tuple[dict[str
     fresh: list[ObservedObject] = []
     for look in looks:
         ours = [each for each in look.present if workload_id(each)]
-        kept = store_objects(cluster, look, ours)
-        lost |= {row.owner_id for row in kept.lost if row.owner_id}
+        stored = store_objects(cluster, look, ours)
+        lost |= {row.owner_id for row in stored.lost if row.owner_id}
         changes |= {workload_id(each): job_status(each) for each in ours if controller_of(each) is None}
-        fresh += kept.fresh
+        fresh += stored.fresh
     if lost:
         lost -= set(_own_objects(cluster, lost).values_list("owner_id", flat=True))
     return {**changes, **dict.fromkeys(lost, JobStatus(MISSING))}, fresh
@@ -182,8 +184,8 @@ def companion_changes(cluster: Cluster, looks: Iterable[WatchBatch]) -> dict[str
     """Track companion objects of workloads. A workload that lost one counts as missing and is recreated."""
     lost: set[str] = set()
     for look in looks:
-        kept = store_objects(cluster, look, [each for each in look.present if workload_id(each)])
-        owners = {row.owner_id for row in kept.lost if row.owner_id}
+        stored = store_objects(cluster, look, [each for each in look.present if workload_id(each)])
+        owners = {row.owner_id for row in stored.lost if row.owner_id}
         there = ObservedObject.objects.filter(cluster=cluster, kind=look.kind.key, owner_id__in=owners)
         lost |= owners - set(there.values_list("owner_id", flat=True))
     return dict.fromkeys(lost, JobStatus(MISSING))
@@ -208,8 +210,8 @@ def detect_foreign_changes(cluster: Cluster, look: WatchBatch) -> bool:
     Whole objects are compared: a quota's numbers can change without a word in its metadata. A deletion is always a
     reason to look. Only these objects are looked at, where the look still says whose they were.
     """
-    kept = store_objects(cluster, look, [each for each in look.present if is_managed(each)])
-    strange = _foreign(kept)
+    stored = store_objects(cluster, look, [each for each in look.present if is_managed(each)])
+    strange = _foreign(stored)
     if strange:
         names = [row.name for row in strange[:5]]
         log.info("observe.foreign_hand", cluster=cluster.name, kind=look.kind.key, objects=names)
@@ -219,8 +221,8 @@ def detect_foreign_changes(cluster: Cluster, look: WatchBatch) -> bool:
     return bool(strange)
 
 
-def _foreign(kept: StoredObjects) -> list[ObservedObject]:
-    return [row for row in kept.rows if _by_another(row, kept.before.get(row.uid))] + kept.lost
+def _foreign(stored: StoredObjects) -> list[ObservedObject]:
+    return [row for row in stored.rows if _by_another(row, stored.before.get(row.uid))] + stored.lost
 
 
 def _dirty_keys(look: WatchBatch, strange: Sequence[ObservedObject]) -> dict[str, list[ObjectKey]]:

@@ -228,20 +228,20 @@ def store_changes(cluster: Cluster, seen: ObservedChanges) -> StoreResult:
     if locked.versions != seen.before:
         return StoreResult(Observation(at=at), None)
     pools = list(cluster.node_pools.all())
-    kept = seen.versions() if seen.looks else dict(seen.before)
+    versions = seen.versions() if seen.looks else dict(seen.before)
     sorted_in = _fingerprint(pools)
     moved = seen.before.get(POOLS) != sorted_in
     with track_domain_changes(cluster, pools, seen.looks.get(NODE.key), moved=moved):
         observation = _store(cluster, news, pools, at) if (news := seen.news) else Observation(at=at)
         if moved:
             move_nodes(cluster, pools)
-            kept[POOLS] = sorted_in
-    if kept != seen.before:
-        locked.versions = kept
+            versions[POOLS] = sorted_in
+    if versions != seen.before:
+        locked.versions = versions
         locked.save(update_fields=["versions"])
     if seen.age is not None:
         record_observed_at(cluster, at - seen.age)
-    return StoreResult(observation, kept)
+    return StoreResult(observation, versions)
 
 
 def record_observed_at(cluster: Cluster, at: datetime) -> None:

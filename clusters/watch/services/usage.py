@@ -250,7 +250,7 @@ def tidy_samples() -> None:
 def thin(clusters: Collection[UUID]) -> int:
     """Drop samples of the clusters that are past the time of their grain; how many."""
     now, rows = timezone.now(), Sample.objects.filter(cluster__in=clusters)
-    past = (rows.filter(grain=number, at__lt=now - grain.kept) for number, grain in enumerate(RESOLUTIONS))
+    past = (rows.filter(grain=number, at__lt=now - grain.retention) for number, grain in enumerate(RESOLUTIONS))
     return sum(each.delete()[0] for each in past)
 
 

@@ -83,8 +83,8 @@ def visibility_queries(cluster: Cluster, *, turn: int = 0) -> VisibilityQueries:
 
 def _waiting_in(cluster: Cluster) -> set[str]:
     """Namespaces of jobs that wait, as far as they are still there."""
-    said = ClusterEvent.objects.filter(cluster=cluster, reason=QUEUED)
-    there = ObservedObject.objects.filter(cluster=cluster, uid__in=said.values("object_uid"))
+    events = ClusterEvent.objects.filter(cluster=cluster, reason=QUEUED)
+    there = ObservedObject.objects.filter(cluster=cluster, uid__in=events.values("object_uid"))
     return set(there.values_list("namespace", flat=True))
 
 

@@ -261,11 +261,11 @@ class WatchBuffer:
 
     def _is_news(self, key: str, uid: str) -> bool:
         """It says something else than it did, or has gone. What others note beside that, or a status, can wait."""
-        said = self._says[key].pop(uid, None)
+        before = self._says[key].pop(uid, None)
         if (held := self._gatherings[key].present.get(uid)) is None:
             return True
         self._says[key][uid] = held.get(FINGERPRINT, "")
-        return said != self._says[key][uid]
+        return before != self._says[key][uid]
 
     def _arrived(self, key: str, *, urgent: bool, linger: float) -> None:
         """Wake the consumer only for urgent events; it collects all others at its own pace."""

@@ -210,12 +210,12 @@ def _placement(body: Mapping[str, Any]) -> str | None:
         ),
         "/placementStrategy": body.get("placementStrategy"),
     }
-    said = {pointer: way for pointer, way in ways.items() if way}
-    for pointer, way in said.items():
+    set_ways = {pointer: way for pointer, way in ways.items() if way}
+    for pointer, way in set_ways.items():
         if way.get("cpu") == "spread":
             text = _("The placement strategy for CPUs is not supported. Leave it empty.")
             raise ValidationFailed.at(f"{pointer}/cpu", "unsupported", text)
-    found = {str(way["gpu"]) for way in said.values() if way.get("gpu")}
+    found = {str(way["gpu"]) for way in set_ways.values() if way.get("gpu")}
     if len(found) > 1:
         raise ValidationFailed.at(
             "/placementStrategy/gpu", "contradiction", _("The two placement strategies for GPUs must be the same.")

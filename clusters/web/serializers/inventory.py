@@ -359,9 +359,9 @@ def change_connection_request(cluster: Cluster, source: ConnectionSource, *, ado
 
 
 def set_metrics_source_request(cluster: Cluster, *, server: str, ca: str, token: str, metric: str) -> ApiRequest:
-    said = {"server": server, **({"ca": ca} if ca else {}), "metric": metric}
+    body = {"server": server, **({"ca": ca} if ca else {}), "metric": metric}
     secrets = {"/token": "PROMETHEUS_TOKEN"} if token else {}
-    return ApiRequest("PUT", f"{CLUSTERS}/{cluster.pk}/metrics-source", said, secrets=secrets)
+    return ApiRequest("PUT", f"{CLUSTERS}/{cluster.pk}/metrics-source", body, secrets=secrets)
 
 
 def _connection_body(source: ConnectionSource) -> tuple[Mapping[str, Any], Mapping[str, str]]:
@@ -369,8 +369,8 @@ def _connection_body(source: ConnectionSource) -> tuple[Mapping[str, Any], Mappi
     if not isinstance(source, ConnectionFormData):
         return {}, {"/kubeconfig": "CLUSTER_KUBECONFIG"}
     parts = {"server": source.server, "ca": source.ca, "tlsServerName": source.tls_server_name}
-    said = {name: part for name, part in parts.items() if part} | ({"insecure": True} if source.insecure else {})
-    return said, ({"/token": "CLUSTER_TOKEN"} if source.token else {})
+    body = {name: part for name, part in parts.items() if part} | ({"insecure": True} if source.insecure else {})
+    return body, ({"/token": "CLUSTER_TOKEN"} if source.token else {})
 
 
 def disconnect_request(cluster: Cluster, *, forget: bool) -> ApiRequest:

@@ -334,8 +334,8 @@ def _planned(cluster: Cluster, chosen: str) -> dict[str, Any]:
 
 def _generation_in(request: HttpRequest) -> int:
     """That of the plan; what is no number is no plan's."""
-    said = request.POST.get("generation", "")
-    return int(said) if said.isascii() and said.isdecimal() and len(said) < 19 else -1
+    text = request.POST.get("generation", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else -1
 
 
 @login_required

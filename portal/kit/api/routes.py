@@ -83,9 +83,9 @@ def replay_or_run(
                 raise
             _store(row, answer, shown_once)
     except IntegrityError:
-        if (kept := _replay(subject, key, fingerprint)) is None:
+        if (stored := _replay(subject, key, fingerprint)) is None:
             raise  # the constraint that was hurt is not ours
-        return kept, True
+        return stored, True
     return answer, False
 
 

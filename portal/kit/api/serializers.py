@@ -113,9 +113,9 @@ def operation(
     """
     answers = answer if isinstance(answer, dict) else {status: answer}
     responses = {**answers, **ERROR_RESPONSES, **dict.fromkeys(also, ErrorSchema)}
-    said = {"request": None, **more}
+    options = {"request": None, **more}
     found: Callable[[Handler], Handler] = extend_schema(
-        operation_id=operation_id, summary=summary, responses=responses, **said
+        operation_id=operation_id, summary=summary, responses=responses, **options
     )
     return found
 

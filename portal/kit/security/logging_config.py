@@ -52,8 +52,8 @@ class WithoutHealthChecks(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """True for lines to keep."""
-        said = f"{record.msg} {record.args}"
-        return "/readyz" not in said and "/healthz" not in said
+        line = f"{record.msg} {record.args}"
+        return "/readyz" not in line and "/healthz" not in line
 
 
 def configure_structlog() -> None:

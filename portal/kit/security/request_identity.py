@@ -115,5 +115,5 @@ def note_denial(request: HttpRequest | Request, error: Exception, detail: Mappin
 
 def denials_of(request: HttpRequest | Request) -> list[Denial]:
     """All that were kept, in order."""
-    kept: list[Denial] = vars(getattr(request, "_request", request)).setdefault(DENIALS_ATTRIBUTE, [])
-    return kept
+    denials: list[Denial] = vars(getattr(request, "_request", request)).setdefault(DENIALS_ATTRIBUTE, [])
+    return denials

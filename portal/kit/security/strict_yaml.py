@@ -49,11 +49,11 @@ def documents_from_yaml(data: bytes, limits: ParseLimits) -> list[Document]:
 
 def _syntax(error: yaml.YAMLError) -> DocumentInvalid:
     mark = getattr(error, "problem_mark", None)
-    said = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
     line = mark.line + 1 if mark is not None else None
-    if said == _ESCAPE_OF_SURROGATE:
+    if problem == _ESCAPE_OF_SURROGATE:
         return document_error(422, "bad_character", "Contains an incomplete character escape.", line=line)
-    return document_error(400, "yaml_syntax", f"Not YAML: {visible(said, 200)}.", line=line)
+    return document_error(400, "yaml_syntax", f"Not YAML: {visible(problem, 200)}.", line=line)
 
 
 Members = Mapping[str, "Lines"] | Sequence["Lines"]

@@ -310,10 +310,10 @@ class _KaiCycle:
     def _evictable(self, queue: str, taker: str, cause: Cause) -> VictimQueue:
         """A queue's preemptible work in victim order, by minimum runtime; computed again once the queue loses some."""
         least = self._protection.min_runtime_against(queue, taker, cause)
-        kept = self._leaves.setdefault(queue, {})
-        if least not in kept:
-            kept[least] = self._units(queue, least)
-        return kept[least]
+        found = self._leaves.setdefault(queue, {})
+        if least not in found:
+            found[least] = self._units(queue, least)
+        return found[least]
 
     def _units(self, queue: str, least: int) -> VictimQueue:
         """The same; cached across cycles if no minimum runtime applies and only whole groups were evicted."""

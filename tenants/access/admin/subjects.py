@@ -104,8 +104,8 @@ class SignInResetActions(admin.ModelAdmin):
     )
     def reset_second_factor(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
         done = sum(second_factor.reset(user=user, actor=admin_actor(request)) for user in queryset)
-        said = ngettext("%(count)s second factor was reset.", "%(count)s second factors were reset.", done)
-        self.message_user(request, said % {"count": done}, messages.SUCCESS)
+        message = ngettext("%(count)s second factor was reset.", "%(count)s second factors were reset.", done)
+        self.message_user(request, message % {"count": done}, messages.SUCCESS)
 
     @admin.action(description=gettext_lazy("Disconnect from single sign-on"), permissions=["change"])
     def disconnect(self, request: HttpRequest, queryset: QuerySet[User]) -> None:

@@ -267,8 +267,8 @@ def plain_permissions(permissions: Permissions) -> list[dict[str, Any]]:
 
 def set_json(each: PermissionSet) -> dict[str, Any]:
     """A permission set with what it comes to."""
-    said = {"id": each.id, "name": each.name, "description": each.description}
-    return {**said, "permissions": plain_permissions(each.permissions)}
+    named = {"id": each.id, "name": each.name, "description": each.description}
+    return {**named, "permissions": plain_permissions(each.permissions)}
 
 
 def role_v1(role: AccessRole) -> dict[str, Any]:

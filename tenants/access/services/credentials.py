@@ -366,8 +366,8 @@ def decode_token(token: str) -> Claims | None:
         )
     except (jwt.PyJWTError, ValueError, TypeError):
         return None
-    said = [payload[name] for name in ("sort", "sub", "stamp") if isinstance(payload.get(name), str)]
-    return Claims(*said) if len(said) == 3 else None
+    parts = [payload[name] for name in ("sort", "sub", "stamp") if isinstance(payload.get(name), str)]
+    return Claims(*parts) if len(parts) == 3 else None
 
 
 def _signing_key() -> bytes:

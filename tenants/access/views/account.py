@@ -348,9 +348,9 @@ def _me(request: HttpRequest) -> User:
 
 def _new_secret(request: HttpRequest) -> str:
     """The secret on offer, the same until it is confirmed or the session ends."""
-    kept = decrypt(request.session.get(OFFERED, "")) or generate_totp_secret()
-    request.session[OFFERED] = encrypt(kept)
-    return str(kept)
+    secret = decrypt(request.session.get(OFFERED, "")) or generate_totp_secret()
+    request.session[OFFERED] = encrypt(secret)
+    return str(secret)
 
 
 def _picture(user: User, secret: str) -> SafeString:

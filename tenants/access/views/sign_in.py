@@ -69,10 +69,10 @@ def open_session(request: HttpRequest, user: User, *, onward: str, shown: str, f
 
 def pending_user(request: HttpRequest) -> tuple[PendingLogin, User] | None:
     """Who is to show a second factor; None after a while, or once they were disabled or changed their password."""
-    kept: Any = request.session.get(PENDING_LOGIN_KEY)
-    if kept is None:
+    stored: Any = request.session.get(PENDING_LOGIN_KEY)
+    if stored is None:
         return None
-    waiting = PendingLogin(**kept)
+    waiting = PendingLogin(**stored)
     user = User.objects.filter(pk=waiting.user_id, is_active=True).first()
     fresh = 0 <= time.time() - waiting.at <= PENDING_LOGIN_SECONDS
     if user is None or not fresh or not constant_time_compare(waiting.digest, user.get_session_auth_hash()):
@@ -119,12 +119,12 @@ def start_attempt(request: HttpRequest, provider: Provider, *, onward: str, join
 def take_attempt(request: HttpRequest) -> tuple[LoginAttempt, dict[str, Any]]:
     """The attempt that an answer belongs to, taken out for good, before anything is believed."""
     pending: dict[str, Any] = request.session.get(SESSION_KEY, {})
-    kept = pending.pop(request.GET.get("state", ""), None)
-    if kept is None:
+    stored = pending.pop(request.GET.get("state", ""), None)
+    if stored is None:
         raise UntrustedResponse(_("This sign-in was not started in this browser. Start again."), code="wrong_state")
     request.session[SESSION_KEY] = pending
     request.session.save()
-    return LoginAttempt(**kept["attempt"]), kept
+    return LoginAttempt(**stored["attempt"]), stored
 
 
 LOGIN: Final = "login"
@@ -184,23 +184,23 @@ def from_provider(request: HttpRequest) -> HttpResponse:
     address: Counted = ("address", client_ip(request) or "")
     try:
         count_try([address])
-        attempt, kept = take_attempt(request)
+        attempt, stored = take_attempt(request)
         identity = finish_login(provider, attempt, _answer(request))
-        if kept["joins"] is not None:
-            response = _link(request, identity, kept["joins"])
+        if stored["joins"] is not None:
+            response = _link(request, identity, stored["joins"])
         else:
             user = subjects.account_for(identity=identity, actor=actor_of(request))
             factor = "provider" if identity.second_factor else ""
             response = complete_first_factor(
-                request, user, onward=kept["onward"], shown="single sign-on", factor=factor
+                request, user, onward=stored["onward"], shown="single sign-on", factor=factor
             )
     except (TooManyRequests, ProviderUnavailable) as error:
         if isinstance(error, ProviderUnavailable):
             refund_try([address])
         return _page(request, error)
     except RungError as error:
-        said = {"subject": identity.subject, "name": identity.username} if identity is not None else {}
-        detail = {"issuer": provider.issuer, **said}
+        subject = {"subject": identity.subject, "name": identity.username} if identity is not None else {}
+        detail = {"issuer": provider.issuer, **subject}
         record_refusal(actor_of(request), "session.start", error, entity_type="user", detail=detail)
         return _page(request, error)
     refund_try([address])

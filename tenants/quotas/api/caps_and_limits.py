@@ -107,8 +107,8 @@ class DeservedEnforcement(Route):
         """What the body sets."""
         department = _owner(Department, actor_of(request), unit_id)
         body = validated_body(EnforcementWrite, request.data)
-        kept = body["enforceDeserved"]
-        return "enforce_deserved", planned_rule(department, body.get("reason") or "", enforce_deserved=kept)
+        enforced = body["enforceDeserved"]
+        return "enforce_deserved", planned_rule(department, body.get("reason") or "", enforce_deserved=enforced)
 
     @operation(
         "set_deserved_enforcement",

@@ -215,7 +215,7 @@ def _deserved_by_projects(departments: QuerySet[Department]) -> dict[tuple[int, 
 
 def _together(rows: int, *sums: int) -> Limit:
     """`sums`: of each resource the sum, and of how many rows; a row that leaves it out is unlimited in it."""
-    gpu, cpu, memory = (amount if said == rows else None for amount, said in zip(sums[::2], sums[1::2], strict=True))
+    gpu, cpu, memory = (amount if known == rows else None for amount, known in zip(sums[::2], sums[1::2], strict=True))
     return Limit(gpu, cpu, memory)
 
 

@@ -164,11 +164,11 @@ def pools_named(access: Access, cluster: str, pool: str) -> list[NodePool]:
     found = list(pools_for(access))
     for pointer, name, of in (("/cluster", cluster, "cluster.name"), ("/pool", pool, "name")):
         name_of = attrgetter(of)
-        kept = [each for each in found if name in {"", name_of(each)}]
-        if name and not kept:
+        named = [each for each in found if name in {"", name_of(each)}]
+        if name and not named:
             known = sorted({name_of(each) for each in found})
             raise BadRequest.at(pointer, "unknown_name", unknown_text(pointer[1:], name, known), allowed=known)
-        found = kept
+        found = named
     return found
 
 

@@ -66,14 +66,14 @@ def _shown(amount: int | None, size: int) -> float | int | None:
 def parse_entry(entry: Mapping[str, Any], *, pointer: str, before: QuotaValues | None = None) -> QuotaValues:
     """What an entry says; absent keys keep the values `before`. Raises Refused with a pointer at each bad field."""
     problems: list[Problem] = []
-    kept = before or QuotaValues()
+    present = before or QuotaValues()
     amounts = {
-        (dimension, kind): _amount(entry, dimension, kind, kept, pointer, problems)
+        (dimension, kind): _amount(entry, dimension, kind, present, pointer, problems)
         for dimension in DIMENSIONS
         for kind in ("deserved", "limit")
     }
     gpu, cpu, memory = _weights(entry, before, pointer, problems)
-    rank = _rank(entry, kept.rank, pointer, problems)
+    rank = _rank(entry, present.rank, pointer, problems)
     if problems:
         raise ValidationFailed(problems[0].message, code=problems[0].code, problems=problems)
     deserved, limit = (Limit(*(amounts[dimension, kind] for dimension in DIMENSIONS)) for kind in ("deserved", "limit"))
@@ -81,13 +81,13 @@ def parse_entry(entry: Mapping[str, Any], *, pointer: str, before: QuotaValues |
 
 
 def _amount(
-    entry: Mapping[str, Any], dimension: str, kind: str, kept: QuotaValues, pointer: str, problems: list[Problem]
+    entry: Mapping[str, Any], dimension: str, kind: str, present: QuotaValues, pointer: str, problems: list[Problem]
 ) -> int | None:
     part = entry.get(dimension, {})
     if part is None:  # null clears the whole resource
         part = dict.fromkeys(("deserved", "limit"))
     if kind not in part:
-        found: int | None = getattr(getattr(kept, kind), dimension)
+        found: int | None = getattr(getattr(present, kind), dimension)
         return found
     given, at = part[kind], f"{pointer}/{dimension}/{kind}"
     if given is None or (kind == "limit" and given == -1):
@@ -118,42 +118,42 @@ def _weights(
     entry: Mapping[str, Any], before: QuotaValues | None, pointer: str, problems: list[Problem]
 ) -> tuple[float, float | None, float | None]:
     """Of GPUs, CPU and memory; None is that of GPUs. What is absent stays as it was, also where GPUs get another."""
-    kept = before.weights if before else {}
-    found = {name: _weight(entry, name, kept.get(name), pointer, problems) for name in DIMENSIONS}
+    present = before.weights if before else {}
+    found = {name: _weight(entry, name, present.get(name), pointer, problems) for name in DIMENSIONS}
     gpu = QuotaValues().over_quota_weight if found["gpu"] is None else found["gpu"]
     cpu, memory = (None if found[name] == gpu else found[name] for name in ("cpu", "memory"))
     return gpu, cpu, memory
 
 
 def _weight(
-    entry: Mapping[str, Any], name: str, kept: float | None, pointer: str, problems: list[Problem]
+    entry: Mapping[str, Any], name: str, present: float | None, pointer: str, problems: list[Problem]
 ) -> float | None:
     part = entry.get(name) or {}
     if "overQuotaWeight" not in part:
-        return kept
+        return present
     given = part["overQuotaWeight"]
     if given is None:
-        return kept if name == "gpu" else None
+        return present if name == "gpu" else None
     exact = _whole(given, 1000)
     if exact is None:
         text = _("Enter a number from 0 with at most 3 decimals.")
         problems.append(Problem(f"{pointer}/{name}/overQuotaWeight", "not_exact", text))
-        return kept
+        return present
     return exact / 1000
 
 
-def _rank(entry: Mapping[str, Any], kept: str, pointer: str, problems: list[Problem]) -> str:
+def _rank(entry: Mapping[str, Any], present: str, pointer: str, problems: list[Problem]) -> str:
     """`rank` in the newer documents, `priority` in the client."""
     ranks = [(name, entry[name]) for name in ("rank", "priority") if entry.get(name) is not None]
     if not ranks:
-        return kept
+        return present
     by_word = {_word(name): name for name in RANKS}
     found = {by_word.get(_word(value)) for _name, value in ranks}
     rank = found.pop()
     if found or rank is None:
         text = _("Unknown rank.")
         problems.append(Problem(f"{pointer}/{ranks[0][0]}", "unknown_rank", text, allowed=tuple(RANKS.values())))
-        return kept
+        return present
     return rank
 
 

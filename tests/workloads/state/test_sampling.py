@@ -158,14 +158,14 @@ def test_the_first_of_a_period_is_kept_for_longer(busy: Project) -> None:
 
 def test_samples_become_sparser_and_end(busy: Project, at: Callable[[datetime], None]) -> None:
     for number, grain in enumerate(RESOLUTIONS):
-        for age in (grain.kept - MINUTE, grain.kept + MINUTE):
+        for age in (grain.retention - MINUTE, grain.retention + MINUTE):
             Sample.objects.create(
                 cluster=busy.cluster, kind=f"k{number}", owner="1", at=NOON - age, grain=number, figures={}
             )
     at(NOON)
     assert thin([busy.cluster_id]) == len(RESOLUTIONS)
     assert {row.kind: row.at for row in Sample.objects.all()} == {
-        f"k{number}": NOON - grain.kept + MINUTE for number, grain in enumerate(RESOLUTIONS)
+        f"k{number}": NOON - grain.retention + MINUTE for number, grain in enumerate(RESOLUTIONS)
     }
 
 

@@ -91,10 +91,10 @@ class ForecastTally:
     @property
     def sentence(self) -> str:
         """All of it in words; empty where there is nothing to count."""
-        said = [self._held] if self.judged else []
+        sentences = [self._held] if self.judged else []
         if rest := self._by_why(ForecastResult.NOT_JUDGED, NOT_JUDGED, "{count:,} {words}"):
-            said.append(f"Not judged: {', '.join(rest)}.")
-        return " ".join(said)
+            sentences.append(f"Not judged: {', '.join(rest)}.")
+        return " ".join(sentences)
 
     @property
     def _held(self) -> str:

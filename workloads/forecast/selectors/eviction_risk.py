@@ -50,8 +50,10 @@ def eviction_odds(cluster: Cluster, pool: str, preemptibility: str) -> EvictionO
     fixed = preemptibility == Preemptibility.NON_PREEMPTIBLE
     if fixed and cluster.flavour in KEEPS_NON_PREEMPTIBLE:
         return None
-    kept, now = Q(preemptibility=Preemptibility.NON_PREEMPTIBLE), timezone.now()
-    runs = Workload.objects.filter(kept if fixed else ~kept, project__cluster=cluster, pool_name=pool)
+    non_preemptible, now = Q(preemptibility=Preemptibility.NON_PREEMPTIBLE), timezone.now()
+    runs = Workload.objects.filter(
+        non_preemptible if fixed else ~non_preemptible, project__cluster=cluster, pool_name=pool
+    )
     fates = [*_evicted_runs(cluster, runs, now), *_other_runs(cluster, runs, now)]
     over, within = (_odds([cause for cause, was in fates if was is wanted]) for wanted in (True, False))
     return EvictionOdds(pool, over, within, _odds([cause for cause, _over in fates]), preemptible=not fixed)

@@ -64,17 +64,17 @@ SECOND: Final = 1_000_000  # microseconds, the unit of time stamps in a snapshot
 def admission_times(cluster: Cluster, pods: Collection[ObservedPod]) -> dict[str, int]:
     """When each pod group was let in, by its name, and those of earlier pods. It may wait for a node long after."""
     owners = {pod.owner_id for pod in pods if pod.owner_id}
-    said = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason=ADMITTED).order_by("at")
+    events = ClusterEvent.objects.filter(cluster=cluster, owner_id__in=owners, reason=ADMITTED).order_by("at")
     return {
         f"{owner}:{uid}" if kind == POD.kind else owner: int(at.timestamp() * SECOND)
-        for owner, kind, uid, at in said.values_list("owner_id", "kind", "object_uid", "at")
+        for owner, kind, uid, at in events.values_list("owner_id", "kind", "object_uid", "at")
     }
 
 
 def never_requeued(cluster: Cluster) -> QuerySet[ClusterEvent, str]:
     """Uids of pods that stay gated until they are deleted: only another pod in their place is queued."""
-    said = ClusterEvent.objects.filter(cluster=cluster, kind=POD.kind, reason=LEFT_OUT)
-    return said.values_list("object_uid", flat=True)
+    events = ClusterEvent.objects.filter(cluster=cluster, kind=POD.kind, reason=LEFT_OUT)
+    return events.values_list("object_uid", flat=True)
 
 
 def namespace_queue(namespace: str) -> str:

@@ -165,8 +165,8 @@ SECOND: Final = timedelta(seconds=1)
 
 
 def _moved(cluster: Cluster, record: PreemptionRecord) -> bool:
-    said = {"reason": "Evicted", "message": record.message}
-    cause = flavour_for(cluster.flavour).interpret({}, [said]).cause if record.message else ""
+    event = {"reason": "Evicted", "message": record.message}
+    cause = flavour_for(cluster.flavour).interpret({}, [event]).cause if record.message else ""
     return cause == Cause.CONSOLIDATE
 
 

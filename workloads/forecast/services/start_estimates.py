@@ -90,13 +90,13 @@ def _is_awaited(row: ComputedStarts, now: datetime) -> bool:
 
 def _stored(row: ComputedStarts, workload: Workload, now: datetime) -> StartEstimate | None:
     """None: too old, or of another wait or another version of the workload."""
-    said = row.starts.get(str(workload.pk))
-    if not said or not _is_shown(row, now) or said["generation"] != workload.generation:
+    stored = row.starts.get(str(workload.pk))
+    if not stored or not _is_shown(row, now) or stored["generation"] != workload.generation:
         return None
     if row.computed_at and row.computed_at < workload.phase_at:
         return None
-    median, p90 = (datetime.fromisoformat(said[name]) if said[name] else None for name in ("median", "p90"))
-    return StartEstimate(now, row.data_at, median, p90, said["why"], said["code"], EstimateBasis.of_json(row.basis))
+    median, p90 = (datetime.fromisoformat(stored[name]) if stored[name] else None for name in ("median", "p90"))
+    return StartEstimate(now, row.data_at, median, p90, stored["why"], stored["code"], EstimateBasis.of_json(row.basis))
 
 
 def _request(workload: Workload, now: datetime) -> None:

@@ -147,9 +147,9 @@ def _probe(container: Manifest, fields: FormFields, *, live: str, ready: str) ->
 def _store(served: Manifest, fields: FormFields, *, at: str) -> Manifest:
     """Where the model is kept, and shared memory for its processes."""
     claim = fields.storage.strip()
-    kept = {"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}}
+    source = {"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}}
     spec = served["spec"]["template"]["spec"]
-    spec["volumes"] = [{"name": "models", **kept}, {"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    spec["volumes"] = [{"name": "models", **source}, {"name": "shm", "emptyDir": {"medium": "Memory"}}]
     mounts = [{"name": "models", "mountPath": at}, {"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108  # the pod's own
     _server_container(served)["volumeMounts"] = mounts
     if fields.pull_secret.strip():

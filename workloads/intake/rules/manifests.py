@@ -271,8 +271,8 @@ def _named(value: Any, explicit: Explicit) -> Any:
     own = value.get("metadata", {}) if explicit.name else None
     if not isinstance(own, Mapping):
         return value
-    kept = {name: given for name, given in own.items() if name not in {"name", "generateName"}}
-    return {**value, "metadata": {**kept, "generateName" if explicit.prefix else "name": explicit.name}}
+    others = {name: given for name, given in own.items() if name not in {"name", "generateName"}}
+    return {**value, "metadata": {**others, "generateName" if explicit.prefix else "name": explicit.name}}
 
 
 def _kind_of(value: Any, place: Location) -> WorkloadKind | None:

@@ -305,10 +305,10 @@ def mapping(key: Rule, value: Rule, most: int = 100) -> Rule:
             return place.refuse("bad_length", f"{len(given)} members; the maximum is {most}.")
         rebuilt = {}
         for name, member in given.items():
-            kept = key(name, place.at(name))
-            result = value(member, place.at(name)) if kept is not ABSENT else ABSENT
+            checked = key(name, place.at(name))
+            result = value(member, place.at(name)) if checked is not ABSENT else ABSENT
             if result is not ABSENT:
-                rebuilt[kept] = result
+                rebuilt[checked] = result
         return rebuilt
 
     return check

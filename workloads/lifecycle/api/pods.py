@@ -249,8 +249,8 @@ def _log_lines(workload: Workload, pod: ObservedPod, wanted: str, lines: int) ->
         raise NotFound(f"This pod has no container {wanted[:80]!r}.")
     container = wanted or next(iter(containers), "")
     text = logs(workload, pod.name, container=container if len(containers) > 1 else "", lines=lines)
-    said = {"lines": list(text.lines), "cut": text.cut, "trouble": str(text.trouble)}
-    return {"pod": pod.name, "container": container, "containers": containers, **said}
+    body = {"lines": list(text.lines), "cut": text.cut, "trouble": str(text.trouble)}
+    return {"pod": pod.name, "container": container, "containers": containers, **body}
 
 
 _NOTHING: Final[Mapping[str, Any]] = {

@@ -170,9 +170,9 @@ def _since(request: Request, workload: Workload) -> int:
 
 def _last_event_id(request: Request) -> int | None:
     """The number in `Last-Event-ID`; None without one."""
-    said = request.headers.get("Last-Event-ID", "")
-    entry = id_number(said) if said else None
-    if said and entry is None:
+    last = request.headers.get("Last-Event-ID", "")
+    entry = id_number(last) if last else None
+    if last and entry is None:
         raise BadRequest.at("/Last-Event-ID", "bad_event_id", _("Not an event id."))
     return entry
 

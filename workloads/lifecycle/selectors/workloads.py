@@ -108,8 +108,8 @@ def pod_status_reason(
 
 def _stored_reading(pod: ObservedPod, flavour: SchedulerFlavour) -> PodStatusReason:
     """The scheduler's words were stored without the numbers in them: they are read again."""
-    said = {"type": "PodScheduled", "status": "False", "reason": pod.reason, "message": pod.message}
-    found = flavour.interpret({"status": {"conditions": [said]}}) if pod.reason else PodStatusReason()
+    condition = {"type": "PodScheduled", "status": "False", "reason": pod.reason, "message": pod.message}
+    found = flavour.interpret({"status": {"conditions": [condition]}}) if pod.reason else PodStatusReason()
     return found if found.reason == pod.reason else PodStatusReason(pod.reason, pod.message)
 
 

@@ -227,8 +227,11 @@ def _have_nodes(workload: Workload) -> bool:
 
 def _done(workload: Workload) -> None:
     done = {"applied_generation": workload.generation, "due_at": None, "attempts": 0, "refusals": 0, "apply_error": ""}
-    kept = {"min_runtime_minutes": workload.min_runtime_minutes, "applied_scheduling": workload.applied_scheduling}
-    _write(workload, **kept, **done)
+    as_applied = {
+        "min_runtime_minutes": workload.min_runtime_minutes,
+        "applied_scheduling": workload.applied_scheduling,
+    }
+    _write(workload, **as_applied, **done)
 
 
 def _failed(workload: Workload, error: ClusterError) -> None:
@@ -280,8 +283,8 @@ def _wait_outside(workload: Workload, reading: PodStatusReason, pause: timedelta
     """A quota has no room for a bare pod, or Rung holds it back: no other process retries, so the row waits here."""
     now = timezone.now()
     if workload.phase in {Phase.CREATING, Phase.RESUMING}:
-        said: dict[str, Any] = {"reason": reading.reason, "message": reading.message, "detail": reading.numbers}
-        move(workload=workload, to=Phase.PENDING, at=now, **said)
+        reason: dict[str, Any] = {"reason": reading.reason, "message": reading.message, "detail": reading.numbers}
+        move(workload=workload, to=Phase.PENDING, at=now, **reason)
     else:
         keep_reason(workload, reading, now)
     waits = {"due_at": now + pause, "attempts": min(workload.attempts, MOST_ATTEMPTS - 1)}

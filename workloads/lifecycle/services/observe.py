@@ -305,9 +305,9 @@ def _keep_kinds(cluster: Cluster, silent: Iterable[ObservedObject]) -> None:
     known: dict[str, str] = dict(cluster.silent_kinds)
     for kind, created in sorted((row.kind, row.created_at) for row in silent if row.created_at):
         known.setdefault(kind, created.isoformat())
-    kept = {kind: since for kind, since in known.items() if not _was_answered(cluster, kind, since)}
-    if kept != cluster.silent_kinds:
-        Cluster.objects.filter(pk=cluster.pk).update(silent_kinds=kept)
+    unanswered = {kind: since for kind, since in known.items() if not _was_answered(cluster, kind, since)}
+    if unanswered != cluster.silent_kinds:
+        Cluster.objects.filter(pk=cluster.pk).update(silent_kinds=unanswered)
 
 
 def _was_answered(cluster: Cluster, kind: str, since: str) -> bool:

@@ -136,8 +136,8 @@ def _because(workload: Workload, here: Outcome) -> str:
 def _why(workload: Workload, here: Outcome) -> str:
     """In the model's words; where it would have started there, in the scheduler's."""
     if here.pend is None:
-        said = workload.phase_message.rstrip(".")
-        return f"did not start ({said})" if said else "did not start"
+        message = workload.phase_message.rstrip(".")
+        return f"did not start ({message})" if message else "did not start"
     labels = queue_labels(desired_state(workload.project.cluster, domains=False))
     return pend_sentence(here.pend, pool=workload.pool_name, labels=labels)
 

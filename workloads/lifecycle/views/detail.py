@@ -238,8 +238,8 @@ def _actions(workload: Workload, actor: Actor) -> dict[str, Any]:
 
 def _may_keep(workload: Workload, actor: Actor) -> bool:
     """As a template in its project."""
-    said = keepable(workload.type.name, workload.raw) is not None
-    return said and can(actor, Permission.SUBMIT, project=workload.project)
+    keepable_spec = keepable(workload.type.name, workload.raw) is not None
+    return keepable_spec and can(actor, Permission.SUBMIT, project=workload.project)
 
 
 def _overview(_request: HttpRequest, workload: Workload, actor: Actor) -> dict[str, Any]:

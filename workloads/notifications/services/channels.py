@@ -127,16 +127,16 @@ def change_channel(
     ):
         require_channels(actor)
         check_channel_type(type_)
-        kept = locked_channel(row)
-        before, password = kept.bound_to, _password(kept)
-        given = {**kept.config, **{key: value for key, value in config.items() if value is not None}}
+        channel = locked_channel(row)
+        before, password = channel.bound_to, _password(channel)
+        given = {**channel.config, **{key: value for key, value in config.items() if value is not None}}
         wanted = given if merge else dict(config)
-        kept.config = completed(wanted)
-        password = str(config.get("password") or "") or (password if kept.bound_to == before else "")
-        _fill(kept, wanted, password=password)
-        kept.save()
-        _record(actor, "notifications.change_channel", kept)
-    return kept
+        channel.config = completed(wanted)
+        password = str(config.get("password") or "") or (password if channel.bound_to == before else "")
+        _fill(channel, wanted, password=password)
+        channel.save()
+        _record(actor, "notifications.change_channel", channel)
+    return channel
 
 
 def remove_channel(*, row: NotificationChannel, actor: Actor) -> None:
@@ -145,9 +145,9 @@ def remove_channel(*, row: NotificationChannel, actor: Actor) -> None:
         actor=actor, action="notifications.remove_channel", **_entity("notification-channel", row.name)
     ):
         require_channels(actor)
-        kept = locked_channel(row)
-        _record(actor, "notifications.remove_channel", kept)
-        kept.delete()
+        channel = locked_channel(row)
+        _record(actor, "notifications.remove_channel", channel)
+        channel.delete()
 
 
 def password_of(row: NotificationChannel) -> str:

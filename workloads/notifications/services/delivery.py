@@ -297,11 +297,11 @@ def _message(channel: NotificationChannel, row: Delivery, actor: Actor) -> Email
         "workload": workload.name,
         "project": workload.project.name,
     }
-    said = quietly(clean_message(event.message), hidden_namespaces(workload, actor))
+    message = quietly(clean_message(event.message), hidden_namespaces(workload, actor))
     lines = [
         f"Workload {workload.name} in project {workload.project.name}: {kind.type}",
         f"At {event.at:%Y-%m-%d %H:%M:%S} UTC. {kind.description}",
-        *([said] if said else []),
+        *([message] if message else []),
     ]
     return _mail(channel, row, values, lines, f"event-{event.pk}")
 

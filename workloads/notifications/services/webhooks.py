@@ -226,24 +226,24 @@ def change_webhook(*, row: NotificationChannel, url: str, actor: Actor) -> Notif
     with audited_transaction(actor=actor, action="notifications.change_webhook", **_entity(row.name)):
         require_channels(actor)
         parse_webhook_url(url)
-        kept = locked_channel(row)
-        kept.config = {"url": url}
-        kept.save()
-        _record(actor, "notifications.change_webhook", kept)
-    return kept
+        channel = locked_channel(row)
+        channel.config = {"url": url}
+        channel.save()
+        _record(actor, "notifications.change_webhook", channel)
+    return channel
 
 
 def rotate_webhook_secret(*, row: NotificationChannel, actor: Actor) -> str:
     """A new secret. The old one signs beside it for a day, so that receivers can change without losing a message."""
     with audited_transaction(actor=actor, action="notifications.rotate_webhook_secret", **_entity(row.name)):
         require_channels(actor)
-        kept, secret = locked_channel(row), _new_secret()
+        channel, secret = locked_channel(row), _new_secret()
         rotated = {"secret": secret}
         with suppress(DeliveryError):
-            rotated |= {"previous": _opened(kept)["secret"], "until": (timezone.now() + OVERLAP).isoformat()}
-        _seal(kept, rotated)
-        kept.save()
-        _record(actor, "notifications.rotate_webhook_secret", kept)
+            rotated |= {"previous": _opened(channel)["secret"], "until": (timezone.now() + OVERLAP).isoformat()}
+        _seal(channel, rotated)
+        channel.save()
+        _record(actor, "notifications.rotate_webhook_secret", channel)
     return secret
 
 

@@ -99,11 +99,11 @@ class NodePoolPlan(ClusterSetting):
         if change["op"] == "create":
             return {"op": "delete", **named, "default": default}
         row = _pool(cluster, change["pool"])
-        kept = {name: getattr(row, name) for name in COLUMNS}
+        before = {name: getattr(row, name) for name in COLUMNS}
         if change["op"] == "delete":
-            return {"op": "create", **named, **kept}
+            return {"op": "create", **named, **before}
         first = default if default != row.name else None
-        return {"op": "change", **named, **{name: kept[name] for name in COLUMNS[:-1]}, "default": first}
+        return {"op": "change", **named, **{name: before[name] for name in COLUMNS[:-1]}, "default": first}
 
     def groups(self, change: Change, reach: Reach) -> Groups:
         cluster = reach.clusters[0]
@@ -189,8 +189,8 @@ class DeferralPlan(ClusterSetting):
         return {f"defer preemptors on {cluster.name}": "on" if cluster.defer_preemptors else "off"}
 
     def figures(self, change: Change) -> Facts:
-        kept = guarantee_on(cluster_named(change), MIN_RUNTIME)
-        return {"minimum runtimes are enforced": kept.enforced}
+        guarantee = guarantee_on(cluster_named(change), MIN_RUNTIME)
+        return {"minimum runtimes are enforced": guarantee.enforced}
 
     def apply(self, change: Change, actor: Actor) -> Iterable[Problem]:
         set_defer_preemptors(cluster=cluster_named(change), enabled=change["defer_preemptors"], actor=actor)
@@ -204,19 +204,19 @@ class DeferralPlan(ClusterSetting):
         del change
         (cluster,) = reach.clusters
         held = live(list(reach.projects)).filter(running_pods=0, phase_reason=HELD_BACK).order_by("created_at")
-        kept = guarantee_on(cluster, MIN_RUNTIME).enforced != "no"
+        guarantee = guarantee_on(cluster, MIN_RUNTIME).enforced != "no"
         return {
-            "protected": inside_min_runtime(reach) if kept else [],
+            "protected": inside_min_runtime(reach) if guarantee else [],
             "deferred": list(held.values_list("pk", flat=True)) if cluster.defer_preemptors else [],
         }
 
     def notes(self, change: Change) -> Iterable[str]:
         cluster = cluster_named(change)
-        kept, flavour = guarantee_on(cluster, MIN_RUNTIME), flavour_for(cluster.flavour)
-        if kept.enforced == "yes" or flavour.traits.protects_minimum_runtime == "queues":
+        guarantee, flavour = guarantee_on(cluster, MIN_RUNTIME), flavour_for(cluster.flavour)
+        if guarantee.enforced == "yes" or flavour.traits.protects_minimum_runtime == "queues":
             yield f"{flavour.title} enforces minimum runtimes itself on {cluster.name}, so this changes nothing there."
         else:
-            yield str(kept.explanation)
+            yield str(guarantee.explanation)
 
 
 VictimsOfSwitch = Callable[[Cluster, Cluster], dict[str, Any]]
@@ -313,8 +313,8 @@ def _switch_warnings(plan: SwitchPlan) -> Iterable[str]:
     yield from plan.hindrances.warnings
     for change in plan.guarantees:
         if change.is_worse:
-            kept, title = change.after, change.after.title
-            yield f"{_WORSE[kept.enforced]}: {title[:1].lower()}{title[1:]}. {kept.explanation}"
+            after, title = change.after, change.after.title
+            yield f"{_WORSE[after.enforced]}: {title[:1].lower()}{title[1:]}. {after.explanation}"
     if plan.work.evicted is None:
         yield "What the new scheduler would evict is not known: there is no model of it."
     if plan.work.uncounted:

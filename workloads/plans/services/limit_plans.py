@@ -133,8 +133,8 @@ class LimitPlan(OwnedSetting):
 
     def undo(self, change: Change) -> Change:
         row = self._row(owner_named(change), change)
-        kept = {"minutes": row.minutes, "notice_minutes": row.notice_minutes} if row else {"minutes": None}
-        return self.inverse(change, **kept)
+        before = {"minutes": row.minutes, "notice_minutes": row.notice_minutes} if row else {"minutes": None}
+        return self.inverse(change, **before)
 
     def groups(self, change: Change, reach: Reach) -> Groups:
         limits, now = allowances(list(reach.projects.values()), self._kind), timezone.now()
@@ -233,9 +233,9 @@ class MinRuntimePlan(OwnedSetting):
         return {"protected": inside_min_runtime(reach)}
 
     def notes(self, change: Change) -> Iterable[str]:
-        kept = guarantee_on(owner_named(change).cluster, MIN_RUNTIME)
-        if kept.enforced != "yes":
-            yield str(kept.explanation)
+        guarantee = guarantee_on(owner_named(change).cluster, MIN_RUNTIME)
+        if guarantee.enforced != "yes":
+            yield str(guarantee.explanation)
 
     def _row(self, owner: Project | Department) -> MinRuntime | None:
         return MinRuntime.objects.filter(**owner_fields(owner)).first()

@@ -163,8 +163,8 @@ def _owners(change: Change) -> Iterator[Named]:
 
 
 def _values(row: Quota | None, given: Mapping[str, Any]) -> QuotaValues:
-    kept = (QuotaValues.of(row) if row else QuotaValues()).as_fields()
-    fields: dict[str, Any] = {**kept, **{name: given[name] for name in COLUMNS if name in given}}
+    before = (QuotaValues.of(row) if row else QuotaValues()).as_fields()
+    fields: dict[str, Any] = {**before, **{name: given[name] for name in COLUMNS if name in given}}
     deserved, limit = (Limit(*(fields[f"{each}_{kind}"] for each in DIMENSIONS)) for kind in ("deserved", "limit"))
     weights = (fields["cpu_weight"], fields["memory_weight"])
     return QuotaValues(deserved, limit, fields["over_quota_weight"], fields["rank"], *weights)

@@ -201,8 +201,12 @@ def named_in(document: Document) -> set[str]:
     for part in ("defaults", "rules"):
         sides = document.get(part, {})
         for side in (sides, sides.get(WORKER, {})):
-            said = side.get(PRIORITY)
-            names |= {said} if isinstance(said, str) else {each["value"] for each in (said or {}).get("options", ())}
+            priority = side.get(PRIORITY)
+            names |= (
+                {priority}
+                if isinstance(priority, str)
+                else {each["value"] for each in (priority or {}).get("options", ())}
+            )
     return names
 
 

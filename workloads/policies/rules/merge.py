@@ -166,12 +166,12 @@ class Violation:
 def violations(effective: Effective, untouched: Effective | None, merged: Merged) -> list[Violation]:
     """Every broken rule. `untouched`: the pair without anybody's wish; None where there is none, so nothing to keep."""
     got = _values(effective)
-    kept = _values(untouched) if untouched else {}
+    locked = _values(untouched) if untouched else {}
     requested = {PRIORITY: effective.priority_source, PREEMPTIBILITY: effective.preemptibility_source}
     return [
         found
         for name, policy in merged.items()
-        for found in _broken(name, policy, got[name], kept.get(name, ""), source=requested[name])
+        for found in _broken(name, policy, got[name], locked.get(name, ""), source=requested[name])
     ]
 
 
@@ -182,12 +182,12 @@ def _values(pair: Effective) -> dict[str, str]:
 GIVEN: Final = frozenset({"explicit", "label", "pod template", "policy"})
 
 
-def _broken(name: str, policy: FieldPolicy, value: str, kept: str, *, source: str) -> Iterator[Violation]:
+def _broken(name: str, policy: FieldPolicy, value: str, locked: str, *, source: str) -> Iterator[Violation]:
     if policy.required_of and source not in GIVEN:
         yield _violation(name, "required", policy.required_of, f"{name} is required", policy.allowed)
-    if policy.locked_of and kept and value != kept:
-        sentence = f"{name} is locked to {kept} and cannot be {value}"
-        yield _violation(name, "canEdit", policy.locked_of, sentence, (kept,))
+    if policy.locked_of and locked and value != locked:
+        sentence = f"{name} is locked to {locked} and cannot be {value}"
+        yield _violation(name, "canEdit", policy.locked_of, sentence, (locked,))
     for values, place in policy.options:
         if not FieldPolicy(options=((values, place),)).permits(value):
             sentence = f"{name} {value} is not one of {', '.join(values)}"

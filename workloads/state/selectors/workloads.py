@@ -277,10 +277,10 @@ def _read(workload: Workload, row: ObservedPod, container: str, lines: int) -> L
             container = several[0]  # an API server does not choose
         ref = ObjectRef(POD, row.name, workload.project.namespace)
         # one line more than is shown, to know whether there are earlier ones
-        said = gateway_for(workload.project.cluster).logs(ref, container=container, tail=lines + 1)
+        text = gateway_for(workload.project.cluster).logs(ref, container=container, tail=lines + 1)
     except ClusterError as error:
         return LogText(trouble=clean_message(error.message))
-    return tail(said, most_lines=lines)
+    return tail(text, most_lines=lines)
 
 
 MOST: Final = 200

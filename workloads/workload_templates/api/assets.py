@@ -96,7 +96,9 @@ class Assets(Route):
         actor, body = actor_of(request), validated_body(AssetCreate, request.data)
         meta = body["meta"]
         owner = owner_of_meta(actor, meta)
-        supports = {name: said for name, said in (meta.get("workloadSupportedTypes") or {}).items() if said is not None}
+        supports = {
+            name: support for name, support in (meta.get("workloadSupportedTypes") or {}).items() if support is not None
+        }
         made = create_asset(kind=kind, owner=owner, draft=_draft(body, supports), actor=actor)
         return Response(asset_json(made), status=202)
 

@@ -60,8 +60,8 @@ class WorkloadTypeResource(ResourceKind):
         was = self._withdrawn(server, thing.key)
         if was is None:
             raise ApiError(f"{thing.key} does not exist.", status=404)
-        kept = {name: was.extra[name] for name in ("name", "group", "categoryId", "priorityId")}
-        made: Mapping[str, Any] = server.api.post(TYPES, kept | _type_body(server, thing.spec), dry_run=dry_run)
+        unchanged = {name: was.extra[name] for name in ("name", "group", "categoryId", "priorityId")}
+        made: Mapping[str, Any] = server.api.post(TYPES, unchanged | _type_body(server, thing.spec), dry_run=dry_run)
         return made
 
     def change(self, server: ServerState, thing: DeclaredObject, now: DeclaredObject, *, dry_run: bool) -> None:
@@ -73,8 +73,8 @@ class WorkloadTypeResource(ResourceKind):
     def _rows(self, server: ServerState, *, withdrawn: bool) -> Iterator[DeclaredObject]:
         query = {"withdrawn": True} if withdrawn else {}
         for row in server.api.get(TYPES, **query)["types"]:
-            said = {"category": "categoryName", "priority": "priorityName", "preemptibility": "preemptibility"}
-            spec = {name: row[key] for name, key in said.items() if row.get(key)}
+            columns = {"category": "categoryName", "priority": "priorityName", "preemptibility": "preemptibility"}
+            spec = {name: row[key] for name, key in columns.items() if row.get(key)}
             yield DeclaredObject(self, {"name": row["name"]}, spec, extra=row)
 
     def _withdrawn(self, server: ServerState, key: DeclaredKey) -> DeclaredObject | None:

@@ -49,8 +49,8 @@ class ClusterResource(ResourceKind):
 
     def differences(self, wanted: Spec, now: Spec) -> Iterator[Any]:
         """What the server returns of a connection; a certificate authority is sent, and never read back."""
-        said = wanted.get("connection") or {}
-        shown = {name: said[name] for name in CONNECTION if name in said}
+        connection = wanted.get("connection") or {}
+        shown = {name: connection[name] for name in CONNECTION if name in connection}
         before = {name: (now.get("connection") or {}).get(name) for name in shown}
         trimmed = {name: value for name, value in wanted.items() if name != "connection"}
         yield from super().differences({**trimmed, **_prefixed(shown)}, {**now, **_prefixed(before)})

@@ -173,9 +173,9 @@ def amounts(entry: Mapping[str, Any]) -> dict[str, object]:
         part = entry.get(name) or {}
         size = UNITS[part.get("units", "MB")] if name == "memory" else 1
         for way in ("deserved", "limit"):
-            said = part.get(way)
-            said = None if said == -1 and way == "limit" else said
-            found[f"{name} {way}"] = None if said is None else said * size
+            amount = part.get(way)
+            amount = None if amount == -1 and way == "limit" else amount
+            found[f"{name} {way}"] = None if amount is None else amount * size
         if (own := part.get("overQuotaWeight")) is not None and own != weight:
             weights[f"{name} over-quota weight"] = own
     found["gpu deserved"] = found["gpu deserved"] or 0
@@ -195,8 +195,8 @@ def _body(server: ServerState, thing: DeclaredObject, now: Spec) -> dict[str, An
     """`resources` replaces every quota, so those of now are sent where the document has none."""
     spec = thing.spec
     quotas: Mapping[str, Any] = spec["quotas"] if "quotas" in spec else now.get("quotas") or {}
-    said = {pool: each for pool, each in quotas.items() if amounts(each) != amounts({})}
-    body: dict[str, Any] = {"resources": [_entry(server, pool, each, thing.key) for pool, each in said.items()]}
+    changed = {pool: each for pool, each in quotas.items() if amounts(each) != amounts({})}
+    body: dict[str, Any] = {"resources": [_entry(server, pool, each, thing.key) for pool, each in changed.items()]}
     names = {"description": "description", "schedulingRules": "schedulingRules", "nodePools": "defaultNodePools"}
     return body | {names[name]: spec[name] for name in names if name in spec}
 

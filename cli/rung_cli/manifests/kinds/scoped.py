@@ -114,8 +114,8 @@ class WorkloadTemplateResource(ResourceKind):
             meta = row["meta"]
             place = scopes.metadata_of(server, meta["scopeType"], meta.get("scopeId"))
             if place is not None:
-                said = {"description": meta["description"], **{name: row.get(name) for name in self.fields[1:]}}
-                spec = {name: value for name, value in said.items() if value not in (None, {}, "")}
+                values = {"description": meta["description"], **{name: row.get(name) for name in self.fields[1:]}}
+                spec = {name: value for name, value in values.items() if value not in (None, {}, "")}
                 metadata = {"name": meta["name"], "type": meta["workloadType"], **place}
                 yield DeclaredObject(self, metadata, spec, extra=row)
 

@@ -64,8 +64,8 @@ def items(rule: Rule) -> Rule:
             return wrong_type(value, place, "a list")
         if len(value) > MOST_ITEMS:
             return place.refuse("bad_length", f"{len(value)} items; the maximum is {MOST_ITEMS}.")
-        kept = [rule(_included(item), place.at(index)) for index, item in enumerate(value) if not _left_out(item)]
-        return [item for item in kept if item is not ABSENT]
+        built = [rule(_included(item), place.at(index)) for index, item in enumerate(value) if not _left_out(item)]
+        return [item for item in built if item is not ABSENT]
 
     return check
 
@@ -107,14 +107,14 @@ def _label(item: dict[str, Any], place: Location) -> Any:
         case None:
             return ABSENT
         case str() if name == PRIORITY_LABEL:
-            kept = priority_class(value, at_value)
+            checked = priority_class(value, at_value)
         case str() if name == PREEMPTIBILITY_LABEL:
-            kept = preemptibility(value, at_value)
+            checked = preemptibility(value, at_value)
         case _ if label_key(name, place.at("name")) is ABSENT:
             return ABSENT
         case _:
-            kept = label_value(value, at_value)
-    return ABSENT if kept is ABSENT else (name, kept)
+            checked = label_value(value, at_value)
+    return ABSENT if checked is ABSENT else (name, checked)
 
 
 _NOTES: Final[Mapping[str, Rule]] = {**ANNOTATIONS, **PLACING}
@@ -127,8 +127,8 @@ def _annotation(item: dict[str, Any], place: Location) -> Any:
     if name not in _NOTES:
         message = f"The annotation {visible(name)} is not allowed."
         return place.at("name").refuse("annotation_not_allowed", message, sorted(_NOTES))
-    kept = _NOTES[name](value, place.at("value"))
-    return ABSENT if kept is ABSENT else (name, kept)
+    checked = _NOTES[name](value, place.at("value"))
+    return ABSENT if checked is ABSENT else (name, checked)
 
 
 _PAIR: Final[Fields] = {"name": text(317, shortest=1), "value": LINE}
@@ -192,12 +192,12 @@ pull_secrets: Rule = items(
 
 def _tolerated(item: dict[str, Any], place: Location) -> Any:
     """Kubernetes' own form: `Any` effect is an absent one, `seconds` has a longer name."""
-    kept: dict[str, Any] = {name: item[name] for name in ("key", "operator", "value") if name in item}
+    given: dict[str, Any] = {name: item[name] for name in ("key", "operator", "value") if name in item}
     if item.get("effect", "Any") != "Any":
-        kept["effect"] = item["effect"]
+        given["effect"] = item["effect"]
     if "seconds" in item:
-        kept["tolerationSeconds"] = item["seconds"]
-    return toleration(kept, place)
+        given["tolerationSeconds"] = item["seconds"]
+    return toleration(given, place)
 
 
 tolerations: Rule = items(
