@@ -22,7 +22,7 @@ REPLACED = (
     "What Rung takes of it",
     "no reservation;",
     "An estimate by the model of",
-    "are read, but not foretold",
+    "are read, but not predicted",
     "Evicted, not back",
     "Not handed over",
     "Handed to the scheduler",

@@ -101,7 +101,7 @@ def test_f14_nothing_older_is_believed_and_nothing_is_lost(rig: Rig, namespace: 
     assert known(rig, namespace) == live(rig, namespace)
 
 
-def test_f15_an_object_made_anew_under_the_same_name_is_another_one(rig: Rig, namespace: str) -> None:
+def test_f15_an_object_recreated_under_the_same_name_is_another_one(rig: Rig, namespace: str) -> None:
     name = rig.admin.list(POD, namespace=namespace)[0]["metadata"]["name"]
     before = known(rig, namespace)
     rig.admin.delete(ObjectRef(POD, name, namespace), grace=0)
@@ -110,7 +110,7 @@ def test_f15_an_object_made_anew_under_the_same_name_is_another_one(rig: Rig, na
     assert known(rig, namespace) == live(rig, namespace) != before
 
 
-def test_f15_a_quota_made_anew_by_another_hand_is_not_taken_for_ours(rig: Rig) -> None:
+def test_f15_a_quota_recreated_by_another_hand_is_not_taken_for_ours(rig: Rig) -> None:
     namespace = rig.projects(1)[0].namespace
     rig.reconcile()
     quota = next(each for each in rig.quotas(namespace) if each["metadata"]["name"] == "rung-deserved")
@@ -123,7 +123,7 @@ def test_f15_a_quota_made_anew_by_another_hand_is_not_taken_for_ours(rig: Rig) -
     rig.admin.delete(rig.admin.ref(quota))
 
 
-def test_f15_a_job_made_anew_by_another_hand_does_not_pass_for_the_workload(rig: Rig) -> None:
+def test_f15_a_job_recreated_by_another_hand_does_not_pass_for_the_workload(rig: Rig) -> None:
     project = rig.grant(rig.project("train"), 4)
     rig.reconcile()
     workload = rig.submit(project, job(), **LOW)

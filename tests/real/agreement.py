@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pprint import pformat
 
 from tests.real.comparing import compare
-from tests.real.scenarios.by_model import foretell, foretell_earlier
+from tests.real.scenarios.by_model import predict, predict_earlier
 from tests.real.scenarios.generator import FAMILIES, scenario
 from tests.real.scenarios.plain import Scenario, Verdict
 from tests.real.scenarios.stage import Stage
@@ -27,16 +27,16 @@ class Answer:
 
     scenario: Scenario
     seen: Verdict
-    foretold: Verdict
+    predicted: Verdict
 
     @property
     def agrees(self) -> bool:
-        return self.seen.agrees(self.foretold)
+        return self.seen.agrees(self.predicted)
 
     def __str__(self) -> str:
         return (
             f"seed {self.scenario.seed} ({self.scenario.family})\n"
-            f"  kube-scheduler: {self.seen}\n  model:          {self.foretold}\n{pformat(self.scenario, width=150)}\n"
+            f"  kube-scheduler: {self.seen}\n  model:          {self.predicted}\n{pformat(self.scenario, width=150)}\n"
         )
 
 
@@ -55,8 +55,8 @@ def _side_by_side(stage: Stage, scenarios: Sequence[Scenario]) -> Iterator[Answe
     last = stage.decide([(each, each.candidate) for each in scenarios])
     for each in scenarios:
         if each.earlier:
-            yield Answer(each, first[each.seed], foretell_earlier(each))
-        yield Answer(each, last[each.seed], foretell(each, first.get(each.seed)))
+            yield Answer(each, first[each.seed], predict_earlier(each))
+        yield Answer(each, last[each.seed], predict(each, first.get(each.seed)))
 
 
 def main(kubeconfig: str, count: str = "120", seed: str = "0") -> None:

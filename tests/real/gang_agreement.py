@@ -31,16 +31,16 @@ class GangAnswer:
 
     scenario: GangScenario
     seen: GangVerdict
-    foretold: GangVerdict
+    predicted: GangVerdict
 
     @property
     def agrees(self) -> bool:
-        return self.seen == self.foretold
+        return self.seen == self.predicted
 
     def __str__(self) -> str:
         return (
             f"seed {self.scenario.seed} ({self.scenario.family})\n"
-            f"  kube-scheduler: {self.seen}\n  model:          {self.foretold}\n{pformat(self.scenario, width=150)}\n"
+            f"  kube-scheduler: {self.seen}\n  model:          {self.predicted}\n{pformat(self.scenario, width=150)}\n"
         )
 
 
@@ -53,10 +53,10 @@ def gang_answers(admin: KubeClient, seeds: Sequence[int]) -> Iterator[GangAnswer
         scenarios = [gang_scenario(seed) for seed in seeds[start : start + SIDE_BY_SIDE]]
         stage.furnish(scenarios)
         found = stage.come(scenarios)
-        yield from (GangAnswer(each, found[each.seed], foretell(each)) for each in scenarios)
+        yield from (GangAnswer(each, found[each.seed], predict(each)) for each in scenarios)
 
 
-def foretell(scenario: GangScenario) -> GangVerdict:
+def predict(scenario: GangScenario) -> GangVerdict:
     """What the model says to the minimum; if it is placed, to one pod more, until one is not."""
     least = scenario.newcomer.minimum if scenario.newcomer else 1
     for count in range(least, len(scenario.coming) + 1):

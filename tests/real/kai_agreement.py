@@ -16,7 +16,7 @@ from pprint import pformat
 
 from tests.real.scenarios.kai_crowds import crowd
 from tests.real.scenarios.kai_near import near
-from tests.real.scenarios.kai_plans import Answer, Plan, foretell, scenario
+from tests.real.scenarios.kai_plans import Answer, Plan, predict, scenario
 from tests.real.scenarios.kai_stage import KaiStage
 from tests.support.kube import KubeClient
 
@@ -30,21 +30,21 @@ class Compared:
 
     plan: Plan
     seen: Answer
-    foretold: Answer
+    predicted: Answer
 
     @property
     def agrees(self) -> bool:
-        return self.seen == self.foretold
+        return self.seen == self.predicted
 
     def __str__(self) -> str:
-        return f"KAI:   {self.seen}\nmodel: {self.foretold}\n{pformat(self.plan, width=150)}\n"
+        return f"KAI:   {self.seen}\nmodel: {self.predicted}\n{pformat(self.plan, width=150)}\n"
 
 
 def compared(admin: KubeClient, plans: Sequence[Plan], *, consolidates: bool) -> list[Compared]:
     """Every one of these, put to a KAI that moves running work, or is told not to."""
     answers = KaiStage(admin).answers(plans)
     return [
-        Compared(plan, seen, foretell(plan, seen.turns, consolidates=consolidates))
+        Compared(plan, seen, predict(plan, seen.turns, consolidates=consolidates))
         for plan, seen in zip(plans, answers, strict=True)
     ]
 

@@ -96,7 +96,7 @@ class Step:
 
     number: int
     requested: Asked
-    foretold: Fate
+    predicted: Fate
     seen: Fate
     sentence: str
     cautions: tuple[str, ...]
@@ -105,10 +105,10 @@ class Step:
 
     @property
     def agrees(self) -> bool:
-        return self.foretold == self.seen
+        return self.predicted == self.seen
 
     def __str__(self) -> str:
-        said = f"step {self.number:2}: {self.requested}: foretold {self.foretold}, seen {self.seen}"
+        said = f"step {self.number:2}: {self.requested}: predicted {self.predicted}, seen {self.seen}"
         if self.agrees:
             return said
         there = "\n    ".join(("there was:", *self.before, "went, for whom:", *self.went))
@@ -163,7 +163,7 @@ class Soak:
         product.reconcile()
 
     def run(self, steps: int) -> Iterator[Step]:
-        """First a crowd, of which nothing is foretold; then in each step some go and one comes."""
+        """First a crowd, of which nothing is predicted; then in each step some go and one comes."""
         dice = random.Random(f"{self.seed}")
         for number in range(FIRST):
             self._submit(drawn(dice), f"first-{number}")
@@ -204,7 +204,7 @@ class Soak:
         return Step(
             number,
             requested,
-            foretold(answer),
+            predicted(answer),
             seen,
             answer.sentence,
             _of_the_moment(project, answer),
@@ -280,7 +280,7 @@ def _went(before: set[int]) -> tuple[str, ...]:
     )
 
 
-def foretold(answer: Forecast) -> Fate:
+def predicted(answer: Forecast) -> Fate:
     """The same of a forecast."""
     victims = frozenset(each.label for each in answer.victims)
     return Fate(answer.starting + answer.coming, victims, refused=answer.verdict is Verdict.REFUSED)

@@ -21,7 +21,7 @@ from tests.real.scenarios.objects import MARK
 from tests.real.scenarios.plain import NAMESPACES, Kind, Scenario, Verdict
 from tests.real.scenarios.stage import Stage
 from workloads.forecast.rules.forecast import Forecast
-from workloads.forecast.rules.forecast import Verdict as Foretold
+from workloads.forecast.rules.forecast import Verdict as Predicted
 from workloads.forecast.selectors.preview import forecast
 from workloads.intake import WorkloadSpec
 from workloads.state.models import Workload
@@ -30,7 +30,7 @@ from workloads.submission.services import submit
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 EACH = 2  # scenarios of every family
 NAMES = {value: name for name, value in RUNAI_VALUES.items()}
-KINDS = {Foretold.STARTS: Kind.PLACED, Foretold.EVICTS: Kind.PREEMPTS, Foretold.WAITS: Kind.WAITS}
+KINDS = {Predicted.STARTS: Kind.PLACED, Predicted.EVICTS: Kind.PREEMPTS, Predicted.WAITS: Kind.WAITS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def submission(product: Product, project: Project, found: Scenario) -> Submissio
     return Submission(found, pool, spec)
 
 
-def foretold(answer: Forecast) -> Verdict:
+def predicted(answer: Forecast) -> Verdict:
     victims = frozenset(each.label.rpartition("-")[2] for each in answer.victims)
     return Verdict(KINDS[answer.verdict], victims)
 
@@ -119,12 +119,12 @@ def come_true(product: Product, project: Project, all_of_them: Sequence[Submissi
     pods = candidates(product, workloads)
     victims = disrupted(product) - gone_before
     pairs = [
-        (each.scenario, foretold(answer), seen(each.scenario, pods[str(workload.pk)], victims), answer.sentence)
+        (each.scenario, predicted(answer), seen(each.scenario, pods[str(workload.pk)], victims), answer.sentence)
         for each, answer, workload in zip(all_of_them, answers, workloads, strict=True)
     ]
     assert {was.kind for _scenario, _said, was, _sentence in pairs} == set(Kind)
     return [
-        f"seed {found.seed} ({found.family}): foretold {said} ({sentence}), seen {was}"
+        f"seed {found.seed} ({found.family}): predicted {said} ({sentence}), seen {was}"
         for found, said, was, sentence in pairs
         if said != was
     ]

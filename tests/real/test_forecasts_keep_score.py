@@ -33,7 +33,7 @@ from tests.support.kube import MERGE
 from workloads.forecast.models import StoredForecast
 from workloads.forecast.selectors.accuracy import tallies, together
 from workloads.forecast.services.scoring import HORIZON, score
-from workloads.forecast.services.storage import foretell, scenario_of
+from workloads.forecast.services.storage import scenario_of, stored_forecast
 from workloads.intake import WorkloadSpec
 from workloads.lifecycle.services.actions import stop
 from workloads.state.models import Workload
@@ -96,7 +96,7 @@ class Stream:
         return self.spec(pool, gpus=self.dice.choice((1, 2, 2, 4)), priority=self.dice.choice(PRIORITIES))
 
     def ask(self, spec: WorkloadSpec, project: Project | None = None) -> None:
-        foretell(spec=spec, project=requested(project or self.project), actor=SYSTEM)
+        stored_forecast(spec=spec, project=requested(project or self.project), actor=SYSTEM)
 
     def submit(self, spec: WorkloadSpec, project: Project | None = None, *, actor: Actor = SYSTEM) -> Workload:
         workload = submit(spec=spec, project=requested(project or self.project), actor=actor)

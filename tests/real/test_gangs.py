@@ -99,7 +99,7 @@ def test_a_gang_starts_whole_once_there_is_room_for_all_of_it(product: Product) 
 def test_a_stronger_gang_evicts_a_weaker_one_whole_and_it_is_one_preemption(product: Product) -> None:
     """One node is free, and two are wanted: the plain scheduler would take one pod.
 
-    The stronger one waits as an equal first, so that its group, which never changes, has to be made anew.
+    The stronger one waits as an equal first, so that its group, which never changes, has to be recreated.
     """
     project = product.project("team", deserved=2 * NODES * GPUS)
     product.reconcile()

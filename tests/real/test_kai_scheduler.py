@@ -160,7 +160,7 @@ def test_a_higher_priority_evicts_in_its_own_queue_and_both_sides_are_named(prod
     assert {fresh(each).phase for each in (*others, better, serve)} == {"Running"}
 
 
-def test_a_class_made_anew_counts_for_what_runs_whatever_its_pods_carry(product: Product) -> None:
+def test_a_class_recreated_counts_for_what_runs_whatever_its_pods_carry(product: Product) -> None:
     """As the forecast says: pods that run keep 80, and 65 evicts none of 80."""
     one, _two = two_projects(product, deserved=NODES * GPUS)
     with streaming(product.cluster, product.gateway) as watching:

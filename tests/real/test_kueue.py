@@ -291,7 +291,7 @@ def test_a_gang_that_asks_for_one_rack_gets_it_or_waits_though_its_quota_is_free
             product.submit(fresh_project(project), elsewhere, **requested)
 
 
-def test_for_a_rack_kueue_evicts_though_quota_is_free_as_foretold_and_what_asks_for_none_runs_beside(
+def test_for_a_rack_kueue_evicts_though_quota_is_free_as_predicted_and_what_asks_for_none_runs_beside(
     product: Product,
 ) -> None:
     """The project's queue has a pool without levels, too."""
@@ -311,8 +311,8 @@ def test_for_a_rack_kueue_evicts_though_quota_is_free_as_foretold_and_what_asks_
             watching.until(in_phase(plain, "Running"), seconds=PATIENCE)
             near["metadata"]["name"] = "strong"
             spec = spec_of(near, namespace=project.namespace, priority="high", **requested)
-            foretold = forecast(spec=spec, project=fresh_project(project), actor=SYSTEM)
-            assert (foretold.verdict, [each.workload for each in foretold.victims]) == (Verdict.EVICTS, [weak])
+            predicted = forecast(spec=spec, project=fresh_project(project), actor=SYSTEM)
+            assert (predicted.verdict, [each.workload for each in predicted.victims]) == (Verdict.EVICTS, [weak])
             strong = product.submit(fresh_project(project), near, priority="high", **requested)
             watching.until(in_phase(strong, "Running"), seconds=PATIENCE)
             watching.until(in_phase(weak, "Pending", "NoDomain"), seconds=PATIENCE)

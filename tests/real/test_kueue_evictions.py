@@ -45,7 +45,7 @@ def test_while_its_victims_end_a_preemptor_takes_no_pod_of_a_project_inside_its_
         watching.until(in_phase(preemptor, "Running"), seconds=PATIENCE + GRACE)
         watching.until(lambda: PreemptionRecord.objects.count() >= len(victims), seconds=PATIENCE)
     gone = {each.victim for each in PreemptionRecord.objects.all()}
-    assert gone == victims, "only those that were foretold"
+    assert gone == victims, "only those that were predicted"
     assert [fresh(each).preempted_count for each in innocent] == [0, 0]
     assert {pod["spec"]["preemptionPolicy"] for each in innocent for pod in product.pods_of(each)} == {"Never"}
     assert product.admin.must(ObjectRef(PRIORITY_CLASS, "high"))["preemptionPolicy"] == "Never"

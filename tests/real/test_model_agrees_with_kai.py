@@ -67,7 +67,7 @@ def test_same_domain_and_same_moves_in_every_scenario() -> None:
 @pytest.mark.lab
 @pytest.mark.enable_socket
 @pytest.mark.timeout(900)
-def test_beside_others_that_wait_nearly_every_scenario_ends_as_foretold() -> None:
+def test_beside_others_that_wait_nearly_every_scenario_ends_as_predicted() -> None:
     """KAI forgets from cycle to cycle for whom it has evicted: in some others get the room first."""
     by_hand("LAB_KAI_BIN", "KAI 0.17.0")
     with own_cluster("--kai", flavour="kai") as cluster:

@@ -10,7 +10,7 @@ from pprint import pformat
 import pytest
 
 from tests.real.scenarios.admission import Admission
-from tests.real.scenarios.quotas import FAMILIES, foretell, scenario
+from tests.real.scenarios.quotas import FAMILIES, predict, scenario
 from tests.support.lab import own_cluster
 
 COUNT = 60
@@ -31,7 +31,7 @@ def test_same_kind_and_same_victims_in_every_scenario(fair: bool, options: tuple
     plans = [scenario(seed, fair=fair) for seed in seeds()]
     with own_cluster("--kueue", *options) as cluster:
         seen = Admission(cluster.admin).answers(plans)
-    differ = [(plan, seen[plan.seed], foretell(plan)) for plan in plans if seen[plan.seed] != foretell(plan)]
+    differ = [(plan, seen[plan.seed], predict(plan)) for plan in plans if seen[plan.seed] != predict(plan)]
     assert not differ, "\n".join(pformat(each, width=140) for each in differ)
     if len(plans) >= COUNT:
         kinds = Counter(answer.kind for answer in seen.values())
@@ -43,5 +43,5 @@ def test_a_seed_is_the_same_scenario_for_ever() -> None:
     for fair in (False, True):
         plans = [scenario(seed, fair=fair) for seed in range(50)]
         assert plans == [scenario(seed, fair=fair) for seed in range(50)]
-        assert {foretell(plan).kind for plan in plans} >= {"placed", "pending", "preempts", "reclaims"}
+        assert {predict(plan).kind for plan in plans} >= {"placed", "pending", "preempts", "reclaims"}
     assert scenario(7).family == FAMILIES[7 % len(FAMILIES)]

@@ -98,7 +98,7 @@ def test_the_schema_refuses_what_the_scheduler_does_not_know(real: Real) -> None
 
 
 @pytest.mark.parametrize("real", ["kai"], indirect=True)
-def test_levels_that_change_are_a_topology_made_anew_since_none_is_ever_changed(real: Real) -> None:
+def test_levels_that_change_are_a_topology_recreated_since_none_is_ever_changed(real: Real) -> None:
     real.hold()
     reconcile(real.cluster)
     for levels in (("example.com/rack",), ("example.com/rack", "kubernetes.io/hostname"), ()):

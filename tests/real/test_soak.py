@@ -1,4 +1,4 @@
-"""What is foretold of random workloads comes true on real schedulers, with pods that take their grace to go.
+"""What is predicted of random workloads comes true on real schedulers, with pods that take their grace to go.
 
 RUNG_SOAK: how many steps (12); RUNG_REALITY_SEED: from which seed. A step that came otherwise is printed with what was
 said of it: the same seed plays the same steps again.
@@ -65,10 +65,10 @@ def judged(steps: list[Step]) -> str:
     few = len(otherwise) <= max(1, len(steps) * (1 - AGREE))
     if few and all(step.cautions for step in otherwise):
         return ""
-    return "\n".join([f"{len(otherwise)} of {len(steps)} came otherwise than foretold", *map(str, otherwise)])
+    return "\n".join([f"{len(otherwise)} of {len(steps)} came otherwise than predicted", *map(str, otherwise)])
 
 
-def test_random_workloads_fare_as_foretold(
+def test_random_workloads_fare_as_predicted(
     product: Product, capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config
 ) -> None:
     steps, out = [], pytestconfig.get_terminal_writer()
@@ -77,5 +77,5 @@ def test_random_workloads_fare_as_foretold(
             steps.append(step)
             out.line(f"{product.cluster.flavour} seed {SEED} {step}")
         agreeing = sum(step.agrees for step in steps)
-        out.line(f"{product.cluster.flavour} seed {SEED}: {agreeing} of {len(steps)} came as foretold")
+        out.line(f"{product.cluster.flavour} seed {SEED}: {agreeing} of {len(steps)} came as predicted")
     assert not judged(steps), judged(steps)

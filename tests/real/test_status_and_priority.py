@@ -134,7 +134,7 @@ def test_stopped_and_resumed_it_has_the_new_priority(product: Product, project: 
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Job", "Deployment"])
-def test_a_waiting_one_is_made_anew_with_the_new_priority(product: Product, project: Project, kind: str) -> None:
+def test_a_waiting_one_is_recreated_with_the_new_priority(product: Product, project: Project, kind: str) -> None:
     workload = product.submit(project, quick(MAKERS[kind]("train", gpus=16)), **LOW)
     product.until(workload, lambda row: row.phase_reason == "Unschedulable", work=True)
     change_priority(workload=fresh(workload), priority="medium", actor=SYSTEM)

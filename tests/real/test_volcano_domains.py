@@ -66,7 +66,7 @@ class Racks:
         """With what was read of its cluster since."""
         return Project.objects.select_related("cluster", "department").get(pk=project.pk)
 
-    def foretold(self, watching: Watching, project: Project, manifest: Manifest, *, priority: str = "low") -> Forecast:
+    def predicted(self, watching: Watching, project: Project, manifest: Manifest, *, priority: str = "low") -> Forecast:
         """What the model says of the cluster as it stands."""
         end = time.monotonic() + SEEN
         watching.until(lambda: time.monotonic() > end, seconds=PATIENCE)
@@ -131,17 +131,17 @@ def test_a_gang_runs_in_one_rack_or_waits_though_there_is_room_and_in_the_zone_i
     """Two nodes are free, one in each rack."""
     assert len(racks.domains()) == len({CEILING, "the zone", "small", "large"})
     with streaming(racks.product.cluster, racks.product.gateway) as watching:
-        told = racks.foretold(watching, racks.one, gang("first", near=RACK))
+        told = racks.predicted(watching, racks.one, gang("first", near=RACK))
         first = racks.submit(racks.one, gang("first", near=RACK))
         runs(watching, first)
         assert (told.verdict, racks.of(first)) == ("starts", ["large", "large"])
-        told = racks.foretold(watching, racks.one, gang("second", near=RACK))
+        told = racks.predicted(watching, racks.one, gang("second", near=RACK))
         second = racks.submit(racks.one, gang("second", near=RACK))
         waits_for_a_domain(watching, second)
         assert (told.verdict, told.reason, racks.of(second)) == ("waits", "NoDomain", [])
         assert f"No single {RACK} fits" in fresh(second).phase_message
         racks.end(second)
-        told = racks.foretold(watching, racks.one, gang("wide", near=ZONE))
+        told = racks.predicted(watching, racks.one, gang("wide", near=ZONE))
         wide = racks.submit(racks.one, gang("wide", near=ZONE))
         runs(watching, wide)
         assert (told.verdict, racks.of(wide)) == ("starts", ["large", "small"])
@@ -166,25 +166,25 @@ def test_a_node_that_moves_to_another_rack_is_counted_there_and_the_gang_starts(
         waits_for_a_domain(watching, third)
 
 
-def test_nobody_is_preempted_for_it_as_foretold(racks: Racks) -> None:
+def test_nobody_is_preempted_for_it_as_predicted(racks: Racks) -> None:
     with streaming(racks.product.cluster, racks.product.gateway) as watching:
         weak = racks.submit(racks.one, gang("weak", pods=4))
         runs(watching, weak, pods=4)
-        told = racks.foretold(watching, racks.one, gang("strong", near=RACK), priority="high")
-        assert racks.foretold(watching, racks.one, gang("strong"), priority="high").verdict == "evicts"
+        told = racks.predicted(watching, racks.one, gang("strong", near=RACK), priority="high")
+        assert racks.predicted(watching, racks.one, gang("strong"), priority="high").verdict == "evicts"
         strong = racks.submit(racks.one, gang("strong", near=RACK), priority="high")
         waits_for_a_domain(watching, strong)
         assert (told.verdict, told.reason, fresh(weak).running_pods) == ("waits", "NoDomain", 4)
 
 
-def test_reclaim_takes_what_is_over_quota_without_a_look_at_racks_as_foretold(racks: Racks) -> None:
+def test_reclaim_takes_what_is_over_quota_without_a_look_at_racks_as_predicted(racks: Racks) -> None:
     """The borrower has one node in each rack: it goes, and the gang still waits."""
     with streaming(racks.product.cluster, racks.product.gateway) as watching:
         first = racks.submit(racks.one, gang("first", near=RACK), preemptibility="non-preemptible")
         runs(watching, first)
         wide = racks.submit(racks.one, gang("wide"))
         runs(watching, wide)
-        told = racks.foretold(watching, racks.two, gang("mine", near=RACK))
+        told = racks.predicted(watching, racks.two, gang("mine", near=RACK))
         assert (told.verdict, told.reason) == ("reclaims", "NoDomain")
         assert IN_VAIN in told.cautions
         assert [each.workload for each in told.victims] == [wide]
@@ -194,7 +194,7 @@ def test_reclaim_takes_what_is_over_quota_without_a_look_at_racks_as_foretold(ra
         assert fresh(first).running_pods == 2
 
 
-def test_where_all_that_is_reclaimed_is_in_one_rack_the_gang_starts_there_as_foretold(racks: Racks) -> None:
+def test_where_all_that_is_reclaimed_is_in_one_rack_the_gang_starts_there_as_predicted(racks: Racks) -> None:
     racks.move("racks-1", "large")
     racks.product.look()
     racks.product.reconcile()
@@ -202,7 +202,7 @@ def test_where_all_that_is_reclaimed_is_in_one_rack_the_gang_starts_there_as_for
     with streaming(racks.product.cluster, racks.product.gateway) as watching:
         borrower = racks.submit(racks.one, gang("borrower", pods=4))
         runs(watching, borrower, pods=4)
-        told = racks.foretold(watching, racks.two, gang("mine", near=RACK))
+        told = racks.predicted(watching, racks.two, gang("mine", near=RACK))
         mine = racks.submit(racks.two, gang("mine", near=RACK))
         runs(watching, mine)
         assert (told.verdict, [each.workload for each in told.victims]) == ("reclaims", [borrower])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from pprint import pformat
 
-from tests.real.scenarios.volcano_plans import FAMILIES, Contest, Ruling, by_another_node, contest, foretell
+from tests.real.scenarios.volcano_plans import FAMILIES, Contest, Ruling, by_another_node, contest, predict
 from tests.real.scenarios.volcano_stage import VolcanoStage
 from tests.support.kube import KubeClient
 
@@ -27,21 +27,21 @@ class VolcanoAnswer:
 
     plan: Contest
     seen: Ruling
-    foretold: Ruling
+    predicted: Ruling
 
     @property
     def agrees(self) -> bool:
-        return self.seen == self.foretold or self.on_an_equal_node
+        return self.seen == self.predicted or self.on_an_equal_node
 
     @property
     def on_an_equal_node(self) -> bool:
         """Another of the nodes that are the best: Volcano's free choice."""
-        return self.seen != self.foretold and self.seen in by_another_node(self.plan)
+        return self.seen != self.predicted and self.seen in by_another_node(self.plan)
 
     def __str__(self) -> str:
         return (
             f"seed {self.plan.seed} ({self.plan.family})\n"
-            f"  Volcano: {self.seen}\n  model:   {self.foretold}\n{pformat(self.plan, width=150)}\n"
+            f"  Volcano: {self.seen}\n  model:   {self.predicted}\n{pformat(self.plan, width=150)}\n"
         )
 
 
@@ -53,7 +53,7 @@ def volcano_answers(admin: KubeClient, seeds: Sequence[int]) -> Iterator[Volcano
             stage.clear()
         plans = [contest(seed) for seed in seeds[start : start + SIDE_BY_SIDE]]
         seen = stage.rulings(plans)
-        yield from (VolcanoAnswer(plan, seen[plan.seed], foretell(plan)) for plan in plans)
+        yield from (VolcanoAnswer(plan, seen[plan.seed], predict(plan)) for plan in plans)
 
 
 def table(found: Sequence[VolcanoAnswer]) -> str:

@@ -35,7 +35,7 @@ from tenants.organisation.models import Project
 from workloads.dictionary.selectors import workload_types
 from workloads.forecast.rules.forecast import Forecast
 from workloads.forecast.selectors.pod_groups import counts_above
-from workloads.forecast.services.storage import foretell
+from workloads.forecast.services.storage import stored_forecast
 from workloads.intake import IntakeRefused, WorkloadSpec, read_native
 from workloads.intake.serializers import SubmitTarget, as_manifest, document_of, of_form, of_manifests
 from workloads.intake.services import grants_of, read_fields, read_text
@@ -228,7 +228,7 @@ def _forecasts(form: SubmitBase, actor: Actor, specs: Sequence[WorkloadSpec]) ->
     types = workload_types().filter(name__in={spec.type_name for spec in specs[:MOST_FORECASTS]})
     found = list[tuple[WorkloadSpec, Forecast]]()
     for spec in specs[:MOST_FORECASTS]:
-        found.append((spec, foretell(spec=spec, project=project, actor=actor, above=tuple(found))))
+        found.append((spec, stored_forecast(spec=spec, project=project, actor=actor, above=tuple(found))))
     objects = [
         each
         for spec, seen in found

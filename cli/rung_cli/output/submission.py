@@ -70,12 +70,12 @@ def _show_values(out: Output, answer: Mapping[str, Any]) -> None:
     effective(out, (priority, sources[0]), (preemptibility, sources[1]))
     _show_sources(out, known.get("templateSources") or {})
     remarks(out, known.get("discarded") or [], known.get("warnings") or [])
-    if foreseen := answer.get("forecast"):
-        if wanted := foreseen.get("requested"):
+    if preview := answer.get("forecast"):
+        if wanted := preview.get("requested"):
             out.line(f"  Requests: {requested(wanted)}")
-        forecast(out, foreseen)
-    elif foreseen := answer.get(PREVIEW):
-        _show_preview(out, foreseen)
+        forecast(out, preview)
+    elif preview := answer.get(PREVIEW):
+        _show_preview(out, preview)
 
 
 def _show_sources(out: Output, sources: Mapping[str, str]) -> None:

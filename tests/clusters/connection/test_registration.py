@@ -88,7 +88,7 @@ def test_t49_a_cluster_that_claims_to_be_another_changes_nothing() -> None:
     assert connection_of(second).token == TOKEN
 
 
-def test_a_cluster_made_anew_is_taken_for_the_old_one_when_that_is_said() -> None:
+def test_a_cluster_recreated_is_taken_for_the_old_one_when_that_is_said() -> None:
     registered("first")
     second = registered("second", Answering(uid="uid-2"))
     change_connection(cluster=second, source=entered(), actor=SYSTEM, adopt=True, opens=Answering(uid="uid-3"))

@@ -172,7 +172,7 @@ class TestKai:
         assert notes["kai.scheduler/topology"] == "a100"
         assert notes["kai.scheduler/topology-required-placement"] == "example.com/rack"
 
-    def test_levels_that_change_are_a_topology_made_anew(self) -> None:
+    def test_levels_that_change_are_a_topology_recreated(self) -> None:
         def topology(*levels: str) -> Manifest:
             return objects("kai", state(pools=(replace(POOL, topology_levels=levels),)), "Topology")["a100"]
 

@@ -84,7 +84,7 @@ def test_what_cannot_be_suspended_takes_its_group_along(cluster: Cluster, store:
     assert there(store) == []
 
 
-def test_another_gang_is_made_anew_from_its_job_on(cluster: Cluster, store: MemoryStore) -> None:
+def test_another_gang_is_recreated_from_its_job_on(cluster: Cluster, store: MemoryStore) -> None:
     """Specs of groups never change, and pods of the old job must not start in the new group."""
     apply_job(cluster, GANG)
     store.writes.clear()

@@ -209,7 +209,7 @@ def test_f14_a_list_from_a_server_that_lags_behind_is_not_believed(plain: Cluste
     assert ObservedPod.objects.get(name="train").gone_at is None
 
 
-def test_f15_a_pod_made_anew_under_the_same_name_is_another_one(plain: Cluster, gateway: Misbehaving) -> None:
+def test_f15_a_pod_recreated_under_the_same_name_is_another_one(plain: Cluster, gateway: Misbehaving) -> None:
     with streaming(plain, gateway) as watching:
         first = gateway.pod("train")
         watching.until(lambda: live() == {"train"})

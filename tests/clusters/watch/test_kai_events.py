@@ -57,7 +57,7 @@ def test_the_event_is_about_the_pod_that_it_names() -> None:
     assert kept() == [("4f1c", "Pod", pod["metadata"]["uid"])]
 
 
-def test_the_same_words_about_a_pod_made_anew_are_another_event() -> None:
+def test_the_same_words_about_a_pod_recreated_are_another_event() -> None:
     sandbox, pod = with_a_pod()
     event = sandbox.create(told("train-0"))
     observe_cluster(sandbox.cluster)

@@ -11,7 +11,7 @@ SELECTED = {"choice": "yes"}
 LATER = 10**6
 
 
-def foretell(scenario: Scenario, before: Verdict | None) -> Verdict:
+def predict(scenario: Scenario, before: Verdict | None) -> Verdict:
     """The last comer's verdict; `before` is what really became of the one that came earlier, if there is one."""
     snapshot = start(scenario)
     if scenario.earlier and before:
@@ -19,7 +19,7 @@ def foretell(scenario: Scenario, before: Verdict | None) -> Verdict:
     return _verdict(preview(snapshot, _group(scenario.candidate), flavour="kube"))
 
 
-def foretell_earlier(scenario: Scenario) -> Verdict:
+def predict_earlier(scenario: Scenario) -> Verdict:
     """The verdict of the pod that comes first."""
     assert scenario.earlier is not None
     return _verdict(preview(start(scenario), _group(scenario.earlier), flavour="kube"))

@@ -115,7 +115,7 @@ def scenario(seed: int) -> Plan:
     return plan
 
 
-def foretell(plan: Plan, turns: Mapping[str, tuple[int, ...]] | None = None, *, consolidates: bool = False) -> Answer:
+def predict(plan: Plan, turns: Mapping[str, tuple[int, ...]] | None = None, *, consolidates: bool = False) -> Answer:
     """What the model says of a KAI that moves running work, or is told not to, over some cycles.
 
     Who evicts for itself may see others take the room before it has it, and evicts again.

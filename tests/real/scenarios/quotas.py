@@ -88,18 +88,18 @@ def scenario(seed: int, *, fair: bool = False) -> Quotas:
     jobs: list[Job] = []
     for _try in range(TRIES):
         job = _job(chance, f"j{len(jobs)}", leaves)
-        if len(jobs) < JOBS and _foretold(branches, leaves, jobs, job, fair=fair).kind is OutcomeKind.PLACED:
+        if len(jobs) < JOBS and _predicted(branches, leaves, jobs, job, fair=fair).kind is OutcomeKind.PLACED:
             jobs.append(job)
     candidate = _job(chance, "candidate", leaves)
     for _try in range(chance.choice([0, TRIES])):  # every other one had better evict somebody
-        if not _foretold(branches, leaves, jobs, candidate, fair=fair).victims:
+        if not _predicted(branches, leaves, jobs, candidate, fair=fair).victims:
             candidate = _job(chance, "candidate", leaves)
     return Quotas(seed, family, branches, leaves, tuple(jobs), candidate, fair)
 
 
-def foretell(plan: Quotas) -> Answer:
+def predict(plan: Quotas) -> Answer:
     """What the model says."""
-    found = _foretold(plan.branches, plan.leaves, plan.jobs, plan.candidate, fair=plan.fair)
+    found = _predicted(plan.branches, plan.leaves, plan.jobs, plan.candidate, fair=plan.fair)
     return Answer(found.kind, frozenset((evict.victim.name, evict.cause.value) for evict in found.victims))
 
 
@@ -134,7 +134,7 @@ def _job(chance: Random, name: str, leaves: tuple[Leaf, ...]) -> Job:
     return Job(name, queue, chance.choice([1, 1, 1, 2]), chance.choice([1, 1, 2, 2, 3, 4]), chance.choice(PRIORITIES))
 
 
-def _foretold(
+def _predicted(
     branches: tuple[Branch, ...],
     leaves: tuple[Leaf, ...],
     jobs: tuple[Job, ...] | list[Job],

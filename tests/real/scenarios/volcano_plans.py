@@ -107,7 +107,7 @@ def contest(seed: int) -> Contest:
     return _Draw(seed, list(FAMILIES)[seed % len(FAMILIES)]).contest()
 
 
-def foretell(plan: Contest) -> Ruling:
+def predict(plan: Contest) -> Ruling:
     """What the model says."""
     outcome = _requested(plan, plan.candidate)
     victims = sorted((evict.victim.name, evict.cause.value) for evict in outcome.victims for _pod in evict.pods)
@@ -119,7 +119,7 @@ def by_another_node(plan: Contest) -> set[Ruling]:
     if plan.racks:
         return set()
     orders = (replace(plan, nodes=nodes) for nodes in permutations(plan.nodes))
-    return {found for each in orders if (found := foretell(each)).kind == "preempts"}
+    return {found for each in orders if (found := predict(each)).kind == "preempts"}
 
 
 def _requested(plan: Contest, team: Team) -> Outcome:
@@ -187,9 +187,9 @@ class _Draw:
         for _try in range(TRIES):
             if len(plan.teams) < GROUPS and (team := self._team(plan)):
                 plan = replace(plan, teams=(*plan.teams, team))
-        wanted = self.dice.choice(("preempts", "reclaims", "reclaims", "pending", "placed", foretell(plan).kind))
+        wanted = self.dice.choice(("preempts", "reclaims", "reclaims", "pending", "placed", predict(plan).kind))
         for _try in range(TRIES):
-            if foretell(plan).kind != wanted:
+            if predict(plan).kind != wanted:
                 plan = replace(plan, candidate=self._candidate(projects))
         return plan
 

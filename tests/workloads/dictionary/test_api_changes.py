@@ -35,7 +35,7 @@ def test_an_entry_is_added_with_its_plan_and_read_by_its_id(robot: Robot) -> Non
     assert AuditRecord.objects.filter(action="plan.apply", actor_name="platform-robot").count() == 1
 
 
-def test_a_changed_value_says_that_the_class_is_made_anew(robot: Robot) -> None:
+def test_a_changed_value_says_that_the_class_is_recreated(robot: Robot) -> None:
     answer = robot.send("PATCH", of("medium"), {"value": 85})
     assert answer.status_code == 200
     assert answer.json()["value"] == 85

@@ -20,7 +20,7 @@ from workloads.forecast.models import ForecastCount, ForecastResult, StoredForec
 from workloads.forecast.rules.forecast import Forecast, Verdict
 from workloads.forecast.rules.messages import DoubtCode
 from workloads.forecast.services.scoring import FOLLOWED, HORIZON, MISSING_DATA, RETENTION, score
-from workloads.forecast.services.storage import foretell, scenario_of
+from workloads.forecast.services.storage import scenario_of, stored_forecast
 from workloads.intake import WorkloadSpec
 from workloads.lifecycle.services.actions import stop
 from workloads.preemption.models import PreemptionRecord
@@ -51,7 +51,7 @@ class Asker:
 
     def ask(self, name: str, **requested: Any) -> Forecast:
         project = Project.objects.select_related("cluster", "department").get(pk=self.project.pk)
-        return foretell(spec=self.spec(name, **requested), project=project, actor=self.actor)
+        return stored_forecast(spec=self.spec(name, **requested), project=project, actor=self.actor)
 
     def submit(self, name: str, **requested: Any) -> Workload:
         return submit(spec=self.spec(name, **requested), project=self.project, actor=self.actor)

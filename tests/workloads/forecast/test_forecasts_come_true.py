@@ -1,4 +1,4 @@
-"""What the submit page foretells is what the simulated cluster then does, whatever scheduler it plays: by seed."""
+"""What the submit page predicts is what the simulated cluster then does, whatever scheduler it plays: by seed."""
 
 import random
 from collections import Counter
@@ -73,7 +73,7 @@ class World:
             found["metadata"]["annotations"] = {"rung.dev/topology-key": "rack"}
         return found
 
-    def foretold(self) -> tuple[Forecast, Workload]:
+    def predicted(self) -> tuple[Forecast, Workload]:
         """What was said of the newcomer, and the newcomer."""
         project, gpus, workers, priority = self.requested()
         manifest = self.manifest("newcomer", gpus, workers)
@@ -99,14 +99,14 @@ def test_so_they_are_where_kueue_gives_places_on_nodes(seed: int) -> None:
 def compare(world: World) -> None:
     world.fill()
     before = set(PreemptionRecord.objects.values_list("pk", flat=True))
-    said, newcomer = world.foretold()
+    said, newcomer = world.predicted()
     world.lab.settle(3)
     records = PreemptionRecord.objects.exclude(pk__in=before).select_related("victim")
     went = Counter({each.victim: 0 for each in records})
     for record in records:
         went[record.victim] += record.gpu_milli
-    foretold = Counter({each.workload: each.gpu_milli for each in said.victims if each.workload})
-    assert went == foretold, said.sentence
+    predicted = Counter({each.workload: each.gpu_milli for each in said.victims if each.workload})
+    assert went == predicted, said.sentence
     if HOLDS in said.cautions:  # admitted without room on the nodes: it waits, or runs in part
         return
     assert (fresh(newcomer).phase == Phase.RUNNING) is (said.verdict is Verdict.STARTS), said.sentence

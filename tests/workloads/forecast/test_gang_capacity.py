@@ -73,5 +73,5 @@ def test_a_pool_without_a_node_is_not_judged_and_one_that_holds_it_is_enough() -
 def test_the_preview_says_the_same_before() -> None:
     project = team_on("kube-gangs")
     spec = spec_of(job("large", gpus=8, pods=3), namespace=project.namespace, priority="low")
-    foretold = forecast(spec=spec, project=project, actor=SYSTEM)
-    assert (foretold.verdict, foretold.reason) == (Verdict.REFUSED, "gang_larger_than_pool")
+    predicted = forecast(spec=spec, project=project, actor=SYSTEM)
+    assert (predicted.verdict, predicted.reason) == (Verdict.REFUSED, "gang_larger_than_pool")

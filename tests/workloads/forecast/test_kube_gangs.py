@@ -1,4 +1,4 @@
-"""Gangs of the plain scheduler on the embedded cluster, and what is foretold of them: whole starts, whole evictions."""
+"""Gangs of the plain scheduler on the embedded cluster, and what is predicted: whole starts, whole evictions."""
 
 from typing import Any
 
@@ -36,15 +36,15 @@ def test_a_gang_without_room_for_all_of_it_starts_nothing(lab: Lab) -> None:
     assert (fresh(second).phase, fresh(second).allocated_gpu_milli) == (Phase.PENDING, 0)
 
 
-def test_a_stronger_gang_takes_a_weaker_one_whole_as_it_was_foretold(lab: Lab) -> None:
+def test_a_stronger_gang_takes_a_weaker_one_whole_as_it_was_predicted(lab: Lab) -> None:
     team = lab.project("llm-team", deserved=64)
     weak = lab.submit(team, "weak", manifest=pytorch_job("weak", gpus=8, workers=1), priority="low")
     lab.settle()
     wanted = pytorch_job("strong", gpus=8, workers=1)
-    foretold = forecast(spec=spec_of(wanted, priority="high", namespace=team.namespace), project=team, actor=SYSTEM)
-    assert foretold.verdict is Verdict.EVICTS
-    assert [(victim.workload, victim.gpu_milli) for victim in foretold.victims] == [(weak, 16_000)]
-    assert not any("single pods of a running gang" in caution for caution in foretold.cautions)
+    predicted = forecast(spec=spec_of(wanted, priority="high", namespace=team.namespace), project=team, actor=SYSTEM)
+    assert predicted.verdict is Verdict.EVICTS
+    assert [(victim.workload, victim.gpu_milli) for victim in predicted.victims] == [(weak, 16_000)]
+    assert not any("single pods of a running gang" in caution for caution in predicted.cautions)
     strong = lab.submit(team, "strong", manifest=wanted, priority="high")
     lab.settle(rounds=8, seconds=20)
     assert fresh(strong).phase == Phase.RUNNING
@@ -59,8 +59,8 @@ def test_a_single_pod_breaks_a_gang(lab: Lab) -> None:
     weak = lab.submit(team, "weak", manifest=pytorch_job("weak", gpus=8, workers=2), priority="low")
     lab.settle()
     wanted = bare_pod("single", gpus=8)
-    foretold = forecast(spec=spec_of(wanted, priority="high", namespace=team.namespace), project=team, actor=SYSTEM)
-    assert any("single pods of a running gang" in caution for caution in foretold.cautions)
+    predicted = forecast(spec=spec_of(wanted, priority="high", namespace=team.namespace), project=team, actor=SYSTEM)
+    assert any("single pods of a running gang" in caution for caution in predicted.cautions)
     lab.submit(team, "single", manifest=wanted, priority="high")
     lab.settle()
     assert PreemptionRecord.objects.filter(victim=weak).count() == 1
@@ -95,11 +95,11 @@ def test_a_gang_of_one_rack_lands_in_one_and_evicts_nobody_for_it(racks: Lab) ->
     racks.submit(team, "single", gpus=8, priority="low")
     racks.settle()
     spec = spec_of(racked("strong"), priority="high", namespace=team.namespace)
-    foretold = forecast(spec=spec, project=team, actor=SYSTEM)
+    predicted = forecast(spec=spec, project=team, actor=SYSTEM)
     strong = racks.submit(team, "strong", manifest=racked("strong"), priority="high")
     racks.settle()
-    assert foretold.verdict is Verdict.WAITS
-    assert any("one topology domain" in caution for caution in foretold.cautions)
+    assert predicted.verdict is Verdict.WAITS
+    assert any("one topology domain" in caution for caution in predicted.cautions)
     assert (fresh(strong).phase, racks_of(strong)) == (Phase.PENDING, set())
     assert not PreemptionRecord.objects.exists()
 

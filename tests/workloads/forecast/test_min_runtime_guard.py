@@ -123,15 +123,15 @@ def ask(project: Project, *, priority: str = "medium", **requested: tuple[str, .
     return forecast(spec=spec, project=project, actor=SYSTEM)
 
 
-def test_it_waits_as_foretold_and_evicts_once_the_time_is_over(world: World) -> None:
-    foretold = ask(world.team)
+def test_it_waits_as_predicted_and_evicts_once_the_time_is_over(world: World) -> None:
+    predicted = ask(world.team)
     strong = world.strong()
     until = f"{world.over:%Y-%m-%d %H:%M} UTC at the latest"
     sentence = f"Rung defers it until {until}: it would evict 1 workload inside its minimum"
-    assert foretold.verdict is Verdict.WAITS
-    assert foretold.sentence == f"Waits: {sentence} runtime."
-    assert (foretold.reason, foretold.numbers["workloads"]) == ("HeldBack", "1")
-    assert foretold.victims == ()
+    assert predicted.verdict is Verdict.WAITS
+    assert predicted.sentence == f"Waits: {sentence} runtime."
+    assert (predicted.reason, predicted.numbers["workloads"]) == ("HeldBack", "1")
+    assert predicted.victims == ()
     assert state(strong) == HELD
     assert fresh(strong).phase_message.startswith(sentence)
     assert made(world.lab, strong) is None
@@ -145,8 +145,8 @@ def test_it_waits_as_foretold_and_evicts_once_the_time_is_over(world: World) -> 
 
 def test_without_the_option_nobody_is_held_and_nothing_is_promised(world: World) -> None:
     world.defer(enabled=False)
-    foretold = ask(world.team)
-    assert foretold.verdict in {Verdict.EVICTS, Verdict.RECLAIMS}
+    predicted = ask(world.team)
+    assert predicted.verdict in {Verdict.EVICTS, Verdict.RECLAIMS}
     [said] = ask(world.team, priority="low").assurances
     assert said == "The minimum runtime of project llm-team is not enforced on lab."
     assert protection_of(fresh(world.young)) is None
@@ -250,7 +250,7 @@ def test_a_priority_that_evicts_nobody_ends_the_hold(kube: World) -> None:
     assert state(strong) != HELD
 
 
-def test_who_waits_in_the_cluster_and_is_made_anew_for_a_higher_priority_is_held_too(kube: World) -> None:
+def test_who_waits_in_the_cluster_and_is_recreated_for_a_higher_priority_is_held_too(kube: World) -> None:
     """A pod is never rewritten: between the old object and the new one nobody but Rung has it."""
     equal = kube.lab.submit(kube.team, "equal", manifest=job("equal", gpus=8), priority="low")
     kube.turns()
@@ -313,7 +313,7 @@ def test_who_is_held_takes_no_room_from_others(kube: World) -> None:
     assert answer.verdict is Verdict.STARTS
 
 
-def test_another_pool_that_lets_it_start_is_foretold_and_taken() -> None:
+def test_another_pool_that_lets_it_start_is_predicted_and_taken() -> None:
     pools = Pools("kube")
     world = World("kube", lab=pools)
     ProjectQuotaFactory(project=world.team, node_pool=pools.second, gpu_deserved=8 * GPU)
@@ -326,9 +326,9 @@ def test_another_pool_that_lets_it_start_is_foretold_and_taken() -> None:
     assert try_next_pools() == 0
     pools.node("third", **{"rung.dev/node-pool": "a100"})
     pools.look()
-    foretold = ask(world.team, node_pools=BOTH)
-    assert (foretold.verdict, foretold.pool) == (Verdict.STARTS, "a100")
-    assert "Rung defers it until" in foretold.sentence
+    predicted = ask(world.team, node_pools=BOTH)
+    assert (predicted.verdict, predicted.pool) == (Verdict.STARTS, "a100")
+    assert "Rung defers it until" in predicted.sentence
     assert try_next_pools() == 1
     world.turns()
     assert (fresh(both).phase, fresh(both).pool_name) == (Phase.RUNNING, "a100")

@@ -96,7 +96,7 @@ def test_on_volcano_other_departments_wait_for_a_projects_own_rule_too() -> None
     assert (found.inside, found.differs) == (found.across, False)
 
 
-def test_pods_on_volcano_keep_what_they_were_made_with_until_they_are_made_anew() -> None:
+def test_pods_on_volcano_keep_what_they_were_made_with_until_they_are_recreated() -> None:
     """Neither another rule nor another priority reaches them: the workload is still said to carry the old one."""
     lab, team, young = guaranteed("volcano")
     set_min_runtime(owner=team, minutes=50, actor=SYSTEM)

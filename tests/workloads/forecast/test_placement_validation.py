@@ -1,4 +1,4 @@
-"""Gang minimum, placement and topology: foretold, brought to the pods, or refused with the scheduler's name."""
+"""Gang minimum, placement and topology: predicted, brought to the pods, or refused with the scheduler's name."""
 
 from typing import Any
 
@@ -33,16 +33,16 @@ def nodes_of(workload: Workload) -> int:
 
 @pytest.mark.parametrize("flavour", ["kube", "kai"])
 @pytest.mark.parametrize(("placement", "nodes"), [("binpack", 1), ("spread", 3)])
-def test_pods_go_where_the_submission_wants_them_as_foretold(flavour: str, placement: str, nodes: int) -> None:
+def test_pods_go_where_the_submission_wants_them_as_predicted(flavour: str, placement: str, nodes: int) -> None:
     lab = Lab(flavour, nodes=3)
     team = lab.project("llm-team", deserved=24)
     lab.settle()
     wanted = noted(pytorch_job("train", gpus=2, workers=2), placement=placement)
-    foretold = forecast(spec=spec_of(wanted, namespace=team.namespace), project=team, actor=SYSTEM)
+    predicted = forecast(spec=spec_of(wanted, namespace=team.namespace), project=team, actor=SYSTEM)
     workload = lab.submit(team, "train", manifest=wanted)
     lab.settle()
     assert fresh(workload).phase == Phase.RUNNING
-    assert (nodes_of(workload), len(foretold.nodes)) == (nodes, nodes)
+    assert (nodes_of(workload), len(predicted.nodes)) == (nodes, nodes)
 
 
 @pytest.mark.parametrize(("placement", "nodes"), [("binpack", 1), ("spread", 3)])

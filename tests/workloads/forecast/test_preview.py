@@ -43,7 +43,7 @@ from workloads.forecast.selectors.snapshot import snapshot_of
 from workloads.forecast.selectors.start_estimate import start_estimate
 from workloads.forecast.selectors.waiting import why_waiting
 from workloads.forecast.serializers import forecast_json
-from workloads.forecast.services.storage import foretell
+from workloads.forecast.services.storage import stored_forecast
 from workloads.intake import WorkloadSpec
 from workloads.state.models import Phase, Workload
 
@@ -151,8 +151,8 @@ def test_a_forecast_that_counts_others_as_submitted_is_not_compared_with_what_ha
     kai.settle()
     row = Project.objects.select_related("cluster", "department").get(pk=team.pk)
     spec = spec_of(job("job", gpus=4), namespace=team.namespace)
-    first = foretell(spec=spec, project=row, actor=SYSTEM)
-    foretell(spec=spec, project=row, actor=SYSTEM, above=((spec, first),))
+    first = stored_forecast(spec=spec, project=row, actor=SYSTEM)
+    stored_forecast(spec=spec, project=row, actor=SYSTEM, above=((spec, first),))
     assert StoredForecast.objects.count() == 1
 
 

@@ -276,7 +276,7 @@ def test_the_pods_of_a_deployment_are_admitted_one_by_one(kueue: Kueue) -> None:
     )
 
 
-def test_the_simulated_kueue_takes_a_deployment_whole_and_is_foretold_so(kueue: Kueue) -> None:
+def test_the_simulated_kueue_takes_a_deployment_whole_and_is_predicted_so(kueue: Kueue) -> None:
     kueue.runs(kueue.team, "first", gpus=4, priority=80)
     Cluster.objects.update(backend="sandbox")
     answer = kueue.ask_for(kueue.serve("asked", gpus=4, replicas=3))

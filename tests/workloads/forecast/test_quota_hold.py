@@ -76,13 +76,17 @@ HELD = (Phase.PENDING, "HeldForQuota")
 pytestmark = pytest.mark.django_db
 
 
-def test_what_exceeds_the_pools_deserved_quota_waits_as_foretold_until_it_has_room(world: World) -> None:
+def test_what_exceeds_the_pools_deserved_quota_waits_as_predicted_until_it_has_room(world: World) -> None:
     first = world.submit("first", gpus=4)
     world.turns()
-    foretold = world.ask(gpus=2)
+    predicted = world.ask(gpus=2)
     second = world.submit("second", gpus=2)
     world.turns()
-    assert (foretold.verdict, foretold.reason, foretold.sentence) == (Verdict.WAITS, "HeldForQuota", f"Waits: {SAYS}.")
+    assert (predicted.verdict, predicted.reason, predicted.sentence) == (
+        Verdict.WAITS,
+        "HeldForQuota",
+        f"Waits: {SAYS}.",
+    )
     assert (state(first)[0], state(second)) == (Phase.RUNNING, HELD)
     assert fresh(second).phase_message == f"{SAYS}."
     stop(workload=fresh(first), actor=SYSTEM)
@@ -158,11 +162,11 @@ class Siblings(World):
         return self.lab.submit(self.sibling, name, gpus=gpus, priority="high")
 
 
-def test_what_exceeds_the_departments_deserved_quota_waits_as_foretold_until_it_has_room() -> None:
+def test_what_exceeds_the_departments_deserved_quota_waits_as_predicted_until_it_has_room() -> None:
     world = Siblings()
     first = world.beside("first", gpus=4)
     world.turns()
-    foretold = world.ask(gpus=4)
+    predicted = world.ask(gpus=4)
     second = world.submit("second", gpus=4)
     third = world.submit("third", gpus=2)
     world.turns()
@@ -170,7 +174,7 @@ def test_what_exceeds_the_departments_deserved_quota_waits_as_foretold_until_it_
         "Rung defers it: it needs 4 GPU in h100 and is non-preemptible; of the 6 GPU that department research "
         "deserves there, workloads that run or are older (1) need 4 GPU"
     )
-    assert (foretold.reason, foretold.sentence) == ("HeldForQuota", f"Waits: {said}.")
+    assert (predicted.reason, predicted.sentence) == ("HeldForQuota", f"Waits: {said}.")
     assert (state(first)[0], state(second), fresh(second).phase_message) == (Phase.RUNNING, HELD, f"{said}.")
     assert state(third) == HELD, "the older one of its project comes first"
     stop(workload=fresh(first), actor=SYSTEM)

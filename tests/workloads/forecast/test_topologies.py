@@ -1,4 +1,4 @@
-"""Gangs that ask for one domain of a pool's topology: foretold, kept together, waiting with numbers, or refused."""
+"""Gangs that ask for one domain of a pool's topology: predicted, kept together, waiting with numbers, or refused."""
 
 import pytest
 
@@ -61,10 +61,10 @@ def test_a_gang_of_one_domain_runs_in_one_that_holds_all_of_it(flavour: str) -> 
     lab = racks(flavour)
     team = lab.project("llm-team", deserved=64)
     lab.settle()
-    foretold = requested(team, racked("train"))
+    predicted = requested(team, racked("train"))
     train = lab.submit(team, "train", manifest=racked("train"), priority="low")
     lab.settle()
-    assert (foretold.verdict, fresh(train).phase, racks_of(train)) == (Verdict.STARTS, Phase.RUNNING, {"large"})
+    assert (predicted.verdict, fresh(train).phase, racks_of(train)) == (Verdict.STARTS, Phase.RUNNING, {"large"})
 
 
 @pytest.mark.parametrize("flavour", ["kube-gangs", "kai", "kueue", "volcano"])
@@ -73,9 +73,9 @@ def test_one_that_fits_no_domain_waits_with_what_the_emptiest_has(flavour: str) 
     team = lab.project("llm-team", deserved=64)
     lab.submit(team, "first", manifest=racked("first"), priority="low")
     lab.settle()
-    foretold = requested(team, racked("second"))
-    assert (foretold.verdict, foretold.reason) == (Verdict.WAITS, "NoDomain")
-    assert foretold.sentence == (
+    predicted = requested(team, racked("second"))
+    assert (predicted.verdict, predicted.reason) == (Verdict.WAITS, "NoDomain")
+    assert predicted.sentence == (
         "Waits: it needs 16 GPUs in h100 on nodes with the same rack; 16 GPUs free, at most 8 GPUs in one domain "
         "(large), and nothing is evicted for it."
     )
@@ -92,12 +92,12 @@ def test_one_that_no_domain_could_ever_hold_is_told_so(flavour: str) -> None:
     lab = racks(flavour)
     team = lab.project("llm-team", deserved=64)
     lab.settle()
-    foretold = requested(team, racked("train", workers=3))
-    assert foretold.verdict is Verdict.WAITS
-    assert "no domain is large enough even when empty" in foretold.sentence
+    predicted = requested(team, racked("train", workers=3))
+    assert predicted.verdict is Verdict.WAITS
+    assert "no domain is large enough even when empty" in predicted.sentence
 
 
-def test_racks_of_one_name_in_two_blocks_are_two_to_kai_and_foretold_so() -> None:
+def test_racks_of_one_name_in_two_blocks_are_two_to_kai_and_predicted_so() -> None:
     lab = Lab("kai", nodes=0)
     for number, block in enumerate(("a", "b", "b")):
         lab.node(f"node-{number}", block=block, rack="r0" if number < 2 else "r1")
@@ -119,8 +119,8 @@ def test_kai_and_kueue_evict_for_a_gang_of_one_domain_inside_that_domain(flavour
     team = lab.project("llm-team", deserved=64)
     weak = lab.submit(team, "weak", manifest=racked("weak"), priority="low")
     lab.settle()
-    foretold = requested(team, racked("strong"), priority="high")
-    assert (foretold.verdict, [each.workload for each in foretold.victims]) == (Verdict.EVICTS, [weak])
+    predicted = requested(team, racked("strong"), priority="high")
+    assert (predicted.verdict, [each.workload for each in predicted.victims]) == (Verdict.EVICTS, [weak])
     strong = lab.submit(team, "strong", manifest=racked("strong"), priority="high")
     lab.settle(rounds=8, seconds=20)
     assert (fresh(strong).phase, racks_of(strong)) == (Phase.RUNNING, {"large"})
@@ -153,9 +153,9 @@ def test_volcano_preempts_nobody_for_a_gang_of_one_domain_as_its_preview_says() 
     team = lab.project("llm-team", deserved=64)
     weak = lab.submit(team, "weak", manifest=racked("weak"), priority="low")
     lab.settle()
-    foretold = requested(team, racked("strong"), priority="high")
-    assert (foretold.verdict, foretold.reason) == (Verdict.WAITS, "NoDomain")
-    assert any("never preempts for such gangs" in said for said in foretold.cautions)
+    predicted = requested(team, racked("strong"), priority="high")
+    assert (predicted.verdict, predicted.reason) == (Verdict.WAITS, "NoDomain")
+    assert any("never preempts for such gangs" in said for said in predicted.cautions)
     strong = lab.submit(team, "strong", manifest=racked("strong"), priority="high")
     lab.settle()
     assert (fresh(strong).phase, fresh(weak).phase) == (Phase.PENDING, Phase.RUNNING)
@@ -169,9 +169,9 @@ def test_volcano_reclaims_without_a_look_at_domains_and_the_preview_says_when_it
     lab.settle()
     borrower = lab.submit(other, "borrower", manifest=pytorch_job("borrower", gpus=8, workers=1), priority="low")
     lab.settle()
-    foretold = requested(mine, racked("train"))
-    assert (foretold.verdict, [each.workload for each in foretold.victims]) == (Verdict.RECLAIMS, [borrower])
-    assert IN_VAIN in foretold.cautions
+    predicted = requested(mine, racked("train"))
+    assert (predicted.verdict, [each.workload for each in predicted.victims]) == (Verdict.RECLAIMS, [borrower])
+    assert IN_VAIN in predicted.cautions
     lab.submit(mine, "train", manifest=racked("train"), priority="low")
     lab.settle()
     assert {each.victim for each in PreemptionRecord.objects.all()} == {borrower}

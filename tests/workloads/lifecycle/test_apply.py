@@ -320,7 +320,7 @@ def test_an_old_number_of_a_running_pod_delays_a_change_only_where_it_counts(
     assert (workload.applied_generation, objects(cluster)) == (applied, [f"train-{workload.pk.hex[:8]}"])
 
 
-def test_waiting_pods_are_made_anew_with_the_new_priority(workload: Workload, cluster: Cluster) -> None:
+def test_waiting_pods_are_recreated_with_the_new_priority(workload: Workload, cluster: Cluster) -> None:
     apply(workload.pk)
     row = Workload.objects.select_related("priority").get(pk=workload.pk)
     ObservedPodFactory(workload=row, phase="Pending", node_name="", started_at=None)

@@ -240,7 +240,7 @@ def test_delete_leaves_a_tombstone_and_no_object(lab: Lab) -> None:
     assert fresh(workload).allocated_gpu_milli == 0
 
 
-def test_an_object_that_vanished_is_made_anew(lab: Lab) -> None:
+def test_an_object_that_vanished_is_recreated(lab: Lab) -> None:
     workload = lab.submit(lab.project("llm-team"), "train", gpus=4)
     lab.settle()
     gateway_delete(lab)
@@ -269,7 +269,7 @@ def test_what_cannot_be_suspended_is_taken_away_and_comes_back(lab: Lab) -> None
     assert fresh(workload).phase == Phase.RUNNING
 
 
-def test_an_evicted_bare_pod_is_made_anew_and_waits(lab: Lab) -> None:
+def test_an_evicted_bare_pod_is_recreated_and_waits(lab: Lab) -> None:
     team = lab.project("llm-team", deserved=16)
     bare = lab.submit(team, "bare", manifest=bare_pod("bare", gpus=8), priority="low")
     lab.settle()

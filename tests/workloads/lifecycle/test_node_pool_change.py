@@ -1,4 +1,4 @@
-"""A node pool that becomes other nodes: what runs stays where it is, what waits is made anew for those it has now."""
+"""A node pool that becomes other nodes: what runs stays where it is, what waits is recreated for those it has now."""
 
 import pytest
 from django.utils import timezone
@@ -61,7 +61,7 @@ def test_what_waits_starts_on_the_nodes_that_the_pool_has_now(flavour: str) -> N
     assert fresh(runs).generation == generation
 
 
-def test_the_audit_record_says_how_many_are_made_anew() -> None:
+def test_the_audit_record_says_how_many_are_recreated() -> None:
     lab = Lab("kai")
     team = lab.project("llm-team", deserved=16)
     for number in range(3):

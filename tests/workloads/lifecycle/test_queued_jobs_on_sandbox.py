@@ -40,7 +40,7 @@ def volcano() -> Lab:
 
 
 def ask(project: Project, *, gpus: int = 8, **wanted: Any) -> Forecast:
-    """What is foretold of a training."""
+    """What is predicted of a training."""
     spec = spec_of(pytorch_job("asked", gpus=gpus), namespace=project.namespace, **wanted)
     return forecast(spec=spec, project=Project.objects.get(pk=project.pk), actor=SYSTEM)
 
@@ -143,7 +143,7 @@ def test_volcano_as_shipped_evicts_nobody_and_the_forecast_says_so(volcano: Lab)
     assert not PreemptionRecord.objects.exists()
 
 
-def test_volcano_with_its_actions_preempts_as_foretold(volcano: Lab) -> None:
+def test_volcano_with_its_actions_preempts_as_predicted(volcano: Lab) -> None:
     configure(volcano, 'actions: "allocate, preempt, reclaim, backfill"\n')
     team = volcano.project("llm-team", deserved=16)
     weak = volcano.submit(team, "weak", gpus=8, priority="very-low")

@@ -1,4 +1,4 @@
-"""Workloads of a cluster that gets another scheduler: what runs stays as it is, what waits is made anew."""
+"""Workloads of a cluster that gets another scheduler: what runs stays as it is, what waits is recreated."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -71,7 +71,7 @@ def pair(lab: Lab) -> tuple[Workload, Workload]:
     return runs, waits
 
 
-def test_the_plan_says_what_stays_and_what_is_made_anew(lab: Lab, pair: tuple[Workload, Workload]) -> None:
+def test_the_plan_says_what_stays_and_what_is_recreated(lab: Lab, pair: tuple[Workload, Workload]) -> None:
     work = plan_switch(cluster=lab.cluster, flavour="kube").work
     runs, waits = pair
     assert (work.stays.count, work.stays.samples) == (1, ((str(runs.pk), "runs (llm-team)"),))

@@ -176,7 +176,7 @@ def test_a_deletion_without_a_word_of_the_scheduler_is_no_eviction(eviction: Evi
     assert not PreemptionRecord.objects.exists()
 
 
-def test_a_pod_made_anew_under_the_same_name_is_evicted_on_its_own(eviction: Eviction) -> None:
+def test_a_pod_recreated_under_the_same_name_is_evicted_on_its_own(eviction: Eviction) -> None:
     for part in PARTS:
         part(eviction)
     name = eviction.pod.name

@@ -98,7 +98,7 @@ def test_a_worker_that_is_killed_leaves_it_to_the_next_one(requested: Report) ->
     assert (requested.status, requested.attempts) == ("Ready", 2)
 
 
-def test_killed_at_the_last_moment_it_is_made_anew(requested: Report) -> None:
+def test_killed_at_the_last_moment_it_is_recreated(requested: Report) -> None:
     reached = []
 
     def end_of_it() -> None:

@@ -70,7 +70,7 @@ def flip_waiting(before: Draft, after: Draft) -> int:
     Running workloads keep what they have: their pods carry the old integer and their people the old promise.
     """
     now, turned = timezone.now(), 0
-    for workload, _foreseen in flipping(before, after):
+    for workload, _after in flipping(before, after):
         lock(workload)
         follows = flip_of(workload, before, after)
         if follows is None:  # it runs, has ended or got another priority meanwhile

@@ -190,7 +190,7 @@ def forecast(*, spec: WorkloadSpec, project: Project, actor: Actor, above: Above
         )
     with time_budget():
         try:
-            return _foreseen(stage, holding)
+            return _forecast_of(stage, holding)
         except OutOfTime:
             return stage.answer(Verdict.UNKNOWN, f"No estimate: {TOO_LONG}.", holding[0].name)
 
@@ -207,7 +207,7 @@ def _refused_forecast(stage: _Stage, pools: list[NodePool], refusal: RungError) 
     )
 
 
-def _foreseen(stage: _Stage, pools: Sequence[NodePool]) -> Forecast:
+def _forecast_of(stage: _Stage, pools: Sequence[NodePool]) -> Forecast:
     """In the first of its pools; where that one does not let it start, in the next one that does."""
     observed = observed_cluster(stage.project.cluster)
     if stage.above:

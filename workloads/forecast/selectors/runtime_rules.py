@@ -2,7 +2,7 @@
 
 So is non-preemptible work beyond its pool's deserved quota where the cluster does not count that (`quota_hold`).
 
-Only what is not in its cluster can be held; whom it would evict the model foresees on the last snapshot. Runs that
+Only what is not in its cluster can be held; the model forecasts on the last snapshot whom it would evict. Runs that
 began after a preemptor was deferred do not defer it any longer: else newcomers would for ever.
 """
 

@@ -31,7 +31,7 @@ MOST_PODS: Final = 1000
 """Of larger clusters the question is not stored: 18 ms of processor time for 1,000 pod groups, 160 ms for 10,000."""
 
 
-def foretell(*, spec: WorkloadSpec, project: Project, actor: Actor, above: Above = ()) -> Forecast:
+def stored_forecast(*, spec: WorkloadSpec, project: Project, actor: Actor, above: Above = ()) -> Forecast:
     """A forecast as `selectors.preview.forecast` makes it, stored in case its subject submits the same.
 
     One that counts others as submitted is not stored: workloads that differ only in their names have one fingerprint.

@@ -173,7 +173,7 @@ class NimServices(NativeFields):
             body = {**metadata, "spec": sent["spec"]}
             spec = self.read(KIND, body, project, actor)
             workload = self.taken(request, spec, project, body)
-        return Response(nim_json(workload) | self.foreseen, status=202)
+        return Response(nim_json(workload) | self.forecast_body, status=202)
 
     def _body(self, data: Any, actor: Actor) -> dict[str, Any]:
         """As its schema has it. Its refusal also names what else is wrong with it."""

@@ -26,7 +26,7 @@ from workloads.forecast.serializers import (
     priority_forecast_json,
     requested_json,
 )
-from workloads.forecast.services.storage import foretell
+from workloads.forecast.services.storage import stored_forecast
 from workloads.intake import WorkloadSpec
 from workloads.intake.services import refusals
 from workloads.lifecycle.selectors.workloads import priority_change_effect, warnings_for
@@ -72,7 +72,7 @@ class ManifestCollection(ManifestRoute, Submission):
         with cached_reads(reads_of(request)):
             body, project, spec = read_body(WorkloadCreate, request.data, actor_of(request))
             workload = self.accept(request, spec=spec, project=project, raw=sent_manifest(body))
-        return Response(_answer(workload) | self.foreseen, status=202)
+        return Response(_answer(workload) | self.forecast_body, status=202)
 
 
 class ManifestDetail(ManifestRoute):
@@ -208,7 +208,7 @@ class Clone(Submission):
         made = self.accept(request, spec=spec, project=project, raw={})
         group, _, version = spec.api_version.rpartition("/")
         body = workload_v2_json(made, manifest=made.spec["manifest"], group_version=(group, version))
-        return Response(body | self.foreseen, status=202)
+        return Response(body | self.forecast_body, status=202)
 
 
 def _changed(spec: WorkloadSpec, wanted: dict[str, Any], *, moved: bool) -> WorkloadSpec:
@@ -277,7 +277,7 @@ class Explain(ManifestRoute):
 
 
 def _explained(spec: WorkloadSpec, project: Project, actor: Actor) -> dict[str, Any]:
-    foreseen = foretell(spec=spec, project=project, actor=actor)
+    previewed = stored_forecast(spec=spec, project=project, actor=actor)
     return {
         "name": spec.name,
         "kind": spec.kind,
@@ -285,10 +285,10 @@ def _explained(spec: WorkloadSpec, project: Project, actor: Actor) -> dict[str, 
         "category": spec.classification or category_of(type_of(spec)),
         "projectId": str(project.pk),
         "projectName": project.name,
-        **_values(spec, foreseen.effective),
+        **_values(spec, previewed.effective),
         "requested": requested_json(spec),
         "manifest": spec.manifest,
-        "forecast": forecast_json(foreseen),
+        "forecast": forecast_json(previewed),
     }
 
 

@@ -106,7 +106,7 @@ class NativeSubmission(NativeFields):
                     check=self.check_rest,
                 )
                 workload = self.taken(request, spec, project, {**dict(request.data), **filled})
-        return Response(native_json(workload) | self.foreseen, status=202)
+        return Response(native_json(workload) | self.forecast_body, status=202)
 
     def _body(self, request: Request, actor: Actor) -> dict[str, Any]:
         """The body as its schema has it. Its refusal also names what else is wrong with it."""

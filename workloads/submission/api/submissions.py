@@ -65,7 +65,7 @@ class Submission(Route):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.replayed = False
-        self.foreseen: dict[str, Any] = {}
+        self.forecast_body: dict[str, Any] = {}
         """What the answer to a dry run says beside the result: the forecast. A replay has none: nothing would start."""
         self._store: Callable[[], None] | None = None
 
@@ -97,7 +97,7 @@ class Submission(Route):
     def _forecast(self, spec: WorkloadSpec, project: Project, actor: Actor) -> None:
         found = forecast(spec=spec, project=project, actor=actor)
         beside = {"requested": requested_json(spec), "flavour": found.flavour, "estimate": True}
-        self.foreseen = {"forecast": {**forecast_json(found), **beside}}
+        self.forecast_body = {"forecast": {**forecast_json(found), **beside}}
         self._store = partial(store, found, spec=spec, project=project, actor=actor)
 
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
@@ -112,7 +112,7 @@ class Submission(Route):
         """The refusal of a dry run includes the forecast: what would be better."""
         response = super().handle_exception(exc)
         if isinstance(response.data, dict):
-            response.data |= self.foreseen
+            response.data |= self.forecast_body
         return response
 
 

@@ -91,7 +91,7 @@ def test_of_an_edited_quota_only_it_and_its_namespace_are_asked_for(plain: Clust
     assert not DirtyOwner.objects.exists()
 
 
-def test_a_deleted_quota_is_made_anew(plain: Cluster, requested: list[str]) -> None:
+def test_a_deleted_quota_is_recreated(plain: Cluster, requested: list[str]) -> None:
     gateway_for(plain).delete(ObjectRef(RESOURCE_QUOTA, LIMIT, SPACE))
     observe_cluster(plain)
     requested.clear()

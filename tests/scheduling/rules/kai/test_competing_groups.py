@@ -13,7 +13,7 @@ from tests.builders import gang, node, queue, running, snapshot
 LATER = 10
 
 
-def foretold(found: Snapshot, candidate: PodGroup) -> tuple[OutcomeKind, list[str]]:
+def predicted(found: Snapshot, candidate: PodGroup) -> tuple[OutcomeKind, list[str]]:
     outcome = preview(found, candidate, flavour="kai")
     return outcome.kind, sorted(each.victim.name for each in outcome.victims)
 
@@ -33,9 +33,9 @@ def department_at_its_limit(*waiting: PodGroup) -> Snapshot:
 
 def test_a_queues_turn_is_that_of_whoever_is_next_in_it() -> None:
     candidate = gang("x", gpus=2, queue="owner", priority=125, created=LATER)
-    assert foretold(department_at_its_limit(), candidate) == (OutcomeKind.RECLAIMS, ["all"])
+    assert predicted(department_at_its_limit(), candidate) == (OutcomeKind.RECLAIMS, ["all"])
     before_it = gang("before", gpus=4, queue="owner", priority=125, created=1)
-    assert foretold(department_at_its_limit(before_it), candidate) == (OutcomeKind.PENDING, [])
+    assert predicted(department_at_its_limit(before_it), candidate) == (OutcomeKind.PENDING, [])
 
 
 def lender_in_full_use(*waiting: PodGroup) -> Snapshot:
@@ -62,13 +62,13 @@ def test_the_reason_names_who_is_ahead_in_the_queue_where_evictions_would_help_t
     weaker = gang("weaker", gpus=4, queue="owner", priority=90, created=0)
     elsewhere = gang("elsewhere", gpus=4, queue="lender", priority=125, created=0)
     assert behind(lender_in_full_use(larger, large, weaker, elsewhere), candidate) == ("large", "larger")
-    assert foretold(lender_in_full_use(weaker, elsewhere), candidate) == (OutcomeKind.RECLAIMS, ["all"])
+    assert predicted(lender_in_full_use(weaker, elsewhere), candidate) == (OutcomeKind.RECLAIMS, ["all"])
 
 
 def test_no_group_ahead_is_named_where_the_first_of_the_queue_would_wait_as_well() -> None:
     large = gang("large", gpus=4, queue="owner", priority=125, created=1)
     candidate = gang("x", gpus=4, queue="owner", priority=125, created=LATER)
-    assert foretold(lender_in_full_use(large), candidate) == (OutcomeKind.PENDING, [])
+    assert predicted(lender_in_full_use(large), candidate) == (OutcomeKind.PENDING, [])
     assert behind(lender_in_full_use(large), candidate) == ()
 
 
@@ -82,7 +82,7 @@ def test_what_only_the_priority_of_those_ahead_would_preempt_does_not_count() ->
 def test_whoever_waits_behind_the_candidate_is_no_hindrance() -> None:
     behind = gang("behind", gpus=4, queue="owner", priority=40, created=1)
     candidate = gang("x", gpus=2, queue="owner", priority=125, created=LATER)
-    assert foretold(department_at_its_limit(behind), candidate) == (OutcomeKind.RECLAIMS, ["all"])
+    assert predicted(department_at_its_limit(behind), candidate) == (OutcomeKind.RECLAIMS, ["all"])
 
 
 FIXED = gang("fixed", gpus=2, queue="full", priority=90, preemptible=False, created=1)
@@ -104,8 +104,8 @@ def queue_at_its_limit(*waiting: PodGroup) -> Snapshot:
 
 def test_what_is_no_easier_than_something_alike_that_failed_is_not_tried_though_it_might_succeed() -> None:
     candidate = gang("x", gpus=2, queue="full", priority=90, created=LATER)
-    assert foretold(queue_at_its_limit(), candidate) == (OutcomeKind.PREEMPTS, ["old", "young"])
-    assert foretold(queue_at_its_limit(FIXED), candidate) == (OutcomeKind.PENDING, [])
+    assert predicted(queue_at_its_limit(), candidate) == (OutcomeKind.PREEMPTS, ["old", "young"])
+    assert predicted(queue_at_its_limit(FIXED), candidate) == (OutcomeKind.PENDING, [])
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ def test_what_is_no_easier_than_something_alike_that_failed_is_not_tried_though_
 )
 def test_it_is_tried_where_what_failed_is_not_alike_or_larger(other: PodGroup) -> None:
     candidate = gang("x", gpus=2, queue="full", priority=90, created=LATER)
-    assert foretold(queue_at_its_limit(other), candidate) == (OutcomeKind.PREEMPTS, ["old", "young"])
+    assert predicted(queue_at_its_limit(other), candidate) == (OutcomeKind.PREEMPTS, ["old", "young"])
 
 
 def test_of_what_failed_the_easiest_is_remembered() -> None:
     larger = gang("larger", gpus=3, queue="full", priority=90, preemptible=False, created=0)
     candidate = gang("x", gpus=2, queue="full", priority=90, created=LATER)
-    assert foretold(queue_at_its_limit(larger, FIXED), candidate) == (OutcomeKind.PENDING, [])
+    assert predicted(queue_at_its_limit(larger, FIXED), candidate) == (OutcomeKind.PENDING, [])
 
 
 def test_a_gang_of_unequal_pods_is_easier_where_one_of_them_is() -> None:
@@ -135,6 +135,6 @@ def test_a_gang_of_unequal_pods_is_easier_where_one_of_them_is() -> None:
     sizes = (replace(small, requests=Resources.of(gpu=1)), replace(large, requests=Resources.of(gpu=3)))
     uneven = replace(pair, name="uneven", pods=sizes, created=2)
     candidate = gang("x", gpus=1, pods=2, queue="full", priority=90, created=LATER)
-    assert foretold(queue_at_its_limit(pair, uneven), candidate) == (OutcomeKind.PREEMPTS, ["old", "young"])
+    assert predicted(queue_at_its_limit(pair, uneven), candidate) == (OutcomeKind.PREEMPTS, ["old", "young"])
     same = gang("x", gpus=2, pods=2, queue="full", priority=90, created=LATER)
-    assert foretold(queue_at_its_limit(pair, uneven), same) == (OutcomeKind.PENDING, [])
+    assert predicted(queue_at_its_limit(pair, uneven), same) == (OutcomeKind.PENDING, [])
