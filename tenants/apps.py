@@ -15,7 +15,7 @@ from portal.sso.provider import configured_provider, is_safe
 LONGEST_ISSUER: Final = 200
 
 
-def provider_can_be_asked(**_kwargs: Any) -> list[CheckMessage]:
+def provider_is_complete(**_kwargs: Any) -> list[CheckMessage]:
     """Its address is safe and short enough to be stored, and Rung has a name and a secret there."""
     provider = configured_provider()
     if provider is None:
@@ -52,15 +52,15 @@ def groups_are_mapped_in_pairs(**_kwargs: Any) -> list[CheckMessage]:
     return [Error("RUNG_OIDC_GROUPS contains an invalid pair.", hint=hint, id="tenants.E006")]
 
 
-def provider_is_asked_over_https(**_kwargs: Any) -> list[CheckMessage]:
+def provider_uses_https(**_kwargs: Any) -> list[CheckMessage]:
     """On loopback http is for trying things out."""
     if not settings.RUNG_OIDC_ISSUER.startswith("http://"):
         return []
     return [Caution("RUNG_OIDC_ISSUER uses http.", hint="Use https.", id="tenants.W007")]
 
 
-ALWAYS = (provider_can_be_asked, groups_are_mapped_in_pairs, second_factor_groups_are_known)
-IN_PRODUCTION = (provider_is_asked_over_https,)
+ALWAYS = (provider_is_complete, groups_are_mapped_in_pairs, second_factor_groups_are_known)
+IN_PRODUCTION = (provider_uses_https,)
 """What `check --deploy` adds."""
 
 

@@ -210,7 +210,7 @@ def _may_lose(there: Snapshot, own: Collection[str], pools: Collection[str], dec
     """Whether another group may take the capacity that is freed for these."""
     if not any(each.pool in pools and each.name not in own for each in there.waiting):
         return False
-    return not all(each.kept for each in decisions if isinstance(each, Wait) and each.group.name in own)
+    return not all(each.assured for each in decisions if isinstance(each, Wait) and each.group.name in own)
 
 
 def _explained(

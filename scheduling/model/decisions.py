@@ -49,14 +49,14 @@ class Wait:
     """Wait, with the reason. nominated: node by pod name whose capacity is being freed (reason Evicting).
 
     reserved: node by pod name, for those pods of a waiting gang that fit while others do not (kube-scheduler).
-    kept: the next cycle is known to give the groups that were asked about capacity again, whatever else waits (KAI).
+    assured: the next cycle is known to give the groups that were asked about capacity again, whatever else waits (KAI).
     """
 
     group: Final[PodGroup]
     pend: Final[PendingReason]
     nominated: Final[Mapping[str, str]] = field(default_factory=dict)
     reserved: Final[Mapping[str, str]] = field(default_factory=dict)
-    kept: Final[bool] = field(default=False, repr=False, compare=False)
+    assured: Final[bool] = field(default=False, repr=False, compare=False)
 
     @property
     def coming(self) -> tuple[Pod, ...]:

@@ -40,7 +40,7 @@ def _each_fits(pods: Iterable[Pod], capacities: Iterable[Resources]) -> bool:
 
 def never_fits(state: SchedulingState, group: PodGroup, pods: tuple[Pod, ...]) -> PendingReason:
     """Too large even for empty nodes, with the sum of the nodes and the largest of them."""
-    if not _is_asked_about(state, group):
+    if not _is_explained(state, group):
         return PendingReason(Reason.NEVER_FITS, total(pods), pool=group.pool)
     found = shortage([[empty(node) for node in state.usable(group)]], [pod.requests for pod in pods])
     whole = state.sizes(group)[1]
@@ -54,7 +54,7 @@ def no_room(
 
     With reason `Evicting` they have their nodes, and nothing is short.
     """
-    if not _is_asked_about(state, group):
+    if not _is_explained(state, group):
         return PendingReason(reason, total(pods), pool=group.pool)
     free, largest = state.capacities.free(group)
     found = Shortage(largest=largest) if reason is Reason.EVICTING else state.shortage(group, pods)
@@ -62,7 +62,7 @@ def no_room(
     return pend if group.topology is None else _in_no_domain(state, group, pend)
 
 
-def _is_asked_about(state: SchedulingState, group: PodGroup) -> bool:
+def _is_explained(state: SchedulingState, group: PodGroup) -> bool:
     """Whether its refusal needs numbers, which cost a look at every node."""
     return state.about is None or group.name in state.about
 

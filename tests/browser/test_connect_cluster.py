@@ -90,7 +90,7 @@ def test_from_the_first_test_to_the_last_trace(
     assert window.foreign == []
 
 
-def test_a_refusal_stands_at_its_field_and_keeps_everything_but_the_secret(visit: Visitor, admin: User) -> None:
+def test_a_refusal_is_shown_at_its_field_and_keeps_everything_but_the_secret(visit: Visitor, admin: User) -> None:
     page = visit(admin).open("/connect-cluster/")
     page.get_by_label("Name", exact=False).first.fill("real")
     page.get_by_label("Server, certificate authority and token").check()

@@ -80,7 +80,7 @@ def test_it_is_listed_reviewed_and_approved_in_part(admin: Rung, requested: str,
     assert admin("quota", "show", requested, "-o", "json").data["state"] == "approved"
 
 
-def test_a_moved_base_is_reviewed_anew(admin: Rung, requested: str, llm_team: Project) -> None:
+def test_a_moved_base_is_reviewed_again(admin: Rung, requested: str, llm_team: Project) -> None:
     ProjectQuota.objects.filter(project=llm_team).update(gpu_deserved=5 * GPU)
     refused = admin("quota", "approve", requested, "--yes")
     assert refused.code == 1

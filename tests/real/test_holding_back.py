@@ -25,7 +25,7 @@ pytestmark = pytest.mark.lab
 HELD = ("Pending", "HeldBack")
 
 
-def test_young_work_keeps_its_place_until_the_rule_is_lifted(product: Product) -> None:
+def test_protected_work_keeps_its_place_until_the_rule_is_lifted(product: Product) -> None:
     """The stronger one is not in the cluster meanwhile, or suspended there."""
     project = product.project("team", deserved=64)
     set_defer_preemptors(cluster=product.cluster, enabled=True, actor=SYSTEM)

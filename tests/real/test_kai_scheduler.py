@@ -198,7 +198,7 @@ def test_each_pod_of_a_deployment_starts_waits_or_evicts_for_itself(product: Pro
     assert sum(each.gpu_milli for each in found) == sum(each.gpu_milli for each in said.victims) == 3 * GPUS * GPU
 
 
-def test_a_young_one_keeps_its_place_for_as_long_as_that_is_guaranteed(product: Product) -> None:
+def test_a_protected_run_keeps_its_place_for_as_long_as_that_is_guaranteed(product: Product) -> None:
     """As before, but for the rule; when it is lifted the same one goes."""
     one, two = two_projects(product, deserved=2 * GPUS)
     rule = set_min_runtime(owner=one, minutes=60, actor=SYSTEM)

@@ -148,7 +148,7 @@ def test_a_higher_priority_evicts_in_its_queue_and_the_lower_one_waits_with_the_
     assert fresh(train).preempted_count == 1
 
 
-def test_who_would_evict_young_work_in_its_queue_is_held_back_until_the_rule_is_lifted(product: Product) -> None:
+def test_who_would_evict_protected_work_in_its_queue_is_held_back_until_the_rule_is_lifted(product: Product) -> None:
     one, two = two_projects(product)
     set_defer_preemptors(cluster=product.cluster, enabled=True, actor=SYSTEM)
     rule = set_min_runtime(owner=one, minutes=30, actor=SYSTEM)

@@ -144,7 +144,7 @@ def test_a_higher_priority_evicts_in_its_own_queue_and_the_lower_one_waits(produ
 
 
 @pytest.mark.parametrize(("cause", "taker"), [("preempt", 0), ("reclaim", 1)])
-def test_young_work_keeps_its_place_for_as_long_as_its_pods_carry_and_then_goes(
+def test_protected_work_keeps_its_place_for_as_long_as_its_pods_carry_and_then_goes(
     product: Product, cause: str, taker: int
 ) -> None:
     """Nothing else changes meanwhile. Stamps are of whole seconds."""

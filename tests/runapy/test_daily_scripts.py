@@ -51,7 +51,7 @@ def three(runai: RunaiClient, llm_team: Project) -> list[str]:
 
 
 @pytest.mark.parametrize(("action", "wanted"), [("suspend", "Stopped"), ("resume", "Running"), ("delete", "Deleted")])
-def test_many_workloads_are_changed_at_once_and_unknown_ones_are_told_apart(
+def test_many_workloads_are_changed_at_once_and_unknown_ones_are_distinguished(
     runai: RunaiClient, three: list[str], action: str, wanted: str
 ) -> None:
     batch = models.WorkloadBatch(ids=[*three, ABSENT], action=action)
@@ -236,7 +236,7 @@ def test_a_department_is_changed_patched_replaced_and_counted(
     assert departments.count_departments(filter_by=["name==research"]).data == {"count": 1}
 
 
-def test_a_project_is_described_anew_with_its_pools_in_order(
+def test_a_project_is_described_again_with_its_pools_in_order(
     runai: RunaiClient, llm_team: Project, h100: NodePool, a100: NodePool
 ) -> None:
     request = models.ProjectUpdateRequest(

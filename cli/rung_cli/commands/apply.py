@@ -235,7 +235,7 @@ def _confirm(steps: Sequence[PlannedChange]) -> None:
     lines = [f"  {MARKS[step.act][0]} {step.thing.key}{_counted(step)}" for step in steps]
     question = f"Apply {'this change' if len(steps) == 1 else f'these {len(steps)} changes'}?"
     confirm(
-        lines, question, hint="Use --plan to preview the changes, or --yes in scripts.", kept="Nothing was changed."
+        lines, question, hint="Use --plan to preview the changes, or --yes in scripts.", declined="Nothing was changed."
     )
 
 

@@ -72,7 +72,7 @@ def login(
     held = session(ctx)
     before = held.profile_to_be
     wire = held.wire_to(address or held.options.url or os.environ.get("RUNG_URL") or before.url)
-    known_as = client_id or os.environ.get("RUNG_CLIENT_ID") or before.client_id or _requested("Client id: ")
+    known_as = client_id or os.environ.get("RUNG_CLIENT_ID") or before.client_id or _prompt("Client id: ")
     secret = _secret(from_stdin=secret_stdin)
     token, expires = exchange(wire, known_as, secret)
     credentials = Credentials(origin_of(wire.address), known_as, "" if token_only else secret, token, expires)
@@ -174,7 +174,7 @@ def _remember(held: Session, address: str, client_id: str, project: str) -> None
     profiles.save(held.profile_name, profile)
 
 
-def _requested(question: str) -> str:
+def _prompt(question: str) -> str:
     if not sys.stdin.isatty():
         raise UsageError("No client id. Set --client-id or RUNG_CLIENT_ID.")
     sys.stderr.write(question)

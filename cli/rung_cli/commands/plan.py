@@ -103,7 +103,7 @@ def _confirm(held: Session, plan: str, verb: str) -> None:
         [found["title"], found["sentence"], *found["warnings"]],
         f"{verb.capitalize()} this plan?",
         hint=f"Use --yes to {verb} in scripts.",
-        kept="Nothing was changed.",
+        declined="Nothing was changed.",
     )
 
 

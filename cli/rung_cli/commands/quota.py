@@ -250,7 +250,7 @@ def approve(
     body["base"] = held.api.get(f"{REQUESTS}/{request}")["base"]
     if not yes:
         shown = _lines(_preview(held.api, path, body))
-        confirm(shown, "Approve this request?", hint="Use --yes in scripts.", kept="Nothing was approved.")
+        confirm(shown, "Approve this request?", hint="Use --yes in scripts.", declined="Nothing was approved.")
     with naming_plan_option():
         answer = held.api.post(path, body)
     _show(out, answer)

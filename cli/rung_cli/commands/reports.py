@@ -171,7 +171,7 @@ def delete(
     found = _found(held.api, name)
     if not yes:
         lines = [f"  {found['name']}  {_day(found['start'])} to {_day(found['end'], last=True)}  {found['id']}"]
-        confirm(lines, "Delete this report?", hint="Use --yes to delete in scripts.", kept="Nothing was deleted.")
+        confirm(lines, "Delete this report?", hint="Use --yes to delete in scripts.", declined="Nothing was deleted.")
     held.api.delete(f"{PATH}/{found['id']}")
     out.one(found, name=found["name"], human=lambda: out.line(f"Deleted {found['name']}."))
 

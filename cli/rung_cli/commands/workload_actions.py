@@ -185,7 +185,7 @@ def _confirm(found: Sequence[dict[str, Any]]) -> None:
     """On a terminal: what ends, and yes or no. A script says --yes."""
     lines = [f"  {each['projectName']}/{each['name']}  {phase_word(each['phase'])}{_held(each)}" for each in found]
     question = f"Delete {'this workload' if len(found) == 1 else f'these {len(found)} workloads'}?"
-    confirm(lines, question, hint="Use --yes to delete in scripts.", kept="Nothing was deleted.")
+    confirm(lines, question, hint="Use --yes to delete in scripts.", declined="Nothing was deleted.")
 
 
 def _held(workload: dict[str, Any]) -> str:

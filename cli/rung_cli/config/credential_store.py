@@ -19,7 +19,7 @@ IN_KEYRING: Final = "keyring"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What signs requests to one origin. `secret` is empty where only the token was to be kept."""
+    """What signs requests to one origin. `secret` is empty where only the token is stored."""
 
     origin: str
     client_id: str
@@ -41,7 +41,7 @@ def path_of() -> Path:
 
 
 def load(profile: str) -> Credentials | None:
-    """What was kept for the profile."""
+    """What is stored for the profile."""
     found = _all().get(profile)
     try:
         if found and found.pop(IN_KEYRING, False):
@@ -52,7 +52,7 @@ def load(profile: str) -> Credentials | None:
 
 
 def save(profile: str, credentials: Credentials) -> None:
-    """Keep them, in place of what was kept before."""
+    """Store them, in place of the previous ones."""
     stored = asdict(credentials)
     if keyrings.put(profile, folder(), json.dumps({name: stored[name] for name in HIDDEN})):
         stored |= {**dict.fromkeys(HIDDEN, ""), IN_KEYRING: True}

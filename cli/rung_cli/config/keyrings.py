@@ -28,7 +28,7 @@ def put(profile: str, folder: Path, text: str) -> bool:
 
 
 def take(profile: str, folder: Path) -> str:
-    """What was kept. NotSignedIn where it cannot be had."""
+    """The stored text. NotSignedIn where it cannot be read."""
     ring = _ring()
     try:
         found = ring.get_password(SERVICE, _name(profile, folder)) if ring else None

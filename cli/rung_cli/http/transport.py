@@ -121,12 +121,12 @@ class RestTransport:
                 call.method, f"/api/{call.path}", params=query or None, json=call.body, headers=headers
             )
         took = (time.monotonic() - started) * 1000
-        requested = f"{call.method} /api/{call.path}{'?' if query else ''}{'&'.join(query)}"
-        self.debug(f"{requested} -> {response.status_code} in {took:.0f} ms {_request_id(response)}".rstrip())
+        line = f"{call.method} /api/{call.path}{'?' if query else ''}{'&'.join(query)}"
+        self.debug(f"{line} -> {response.status_code} in {took:.0f} ms {_request_id(response)}".rstrip())
         return response
 
-    def _rest(self, tried: int, requested: str | None, why: str) -> None:
-        pause = _asked_pause(requested)
+    def _rest(self, tried: int, retry_after: str | None, why: str) -> None:
+        pause = _pause_of(retry_after)
         if pause is None:
             pause = FIRST_PAUSE * 2**tried * random.uniform(0.8, 1.2)  # noqa: S311 - spreads clients, guards nothing
         pause = min(pause, LONGEST_PAUSE)
@@ -222,7 +222,7 @@ def _json(response: httpx2.Response) -> Any:
         return None
 
 
-def _asked_pause(text: str | None) -> float | None:
+def _pause_of(text: str | None) -> float | None:
     """Seconds of a `Retry-After`: a number or a date."""
     if not text:
         return None

@@ -37,8 +37,11 @@ def progress(text: str) -> None:
         sys.stderr.flush()
 
 
-def confirm(lines: Iterable[str], question: str, *, hint: str, kept: str) -> None:
-    """Ask on a terminal what --yes answers in a script. UsageError without one; Cancelled, with `kept`, if declined."""
+def confirm(lines: Iterable[str], question: str, *, hint: str, declined: str) -> None:
+    """Ask on a terminal what --yes answers in a script. declined: the text of Cancelled if the user says no.
+
+    UsageError without a terminal.
+    """
     if not sys.stdin.isatty():
         raise UsageError("Cannot ask for confirmation: not a terminal.", hint=hint)
     for each in lines:
@@ -46,7 +49,7 @@ def confirm(lines: Iterable[str], question: str, *, hint: str, kept: str) -> Non
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise Cancelled(kept)
+        raise Cancelled(declined)
 
 
 def colored(text: str, code: str) -> str:

@@ -103,9 +103,9 @@ class KubernetesGateway:
     ) -> tuple[Manifests, str]:
         """`stale`: what the server's cache holds will do."""
         selector = OURS if managed_only else ""
-        requested: dict[str, str | int] = {"resourceVersion": "0"} if stale else {}
+        options: dict[str, str | int] = {"resourceVersion": "0"} if stale else {}
         path, accept = collection_path(kind, namespace), METADATA_LIST if metadata_only else ""
-        return collect_pages(self._pages(kind, path, {"labelSelector": selector, **requested}, accept))
+        return collect_pages(self._pages(kind, path, {"labelSelector": selector, **options}, accept))
 
     def pages(self, kind: Kind) -> Iterator[ListPage]:
         yield from self._pages(kind, collection_path(kind), {"labelSelector": OURS})
@@ -242,9 +242,9 @@ class KubernetesGateway:
     def _note(self, error: ClusterError | None) -> None:
         self._valve.answered(busy=isinstance(error, ClusterBusy), rest=float(error.retry_after or 0) if error else 0.0)
 
-    def _pages(self, kind: Kind, path: str, requested: dict[str, str | int], accept: str = "") -> Iterator[ListPage]:
+    def _pages(self, kind: Kind, path: str, options: dict[str, str | int], accept: str = "") -> Iterator[ListPage]:
         """Restart an expired continuation once."""
-        first = {"limit": SMALL_PAGE if kind in SMALL else PAGE, **requested}
+        first = {"limit": SMALL_PAGE if kind in SMALL else PAGE, **options}
         try:
             yield from self._once(kind, path, first, accept)
         except VersionExpired:
@@ -255,23 +255,23 @@ class KubernetesGateway:
     def _once(self, kind: Kind, path: str, first: dict[str, str | int], accept: str) -> Iterator[ListPage]:
         """The next page is on its way while one is read, where its end says early how it goes on."""
 
-        def requested(token: str) -> Answer:
+        def page(token: str) -> Answer:
             parameters = {**first, "resourceVersion": "", "continue": token} if token else first
             return self._ask("GET", path + query_string(**parameters), accept=accept)
 
-        left, answer = self._limits.list, requested("")
+        left, answer = self._limits.list, page("")
         with ThreadPoolExecutor(max_workers=1) as ahead:
             for number in range(MOST_PAGES):
                 left -= len(answer.body)
                 if left < 0:
                     raise ClusterUnreachable(f"The list of {kind.plural} is too long.")
                 guess = continuation(answer.body)
-                following = ahead.submit(requested, guess) if guess else None
+                following = ahead.submit(page, guess) if guess else None
                 some, token, version = list_members(kind, _checked(answer))
                 yield ListPage(some, version, first=number == 0)
                 if not token:
                     return
-                answer = following.result() if following and guess == token else requested(token)
+                answer = following.result() if following and guess == token else page(token)
         raise ClusterUnreachable(f"The list of {kind.plural} does not end.")
 
     def _discovered(self, path: str) -> frozenset[str]:

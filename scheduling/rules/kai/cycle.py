@@ -91,7 +91,7 @@ class _KaiCycle:
         self.shares = KaiQueueShares(snapshot, self.state)
         self.cases = {group.name: _KaiCandidate(group, list(group.waiting)) for group in snapshot.waiting}
         self._until = until
-        self._asked_about = [case for name, case in self.cases.items() if state.about is None or name in state.about]
+        self._explained = [case for name, case in self.cases.items() if state.about is None or name in state.about]
         self._robbed: dict[str, set[str]] = defaultdict(set)
         self._protection = MinRuntimeProtection(snapshot, self.state.usage.path)
         self._leaves: dict[str, dict[int, VictimQueue]] = {}
@@ -114,10 +114,10 @@ class _KaiCycle:
             if case.nominated:
                 coming = tuple(pod for pod in case.group.waiting if pod.name in case.nominated)
                 case.pend, case.missed = no_room(self.state, case.group, coming, Reason.EVICTING), None
-        kept = self._until is Until.DECIDED and self._is_kept()
+        assured = self._until is Until.DECIDED and self._is_assured()
         self._count_free()
         for case in self.cases.values():
-            yield from self._decisions(case, kept=kept)
+            yield from self._decisions(case, assured=assured)
 
     def _count_free(self) -> None:
         """Say what was free for each group that waits when it was its turn, the latest first: returns to that state.
@@ -129,12 +129,12 @@ class _KaiCycle:
             self.state.undo(mark)
             case.pend = no_room(self.state, case.group, chunk)
 
-    def _is_kept(self) -> bool:
+    def _is_assured(self) -> bool:
         """Whether the next cycle starts with placing all groups that are asked about, if some get victims; else False.
 
         Repeats the allocation: what has started runs, victims terminate, all other groups wait again.
         """
-        mine = self._asked_about
+        mine = self._explained
         if any(case.left for case in mine) or not any(case.evicts for case in mine):
             return False
         changed = [each.group for each in self._gone] + [it.group for it in self.cases.values() if it.placements]
@@ -148,8 +148,8 @@ class _KaiCycle:
         for name, case in later.cases.items():
             case.left = [pod for pod in case.left if pod.name not in self.cases[name].placements]
         ready = [case for case in later.cases.values() if case.left and later._nowhere(case) is None]
-        later._allocate(ready, mine=later._asked_about)
-        return not any(case.left for case in later._asked_about)
+        later._allocate(ready, mine=later._explained)
+        return not any(case.left for case in later._explained)
 
     def _nowhere(self, case: _KaiCandidate) -> PendingReason | None:
         """Why the group is not tried: no such pool, no leaf queue with its parents, or missing pods; else None."""
@@ -197,7 +197,7 @@ class _KaiCycle:
 
     def _is_over(self, awaited: Collection[str]) -> bool:
         """Whether nothing more is wanted of this cycle. awaited: groups that still have a turn."""
-        mine = self._asked_about
+        mine = self._explained
         decided = self._until is Until.DECIDED  # a refusal of nominated pods then says what is free at the end
         if self._until is Until.ALL or any(case.evicts or (decided and case.nominated) for case in mine):
             return False
@@ -208,7 +208,7 @@ class _KaiCycle:
     def _evict(self, cases: list[_KaiCandidate], cause: Cause, *, last: bool) -> None:
         hopeless, failed = VictimSearchMemo(), FailureMemo(across_queues=cause is Cause.CONSOLIDATE)
         part = [case for case in cases if case.open and self._takes_part(case.group, cause)]
-        awaited = {case.group.name for case in (part if last else self._asked_about)}
+        awaited = {case.group.name for case in (part if last else self._explained)}
         for group, requested in self._turns(part):
             if self._is_over(awaited):
                 return
@@ -349,12 +349,12 @@ class _KaiCycle:
             self._leaves.pop(assignment.group.queue, None)
         case.evicts += evictions(solution.victims, cause, case.group, solution.moves)
 
-    def _decisions(self, case: _KaiCandidate, *, kept: bool) -> Iterator[Decision]:
+    def _decisions(self, case: _KaiCandidate, *, assured: bool) -> Iterator[Decision]:
         if case.placements:
             yield Start(case.group, case.placements, case.over_quota)
         yield from case.evicts
         if case.pend is not None:
-            yield Wait(case.group, case.pend, case.nominated, kept=kept)
+            yield Wait(case.group, case.pend, case.nominated, assured=assured)
 
 
 def _moves_all(_requested: Resources, gone: Sequence[Assignment]) -> bool:

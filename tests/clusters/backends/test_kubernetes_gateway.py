@@ -343,7 +343,7 @@ def test_the_next_page_is_asked_for_early_and_an_object_that_looks_like_a_token_
     assert [each["metadata"]["name"] for each in found] == ["one", "two", "three"]
 
 
-def test_an_expired_continuation_begins_anew(api: ApiServer, gateway: KubernetesGateway) -> None:
+def test_an_expired_continuation_begins_again(api: ApiServer, gateway: KubernetesGateway) -> None:
     def pages(request: Request) -> tuple[int, Any]:
         if "continue=" in request.path:
             return 410, status(410, "Expired")

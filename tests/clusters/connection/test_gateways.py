@@ -66,7 +66,7 @@ def test_a_child_process_has_none_of_its_parents(api: ApiServer) -> None:
     assert len(gateways._kept) == 1
 
 
-def test_a_name_is_resolved_anew_after_a_while(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_is_resolved_again_after_a_while(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = with_credential(build_cluster(backend="kubernetes"), api)
     first = gateway_for(cluster)
     monkeypatch.setattr(gateways, "RESOLVED_FOR", 0.0)

@@ -117,7 +117,7 @@ def test_the_sandbox_has_a_scheduler_for_every_pool() -> None:
     assert (shard_warnings(cluster), shard_forecast_warnings(cluster, "h100")) == ((), ())
 
 
-def test_a_connection_test_reads_them_anew() -> None:
+def test_a_connection_test_reads_them_again() -> None:
     answering = Answering(kinds=frozenset({"Queue.scheduling.run.ai", "Topology.kai.scheduler"}))
     cluster, _ = register_cluster(name="real", flavour="kai", source=entered(), actor=SYSTEM, opens=answering)
     pool(cluster, "h100", shard=True)

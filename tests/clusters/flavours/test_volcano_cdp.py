@@ -41,7 +41,7 @@ def promised(found: Facts, code: str = "min_runtime") -> Guarantee:
 GOOD = facts((*FIRST, "cdp"), (*SECOND, QUIET))
 
 
-def test_last_in_both_tiers_it_spares_the_young_and_nothing_is_to_be_done() -> None:
+def test_last_in_both_tiers_it_spares_protected_work_and_nothing_is_to_be_done() -> None:
     assert (admin_warnings(GOOD), exemptions(GOOD)) == ((), EvictionExemptions(inside_min_runtime=MIN_RUNTIME_CAUSES))
     assert (promised(GOOD).enforced, promised(GOOD).remedy) == ("partly", "")
 
@@ -89,7 +89,7 @@ def test_one_that_does_not_spare_is_warned_of_and_leaves_it_to_rung(found: Facts
     )
 
 
-def test_an_action_that_is_not_there_takes_nobody_young() -> None:
+def test_an_action_that_is_not_there_takes_no_protected_pod() -> None:
     found = facts((*FIRST, "cdp"), SECOND, actions="allocate, preempt")
     assert not [each for each in admin_warnings(found) if "cdp" in each]
     assert promised(found).enforced == "partly"
@@ -116,7 +116,7 @@ def test_one_that_decides_alone_is_warned_of_since_priority_and_quota_count_no_m
         pytest.param({}, "Assumption: default configuration", "no", id="nobody knows whom it evicts"),
     ],
 )
-def test_without_it_young_work_is_taken_and_nobody_is_warned_who_has_no_rule(
+def test_without_it_protected_work_is_taken_and_nobody_is_warned_who_has_no_rule(
     found: Facts, source: str, enforced: str
 ) -> None:
     told = promised(found)

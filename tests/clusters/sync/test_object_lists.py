@@ -66,7 +66,7 @@ def test_an_object_that_has_lost_its_labels_does_not_hold_whatever_its_annotatio
         assert diff([bare], [space("one")], adopted={"one"})[0].ref.name == "one"
 
 
-def test_a_list_that_begins_anew_voids_what_came_of_it_before() -> None:
+def test_a_list_that_begins_again_voids_what_came_of_it_before() -> None:
     one, two = as_written(space("one"), space("two"))
     wanted = [space("one"), space("two")]
     listing = spaces_of(ListPage([one, space("odd")], "8"), ListPage([two], "9"), wanted=wanted)

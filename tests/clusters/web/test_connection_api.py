@@ -207,7 +207,7 @@ def test_a_plan_that_is_no_longer_true_is_409(robot: Robot, cluster: Cluster) ->
     assert Cluster.objects.get().flavour == "kai"
 
 
-def test_what_the_cluster_does_not_serve_stands_in_the_plan_and_forbids_the_switch(
+def test_what_the_cluster_does_not_serve_is_in_the_plan_and_forbids_the_switch(
     robot: Robot, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MemoryGateway, "serves", lambda _self, kind: "volcano" not in kind.group)

@@ -117,7 +117,7 @@ def test_missing_rights_are_listed_with_what_to_apply(client_of: Clients, admin:
     assert Cluster.objects.get().state == "active"
 
 
-def test_what_is_refused_stands_in_a_test_too(client_of: Clients, admin: User, answers: Answering) -> None:
+def test_what_is_refused_is_in_a_test_too(client_of: Clients, admin: User, answers: Answering) -> None:
     answer = client_of(admin).post("/connect-cluster/", {**PARTS, "server": "http://x", "act": "test"})
     assert answer.status_code == 422
     assert "https://host:port" in words(answer.content)

@@ -72,7 +72,7 @@ def test_a_switch_links_to_a_replay_under_the_new_scheduler(client_of: Clients, 
     assert chosen == {"cluster": cluster.pk, "proposed_scheduler": "volcano"}
 
 
-def test_a_plan_that_is_no_longer_true_is_shown_anew(client_of: Clients, admin: User, cluster: Cluster) -> None:
+def test_a_plan_that_is_no_longer_true_is_shown_again(client_of: Clients, admin: User, cluster: Cluster) -> None:
     sent = {"to": "kube", "generation": client_of(admin).get(PAGE, {"to": "kube"}).context["plan"].generation}
     mark_dirty(cluster)
     answer = client_of(admin).post(PAGE, sent)
@@ -90,7 +90,7 @@ def test_a_generation_that_is_none_is_no_longer_true(
     assert Cluster.objects.get().flavour == "kai"
 
 
-def test_what_is_not_served_stands_in_red_without_a_button(
+def test_what_is_not_served_is_in_red_without_a_button(
     client_of: Clients, admin: User, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MemoryGateway, "serves", lambda _self, kind: "volcano" not in kind.group)

@@ -79,7 +79,7 @@ def test_it_may_last_until_it_is_revoked(alices: Client) -> None:
         pytest.param({"reach": "project absent"}, "valid choice", id="absent project"),
     ],
 )
-def test_a_refusal_stands_at_its_field(alices: Client, form: dict[str, str], told: str) -> None:
+def test_a_refusal_is_shown_at_its_field(alices: Client, form: dict[str, str], told: str) -> None:
     answer = alices.post(URL, {"name": "nightly", "lasts": "90", "reach": "", **form})
     assert answer.status_code == 422
     assert told in answer.content.decode()

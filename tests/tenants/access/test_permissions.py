@@ -170,7 +170,7 @@ def test_a_question_costs_one_query_however_many_roles_there_are(memberships: in
 
 
 @pytest.mark.django_db
-def test_a_request_may_read_everybodys_grants_once_and_the_next_reads_anew() -> None:
+def test_a_request_may_read_everybodys_grants_once_and_the_next_reads_again() -> None:
     membership, other = MembershipFactory(role=Role.MEMBER), UserFactory()
     actor, project = acting(membership.user), membership.project
     with cached_reads(), CaptureQueriesContext(connection) as queries:

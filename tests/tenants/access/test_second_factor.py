@@ -217,7 +217,7 @@ def test_t63_slow_guessing_is_limited_by_the_day(client_of: Clients, alice: User
     assert [give(client, "000000") for _ in range(3)] == [200, 200, 429]
 
 
-def test_a_password_that_changes_meanwhile_starts_anew(client: Client, client_of: Clients, alice: User) -> None:
+def test_a_password_that_changes_meanwhile_starts_again(client: Client, client_of: Clients, alice: User) -> None:
     app, _ = set_up(client_of(alice))
     sign_in(client)
     alice.set_password("another correct horse")

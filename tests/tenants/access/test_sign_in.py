@@ -204,7 +204,7 @@ class TestSessionLimits:
         assert page(0) == 302
         assert story()[-1] == ("alice", "session.end", "Succeeded")
 
-    def test_each_use_begins_the_time_anew_until_the_session_is_old(self, page: Callable[..., int]) -> None:
+    def test_each_use_begins_the_time_again_until_the_session_is_old(self, page: Callable[..., int]) -> None:
         assert [page(30) for _ in range(24)] == [200] * 24
         assert page(1) == 302
 

@@ -68,7 +68,7 @@ def test_weights_are_shown_as_far_as_the_scheduler_has_them(
     assert f"Over-quota {said}" in text if said else "Over-quota weight" not in text
 
 
-def test_a_changed_weight_stands_in_the_history(client_of: Clients, alice: User, admin: User, h100: NodePool) -> None:
+def test_a_changed_weight_is_in_the_history(client_of: Clients, alice: User, admin: User, h100: NodePool) -> None:
     project = Project.objects.get(name="llm-team")
     raised = QuotaValues(**{**vars_of(QuotaValues.of(project.quotas.get(node_pool=h100))), "cpu_weight": 0.5})
     set_project_quota(project=project, node_pool=h100, values=raised, actor=acting(admin), reason="shares")

@@ -123,7 +123,7 @@ def test_without_a_reason_nothing_changes(console: Client, quota: ProjectQuota) 
     assert not AuditRecord.objects.filter(action="quota.set").exists()
 
 
-def test_a_refusal_stands_at_its_field_with_its_numbers(
+def test_a_refusal_is_shown_at_its_field_with_its_numbers(
     console: Client, quota: ProjectQuota, h100: NodePool, ledger: Ledger
 ) -> None:
     ledger.holds(quota.project, h100, Usage(Resources.of(gpu=3), Resources.of(gpu=3), Resources.of(gpu=3)))
@@ -136,12 +136,12 @@ def test_a_refusal_stands_at_its_field_with_its_numbers(
     assert entry.detail["code"] == "below_non_preemptible_use"
 
 
-def test_a_limit_below_deserved_stands_at_the_limit(console: Client, quota: ProjectQuota) -> None:
+def test_a_limit_below_deserved_is_shown_at_the_limit(console: Client, quota: ProjectQuota) -> None:
     errors = errors_of(console.post(page_of(quota), typed(gpu_deserved="6", gpu_limit="5")))
     assert list(errors) == ["gpu_limit"]
 
 
-def test_the_departments_bound_stands_at_deserved(console: Client, quota: ProjectQuota) -> None:
+def test_the_departments_bound_is_shown_at_deserved(console: Client, quota: ProjectQuota) -> None:
     Department.objects.update(enforce_deserved=True)
     errors = errors_of(console.post(page_of(quota), typed(gpu_deserved="9")))
     assert "9 GPUs" in errors["gpu_deserved"][0]
@@ -320,7 +320,7 @@ class TestCaps:
         console.post(reverse("admin:tenants_prioritycap_delete", args=[cap.pk]), {"post": "yes"})
         assert not PriorityCap.objects.exists()
 
-    def test_a_name_outside_the_dictionary_stands_at_its_field(
+    def test_a_name_outside_the_dictionary_is_shown_at_its_field(
         self, console: Client, llm_team: Project, ledger: Ledger
     ) -> None:
         form = {"project": str(llm_team.pk), "priority": "urgent", "gpu_limit": "8", "reason": "Fairness"}

@@ -31,7 +31,7 @@ def entry(pool: NodePool, deserved: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("query", ["", "?dryRun=true"])
-def test_who_becomes_reclaimable_stands_in_the_pools_entry(
+def test_who_becomes_reclaimable_is_in_the_pools_entry(
     robot: Robot, training: Project, h100: NodePool, query: str
 ) -> None:
     path = f"v1/org-unit/projects/{training.pk}/resources{query}"

@@ -182,7 +182,7 @@ def test_a_discarded_plan_stays_undone(client_of: Clients, admin: User, cluster:
         pytest.param({"preemption_policy": "Sometimes"}, "preemption_policy", "not one of", id="no such policy"),
     ],
 )
-def test_t40_a_refusal_stands_at_its_field_and_keeps_the_rest(
+def test_t40_a_refusal_is_shown_at_its_field_and_keeps_the_rest(
     client_of: Clients, admin: User, sent: dict[str, str], field: str, words: str
 ) -> None:
     answer = client_of(admin).post("/priorities/medium/", medium(description="kept", **sent))

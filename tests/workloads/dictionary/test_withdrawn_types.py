@@ -57,7 +57,7 @@ def test_a_withdrawal_is_planned_with_what_there_is_of_the_type(
     assert pytorch.withdrawn_at is None
 
 
-def test_a_withdrawn_type_stands_in_a_section_of_its_own_and_comes_back_from_there(
+def test_a_withdrawn_type_is_in_a_section_of_its_own_and_comes_back_from_there(
     client_of: Clients, admin: User, pytorch: WorkloadType
 ) -> None:
     client = client_of(admin)

@@ -172,7 +172,7 @@ def test_the_timeline_tells_of_the_hold_once_and_of_its_end(kube: World) -> None
 
 
 @pytest.mark.parametrize("world", ["kube", "kube-gangs", "volcano"], indirect=True)
-def test_room_without_the_young_run_ends_the_hold(world: World) -> None:
+def test_room_without_the_protected_run_ends_the_hold(world: World) -> None:
     strong = world.strong()
     world.lab.node("another")
     world.turns()
@@ -191,7 +191,7 @@ def test_more_quota_ends_the_hold_where_quotas_decide() -> None:
     assert fresh(world.young).preempted_count == 0
 
 
-def test_who_evicts_nobody_young_is_handed_over_at_once(world: World) -> None:
+def test_who_evicts_no_protected_run_is_handed_over_at_once(world: World) -> None:
     equal = world.lab.submit(world.team, "equal", gpus=8)
     world.turns()
     assert made(world.lab, equal) is not None
@@ -211,7 +211,7 @@ def test_a_run_that_began_after_the_hold_does_not_prolong_it(kube: World) -> Non
     assert fresh(strong).phase == Phase.RUNNING
 
 
-def test_a_hold_begins_anew_after_it_was_stopped_and_resumed(kube: World) -> None:
+def test_a_hold_begins_again_after_it_was_stopped_and_resumed(kube: World) -> None:
     kube.lab.node("another")
     kube.lab.look()
     resumed = kube.runs("resumed", priority="medium")

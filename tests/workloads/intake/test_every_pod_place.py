@@ -148,7 +148,7 @@ def test_t35_t37_an_unknown_priority_is_refused_wherever_it_is_named(kind: Workl
 
 
 @every_kind
-def test_t38_the_form_wins_over_every_place_and_each_is_written_anew(kind: WorkloadKind) -> None:
+def test_t38_the_form_wins_over_every_place_and_each_is_written_again(kind: WorkloadKind) -> None:
     body, wished = fullest(kind), []
     for pointer in class_places(kind):
         before = copy.deepcopy(body)

@@ -72,7 +72,7 @@ def test_the_form_writes_the_same_annotations_as_a_manifest() -> None:
         ({"topology_key": "no key!"}, "/topology_key"),
     ],
 )
-def test_what_is_wrong_stands_at_the_forms_field(fields: dict[str, Any], pointer: str) -> None:
+def test_what_is_wrong_is_shown_at_the_forms_field(fields: dict[str, Any], pointer: str) -> None:
     with pytest.raises(IntakeRefused) as refusal:
         form(**fields)
     assert [problem.pointer for problem in refusal.value.problems] == [pointer]

@@ -249,7 +249,7 @@ def test_a_stored_token_whose_key_is_lost_is_asked_for_again(
     assert (refused.value.problems[0].pointer, refused.value.code) == ("/token", "credential_unreadable")
 
 
-def test_its_token_is_sealed_anew_with_the_others(source: MetricsSource, settings: Any) -> None:
+def test_its_token_is_sealed_again_with_the_others(source: MetricsSource, settings: Any) -> None:
     settings.RUNG_CREDENTIAL_KEYS = [new_key(), *settings.RUNG_CREDENTIAL_KEYS]
     assert rotate_credentials(actor=SYSTEM).renewed == 1
     before = source.key_id

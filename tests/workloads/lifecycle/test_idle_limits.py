@@ -74,7 +74,7 @@ def test_it_is_told_and_then_stopped(half_an_hour: None, run: Workload) -> None:
     assert "department research" in message
 
 
-def test_work_starts_the_clock_anew_and_brings_the_whole_notice_again(half_an_hour: None, run: Workload) -> None:
+def test_work_starts_the_clock_again_and_brings_the_whole_notice_again(half_an_hour: None, run: Workload) -> None:
     idle(run, NOW, at(20))
     enforce(at(20))
     idle(run, None, at(25))

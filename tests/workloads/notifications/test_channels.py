@@ -121,7 +121,7 @@ def test_a_password_goes_only_to_a_server_whose_certificate_is_trusted(
     assert not any("right" in json.dumps(each.detail) for each in told)
 
 
-def test_a_password_is_sealed_anew_with_the_credentials_of_clusters(db: None, settings: Any) -> None:
+def test_a_password_is_sealed_again_with_the_credentials_of_clusters(db: None, settings: Any) -> None:
     row = channels.add_channel(name="", type_="email", config=signing_in(password="hunter-2!"), actor=SYSTEM)
     old, new = settings.RUNG_CREDENTIAL_KEYS[0], new_key()
     settings.RUNG_CREDENTIAL_KEYS = [new, old]

@@ -56,7 +56,7 @@ def test_an_admin_sets_a_policy_that_the_list_tells(client_of: Clients, admin: U
     assert "set by policy of the whole installation" in page
 
 
-def test_the_form_comes_back_as_it_was_set_and_sets_it_anew(
+def test_the_form_comes_back_as_it_was_set_and_sets_it_again(
     client_of: Clients, admin: User, research: Department
 ) -> None:
     client = client_of(admin)

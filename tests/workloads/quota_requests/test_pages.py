@@ -94,7 +94,7 @@ def test_it_is_requested_reviewed_and_approved(bobs: Client, doras: Client, llm_
         pytest.param({"project": "vision-team"}, "Select a valid choice", id="another's project"),
     ],
 )
-def test_a_refusal_stands_at_its_field(bobs: Client, more: dict[str, str], says: str) -> None:
+def test_a_refusal_is_shown_at_its_field(bobs: Client, more: dict[str, str], says: str) -> None:
     requested = {"project": "llm-team", "node_pool": "h100 on lab", "gpus": "2", "reason": "why", **more}
     answer = bobs.post(f"{PATH}add/", requested)
     assert answer.status_code == 422

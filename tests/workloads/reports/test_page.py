@@ -83,7 +83,7 @@ def test_the_day_that_is_not_over_is_told_as_far_as_it_has_come(person: Client) 
         pytest.param({"group_by": "Department"}, "Not found, or not visible to you", id="no department to see"),
     ],
 )
-def test_a_refusal_stands_at_its_field(person: Client, more: dict[str, str], says: str) -> None:
+def test_a_refusal_is_shown_at_its_field(person: Client, more: dict[str, str], says: str) -> None:
     answer = person.post(PATH, days(7, 1) | more)
     assert answer.status_code == 422
     assert says in answer.content.decode()

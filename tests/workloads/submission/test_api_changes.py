@@ -234,7 +234,7 @@ def test_a_nim_service_is_submitted_and_scaled(robot: Robot, llm_team: Project) 
     assert robot.get(f"{NIMS}/{row.pk}").json()["metadata"]["priority"] == "very-high"
 
 
-def test_replicas_are_said_anew_in_either_of_their_two_ways(robot: Robot, llm_team: Project) -> None:
+def test_replicas_are_said_again_in_either_of_their_two_ways(robot: Robot, llm_team: Project) -> None:
     spec = {**SPEC, "autoscaling": {"minReplicas": 1, "maxReplicas": 1}}
     sent = {"metadata": {"name": "nim", "projectId": str(llm_team.pk)}, "spec": spec}
     row = Workload.objects.get(pk=robot.send("POST", NIMS, sent).json()["metadata"]["id"])

@@ -174,7 +174,7 @@ def test_a_refused_form_keeps_everything_and_marks_the_field(client_of: Clients,
     assert not Workload.objects.exists()
 
 
-def test_every_problem_stands_at_its_field(client_of: Clients, alice: User) -> None:
+def test_every_problem_is_shown_at_its_field(client_of: Clients, alice: User) -> None:
     form = client_of(alice).post(FORM, filled(name="Not A Name", gpus="-1")).context["form"]
     assert set(form.errors) == {"name", "gpus"}
 
@@ -323,7 +323,7 @@ def test_pools_are_chosen_in_order_and_the_panel_says_which_one_it_is(
     assert Workload.objects.get().node_pools == ["empty", "h100"]
 
 
-def test_what_the_scheduler_has_nothing_for_stands_at_its_field(
+def test_what_the_scheduler_has_nothing_for_is_shown_at_its_field(
     client_of: Clients, admin: User, llm_team: Project
 ) -> None:
     Cluster.objects.update(flavour="kube")

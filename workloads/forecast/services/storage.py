@@ -121,9 +121,9 @@ def scenario_of(row: StoredForecast) -> Scenario | None:
     """The question of an unexplained forecast with what was observed; None where it was not stored."""
     if row.input is None:
         return None
-    requested = Scenario.from_json(json.loads(zlib.decompress(bytes(row.input))))
+    question = Scenario.from_json(json.loads(zlib.decompress(bytes(row.input))))
     kind = _KINDS[bool(row.evicted_pods)] if row.started_at else OutcomeKind.PENDING
-    return Scenario(requested.flavour, requested.snapshot, requested.candidates, kind, frozenset(row.evicted_pods))
+    return Scenario(question.flavour, question.snapshot, question.candidates, kind, frozenset(row.evicted_pods))
 
 
 _KINDS: Final = {False: OutcomeKind.PLACED, True: OutcomeKind.PREEMPTS}

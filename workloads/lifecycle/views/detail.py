@@ -71,8 +71,8 @@ def before_delete(workload: Workload) -> str:
 
 def before_stop(workload: Workload) -> str:
     """The same for a stop, which can be taken back by resuming."""
-    requested = _("Stop “%(name)s”? You can resume it.") % {"name": workload.name}
-    return f"{requested} {cost_of(workload)}".strip()
+    question = _("Stop “%(name)s”? You can resume it.") % {"name": workload.name}
+    return f"{question} {cost_of(workload)}".strip()
 
 
 Verb = Callable[..., Workload]

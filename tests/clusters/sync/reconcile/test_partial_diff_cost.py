@@ -147,7 +147,7 @@ def test_a_run_that_was_taken_over_tells_what_it_did_and_closes_nothing(
     assert DirtyOwner.objects.exists()
 
 
-def test_an_absent_namespace_is_recreated_with_all_that_stands_in_it(plain: Cluster) -> None:
+def test_an_absent_namespace_is_recreated_with_all_that_is_in_it(plain: Cluster) -> None:
     gateway = gateway_for(plain)
     for kind_name in ("rung-limit", "rung-deserved"):
         gateway.delete(ObjectRef(RESOURCE_QUOTA, kind_name, "runai-p1"))

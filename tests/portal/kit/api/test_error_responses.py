@@ -101,7 +101,7 @@ def test_t60_a_stale_form_is_answered_in_the_same_shapes() -> None:
 
 
 @pytest.mark.django_db
-def test_t56_no_cache_keeps_a_page_and_fragments_are_told_apart(client: Client) -> None:
+def test_t56_no_cache_keeps_a_page_and_fragments_are_distinguished(client: Client) -> None:
     answer = client.get("/login/")
     assert "no-store" in answer["Cache-Control"]
     assert {"HX-Request", "Cookie"} <= {name.strip() for name in answer["Vary"].split(",")}

@@ -106,7 +106,7 @@ def test_without_a_moment_or_a_start_nobody_is_protected(now: int | None, starte
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters(), st.lists(st.sampled_from([None, 0, 1, 2, 4]), min_size=5, max_size=5))
-def test_whatever_waits_the_young_keep_their_minimum(cluster: Snapshot, times: list[int | None]) -> None:
+def test_whatever_waits_protected_work_keeps_its_minimum(cluster: Snapshot, times: list[int | None]) -> None:
     """Whole lives of small clusters: whoever loses more than pods above its minimum has had its time."""
     queues = [
         replace(each, preempt_min_runtime=time, reclaim_min_runtime=time)

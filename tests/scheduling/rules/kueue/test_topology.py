@@ -120,7 +120,7 @@ def test_two_that_come_at_once_never_get_the_same_places() -> None:
     assert [each.pend.reason for each in decisions if isinstance(each, Wait)] == [Reason.NO_DOMAIN]
 
 
-def test_what_is_admitted_holds_its_places_and_so_does_who_stands_in_no_queue() -> None:
+def test_what_is_admitted_holds_its_places_and_so_does_who_is_in_no_queue() -> None:
     for holder in (running("mine", "b1", priority="high"), running("foreign", "b1", queue="none")):
         assert pend(outcome(near(), *RACKS, holder)).reason is Reason.NO_DOMAIN
 

@@ -46,7 +46,7 @@ def victims(found: Outcome) -> list[str]:
         pytest.param(50, frozenset(), True, id="nobody asks what it carries"),
     ],
 )
-def test_young_work_stays_where_the_scheduler_asks(
+def test_protected_work_stays_where_the_scheduler_asks(
     cause: Cause, time: int, spared: frozenset[Cause], taken: bool
 ) -> None:
     home = "team" if cause is Cause.PREEMPT else "next"
@@ -79,7 +79,7 @@ def test_every_pod_of_a_gang_has_its_own_age_those_above_its_minimum_too() -> No
     assert outcome(gang("new", gpus=2), node("n", 3), TEAM, replace(elastic, pods=pods)).kind is OutcomeKind.PENDING
 
 
-def test_what_a_queue_has_too_much_is_counted_with_its_young_work() -> None:
+def test_what_a_queue_has_too_much_is_counted_with_its_protected_work() -> None:
     """The young one would go first and leave the queue within its deserved: so nobody goes."""
     young = carrying(running("young", "n", queue="next", priority="low", start=70), 50)
     old = carrying(running("old", "n", queue="next", start=1), 50)
@@ -89,7 +89,7 @@ def test_what_a_queue_has_too_much_is_counted_with_its_young_work() -> None:
 
 
 @pytest.mark.parametrize(("now", "started"), [(None, 70), (NOW, None)])
-def test_without_a_moment_or_a_start_nobody_is_too_young(now: int | None, started: int | None) -> None:
+def test_without_a_moment_or_a_start_none_is_protected(now: int | None, started: int | None) -> None:
     young = replace(carrying(running("young", "n", priority="low"), 50), started=started)
     found = preview(seen(node("n", 1), TEAM, young, now=now), gang("new"), flavour="volcano")
     assert victims(found) == ["young-0"]
@@ -108,7 +108,7 @@ def test_from_when_on_it_could_be_taken_is_the_last_pods_start_and_that_time(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters(), st.lists(st.sampled_from([0, 1, 2, 4]), min_size=10, max_size=10))
-def test_whatever_waits_no_young_pod_is_ever_taken(cluster: Snapshot, times: list[int]) -> None:
+def test_whatever_waits_no_protected_pod_is_ever_taken(cluster: Snapshot, times: list[int]) -> None:
     groups = [carrying(group, time) for group, time in zip(cluster.groups, times, strict=False)]
     for before, decisions, _after in life(
         replace(cluster, groups=tuple(groups), exempt=EvictionExemptions(inside_min_runtime=BOTH)), "volcano"
