@@ -143,11 +143,11 @@ def list_policies(
     out.rows(found, POLICIES, name=lambda row: f"{row['type']}/{row['scope']}", empty="No policies.")
 
 
-def _defaults(rules: Mapping[str, Any], above: str = "") -> str:
+def _defaults(defaults: Mapping[str, Any], above: str = "") -> str:
     """`priorityClass=low`; of a distributed training by its replicas."""
     parts = [
         _defaults(value, f"{name}.") if isinstance(value, dict) else f"{above}{name}={value}"
-        for name, value in rules.items()
+        for name, value in defaults.items()
     ]
     return ", ".join(parts)
 

@@ -159,7 +159,7 @@ RESOLVED_FOR: Final = 300.0
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedGateway:
     """A client that is shared by the threads of this process."""
 
     version: str
@@ -169,7 +169,7 @@ class _Kept:
     resolved_at: float
 
 
-_kept: Final[dict[str, _Kept]] = {}
+_gateways: Final[dict[str, _CachedGateway]] = {}
 _lock = threading.Lock()
 
 
@@ -197,9 +197,9 @@ def gpu_readings_of(connection: Connection, metric: str) -> list[GpuUtilization]
 def forget_gateways() -> None:
     """Close every kept client: a process ends its work."""
     with _lock:
-        for each in _kept.values():
+        for each in _gateways.values():
             each.gateway.close()
-        _kept.clear()
+        _gateways.clear()
 
 
 def _memory(cluster: Cluster) -> ClusterGateway:
@@ -209,7 +209,7 @@ def _memory(cluster: Cluster) -> ClusterGateway:
 def _kubernetes(cluster: Cluster) -> ClusterGateway:
     version = credential_version(cluster)
     key = str(cluster.pk)
-    cached = _kept.get(key)
+    cached = _gateways.get(key)
     if cached is not None and cached.version == version and not _moved(cached):
         return cached.gateway
     connection = connection_of(cluster)
@@ -220,17 +220,17 @@ def _kubernetes(cluster: Cluster) -> ClusterGateway:
 
 def _kept_now(key: str, version: str, connection: Connection, target: CheckedAddress, name: str) -> KubernetesGateway:
     """Another thread may have been faster: then its client is everybody's."""
-    cached = _kept.get(key)
+    cached = _gateways.get(key)
     if cached is not None and (cached.version, cached.target) == (version, target):
         return cached.gateway
     gateway = KubernetesGateway(connection, target, name=name)
-    _kept[key] = _Kept(version, connection, target, gateway, time.monotonic())
+    _gateways[key] = _CachedGateway(version, connection, target, gateway, time.monotonic())
     if cached is not None:
         cached.gateway.close()
     return gateway
 
 
-def _moved(cached: _Kept) -> bool:
+def _moved(cached: _CachedGateway) -> bool:
     """The name resolves to another address. A name that does not resolve now leaves the client as it is."""
     now = time.monotonic()
     if now - cached.resolved_at < RESOLVED_FOR:
@@ -247,7 +247,7 @@ def _after_fork() -> None:
     """Connections belong to the parent: a child drops them unused, and makes its own."""
     global _lock  # noqa: PLW0603 - the parent may have held it at the fork
     _lock = threading.Lock()
-    _kept.clear()
+    _gateways.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -61,9 +61,9 @@ def test_a_child_process_has_none_of_its_parents(api: ApiServer) -> None:
     gateway_for(with_credential(build_cluster(backend="kubernetes"), api))
     child = os.fork()
     if child == 0:
-        os._exit(len(gateways._kept))
+        os._exit(len(gateways._gateways))
     assert os.waitpid(child, 0)[1] == 0
-    assert len(gateways._kept) == 1
+    assert len(gateways._gateways) == 1
 
 
 def test_a_name_is_resolved_again_after_a_while(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
