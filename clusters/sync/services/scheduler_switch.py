@@ -84,7 +84,7 @@ class SwitchPlan:
     after: SchedulerFlavour
     target: Cluster
     generation: int
-    checked_at: datetime
+    asked_at: datetime
     observed_at: datetime | None
     kinds: tuple[KindPlan, ...]
     unchanged: int
@@ -111,7 +111,7 @@ def plan_switch(*, cluster: Cluster, flavour: str) -> SwitchPlan:
     cluster.refresh_from_db()
     _check_choice(cluster, flavour)
     before, after = flavour_for(cluster.flavour), flavour_for(flavour)
-    gateway, checked_at = gateway_for(cluster), timezone.now()
+    gateway, asked_at = gateway_for(cluster), timezone.now()
     missing = hindrances(gateway, before, after)
     target = with_scheduler(cluster, flavour, missing.configured)
     work = workload_hooks.work_in(target, after)
@@ -129,7 +129,7 @@ def plan_switch(*, cluster: Cluster, flavour: str) -> SwitchPlan:
         after=after,
         target=target,
         generation=cluster.generation,
-        checked_at=checked_at,
+        asked_at=asked_at,
         observed_at=cluster.observed_at,
         kinds=tuple(_by_kind(changes, retired)),
         unchanged=len(wanted) - sum(not isinstance(change, Delete) for change in changes),
