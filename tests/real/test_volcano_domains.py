@@ -108,7 +108,7 @@ def racks(volcano_cluster: LabCluster, db: None, socket_enabled: None) -> Iterat
 
 
 def gang(name: str, *, near: str = "", pods: int = 2) -> Manifest:
-    """Pods that take a node each, in one domain where told."""
+    """Pods that take a node each, in one domain if `near` names a level."""
     limits = {"nvidia.com/gpu": str(GPUS), "cpu": "4", "memory": "8Gi"}
     container = {"name": "main", "image": "ghcr.io/team/x:1", "resources": {"limits": limits}}
     pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
@@ -131,20 +131,20 @@ def test_a_gang_runs_in_one_rack_or_waits_though_there_is_room_and_in_the_zone_i
     """Two nodes are free, one in each rack."""
     assert len(racks.domains()) == len({CEILING, "the zone", "small", "large"})
     with streaming(racks.product.cluster, racks.product.gateway) as watching:
-        told = racks.predicted(watching, racks.one, gang("first", near=RACK))
+        answer = racks.predicted(watching, racks.one, gang("first", near=RACK))
         first = racks.submit(racks.one, gang("first", near=RACK))
         runs(watching, first)
-        assert (told.verdict, racks.of(first)) == ("starts", ["large", "large"])
-        told = racks.predicted(watching, racks.one, gang("second", near=RACK))
+        assert (answer.verdict, racks.of(first)) == ("starts", ["large", "large"])
+        answer = racks.predicted(watching, racks.one, gang("second", near=RACK))
         second = racks.submit(racks.one, gang("second", near=RACK))
         waits_for_a_domain(watching, second)
-        assert (told.verdict, told.reason, racks.of(second)) == ("waits", "NoDomain", [])
+        assert (answer.verdict, answer.reason, racks.of(second)) == ("waits", "NoDomain", [])
         assert f"No single {RACK} fits" in fresh(second).phase_message
         racks.end(second)
-        told = racks.predicted(watching, racks.one, gang("wide", near=ZONE))
+        answer = racks.predicted(watching, racks.one, gang("wide", near=ZONE))
         wide = racks.submit(racks.one, gang("wide", near=ZONE))
         runs(watching, wide)
-        assert (told.verdict, racks.of(wide)) == ("starts", ["large", "small"])
+        assert (answer.verdict, racks.of(wide)) == ("starts", ["large", "small"])
 
 
 def test_a_node_that_moves_to_another_rack_is_counted_there_and_the_gang_starts(racks: Racks) -> None:
@@ -166,15 +166,15 @@ def test_a_node_that_moves_to_another_rack_is_counted_there_and_the_gang_starts(
         waits_for_a_domain(watching, third)
 
 
-def test_nobody_is_preempted_for_it_as_predicted(racks: Racks) -> None:
+def test_no_workload_is_preempted_for_it_as_predicted(racks: Racks) -> None:
     with streaming(racks.product.cluster, racks.product.gateway) as watching:
         weak = racks.submit(racks.one, gang("weak", pods=4))
         runs(watching, weak, pods=4)
-        told = racks.predicted(watching, racks.one, gang("strong", near=RACK), priority="high")
+        answer = racks.predicted(watching, racks.one, gang("strong", near=RACK), priority="high")
         assert racks.predicted(watching, racks.one, gang("strong"), priority="high").verdict == "evicts"
         strong = racks.submit(racks.one, gang("strong", near=RACK), priority="high")
         waits_for_a_domain(watching, strong)
-        assert (told.verdict, told.reason, fresh(weak).running_pods) == ("waits", "NoDomain", 4)
+        assert (answer.verdict, answer.reason, fresh(weak).running_pods) == ("waits", "NoDomain", 4)
 
 
 def test_reclaim_takes_what_is_over_quota_without_a_look_at_racks_as_predicted(racks: Racks) -> None:
@@ -184,10 +184,10 @@ def test_reclaim_takes_what_is_over_quota_without_a_look_at_racks_as_predicted(r
         runs(watching, first)
         wide = racks.submit(racks.one, gang("wide"))
         runs(watching, wide)
-        told = racks.predicted(watching, racks.two, gang("mine", near=RACK))
-        assert (told.verdict, told.reason) == ("reclaims", "NoDomain")
-        assert IN_VAIN in told.cautions
-        assert [each.workload for each in told.victims] == [wide]
+        answer = racks.predicted(watching, racks.two, gang("mine", near=RACK))
+        assert (answer.verdict, answer.reason) == ("reclaims", "NoDomain")
+        assert IN_VAIN in answer.cautions
+        assert [each.workload for each in answer.victims] == [wide]
         mine = racks.submit(racks.two, gang("mine", near=RACK))
         watching.until(lambda: fresh(wide).preempted_count, seconds=PATIENCE)
         waits_for_a_domain(watching, mine)
@@ -202,11 +202,11 @@ def test_where_all_that_is_reclaimed_is_in_one_rack_the_gang_starts_there_as_pre
     with streaming(racks.product.cluster, racks.product.gateway) as watching:
         borrower = racks.submit(racks.one, gang("borrower", pods=4))
         runs(watching, borrower, pods=4)
-        told = racks.predicted(watching, racks.two, gang("mine", near=RACK))
+        answer = racks.predicted(watching, racks.two, gang("mine", near=RACK))
         mine = racks.submit(racks.two, gang("mine", near=RACK))
         runs(watching, mine)
-        assert (told.verdict, [each.workload for each in told.victims]) == ("reclaims", [borrower])
-        assert IN_VAIN not in told.cautions
+        assert (answer.verdict, [each.workload for each in answer.victims]) == ("reclaims", [borrower])
+        assert IN_VAIN not in answer.cautions
         assert fresh(borrower).preempted_count == 1
 
 

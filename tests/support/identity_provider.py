@@ -35,7 +35,7 @@ def new_key(whose: str) -> rsa.RSAPrivateKey:
 
 @dataclass
 class IdentityProvider:
-    """A running provider. `requested`: every requested path; `left`: those whose answer nobody read to its end."""
+    """A running provider. `requested`: every requested path; `left`: those whose answer was not read to its end."""
 
     issuer: str
     client_id: str = "rung"

@@ -116,7 +116,7 @@ def test_one_that_decides_alone_is_warned_of_since_priority_and_quota_count_no_m
         pytest.param({}, "Assumption: default configuration", "no", id="nobody knows whom it evicts"),
     ],
 )
-def test_without_it_protected_work_is_taken_and_nobody_is_warned_who_has_no_rule(
+def test_without_it_protected_work_is_evicted_and_only_projects_with_a_rule_are_warned(
     found: Facts, source: str, enforced: str
 ) -> None:
     told = promised(found)

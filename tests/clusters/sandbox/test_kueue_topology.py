@@ -153,7 +153,7 @@ def test_who_was_evicted_comes_again_by_its_age_and_not_by_its_eviction() -> Non
     assert (nodes(sandbox, "old"), nodes(sandbox, "new")) == (["node-0", "node-1"], [])
 
 
-def test_a_pod_that_is_recreated_goes_to_the_place_of_the_one_before_which_nobody_else_gets_meanwhile() -> None:
+def test_a_pod_that_is_recreated_goes_to_the_place_of_its_predecessor_which_no_other_pod_gets() -> None:
     sandbox = racked("a", "a")
     sandbox.create(queued("train"))
     sandbox.ticks(2)

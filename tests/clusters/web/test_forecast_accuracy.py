@@ -138,10 +138,10 @@ def test_names_of_another_project_stay_general(
     theirs = WorkloadFactory(project=vision_team, name="secret-one")
     secret, own = WorkloadFactory(project=vision_team, name="secret"), WorkloadFactory(project=llm_team, name="own")
     missed(counted, theirs, overtaken_by=secret, victims=[str(secret.pk), str(own.pk)], evicted=[str(secret.pk)])
-    (told,) = in_words(list(missed_forecasts(counted)), acting(alice))
-    assert (told.name, told.workload, told.overtaken_by) == ("another project's workload", None, None)
-    assert told.forecast == "starts, evicts another project's workload, own"
-    assert "secret" not in str([told.forecast, told.happened, told.reason])
+    (row,) = in_words(list(missed_forecasts(counted)), acting(alice))
+    assert (row.name, row.workload, row.overtaken_by) == ("another project's workload", None, None)
+    assert row.forecast == "starts, evicts another project's workload, own"
+    assert "secret" not in str([row.forecast, row.happened, row.reason])
     (all_of_it,) = in_words(list(missed_forecasts(counted)), acting(admin))
     assert all_of_it.forecast == "starts, evicts own, secret"
 
@@ -159,10 +159,10 @@ def test_rest_gives_weeks_and_a_page_of_those_that_did_not_hold(
         2,
     )
     assert {"result": "doubted", "reason": "rivals_first", "count": 9} in found["weeks"][0]["results"]
-    (told,) = found["missed"]
-    assert (told["workloadId"], told["forecast"], told["outcome"]) == (str(workload.pk), "waits", "started")
-    assert (told["result"], told["explanation"], told["overtakenById"]) == ("unexplained", "Unexplained.", None)
-    assert 2 < told["dataAgeSeconds"] < 4
+    (row,) = found["missed"]
+    assert (row["workloadId"], row["forecast"], row["outcome"]) == (str(workload.pk), "waits", "started")
+    assert (row["result"], row["explanation"], row["overtakenById"]) == ("unexplained", "Unexplained.", None)
+    assert 2 < row["dataAgeSeconds"] < 4
     assert robot.get(f"v1/clusters/{counted.pk}/forecast-accuracy").json()["sentence"] == SENTENCE
 
 

@@ -419,7 +419,7 @@ def test_a_gang_is_one_victim(kai: Lab) -> None:
     assert [(each.label, each.gpu_milli) for each in answer.victims] == [("gang", 8000)]
 
 
-def test_reclaim_is_distinguished_and_somebody_elses_name_is_not_told(kai: Lab) -> None:
+def test_reclaim_is_distinguished_and_names_of_foreign_workloads_are_hidden(kai: Lab) -> None:
     borrower, owner = kai.project("borrower", deserved=0), kai.project("owner", deserved=8)
     kai.submit(borrower, "secret-plan", gpus=8, priority="medium")
     kai.settle()
